@@ -34,7 +34,7 @@ load_modules() {
   [ ${#modules[@]} = 0 ] || module load "${modules[@]}"
 }
 
-# The tasks of an array run beside each other, in folders of their own.
+# The tasks of an array run at the same time, in folders of their own.
 refuse_one_name() {
   fail "all tasks of this array would be called ${1#run.name=}: leave run.name away, and each is called <job's name>-<its job's number>"
 }

@@ -11,7 +11,7 @@ using capstan::cat;
 using capstan::config::Preset;
 namespace decoder = capstan::decoder;
 
-/// Of a Llama, Llama 2 or 3, Mistral or Qwen 2.
+/// Options of a Llama, Llama 2 or 3, Mistral or Qwen 2.
 struct LlamaOptions : decoder::RotaryOptions, decoder::WindowOptions {
   std::string model_type = "llama";
   bool attention_bias = false;
@@ -75,7 +75,7 @@ class Llama : public decoder::Model {
     diagnostics.add(options_.where(o.attention_bias ? &LlamaOptions::attention_bias : &LlamaOptions::mlp_bias),
                     cat("model.", o.attention_bias ? "attention_bias" : "mlp_bias", " is true, but ", o.model_type,
                         " models have no such biases"),
-                    "set model_type = \"llama\", or leave it away");
+                    "set model_type = \"llama\", or remove it");
   }
 
  protected:
@@ -121,7 +121,7 @@ class Llama : public decoder::Model {
     if (!o.layer_types.empty()) {
       diagnostics.add(options_.where(&LlamaOptions::layer_types),
                       cat("model.layer_types is set, but all blocks of a ", o.model_type, " see the same positions"),
-                      "leave it away, or set model_type = \"qwen2\"");
+                      "remove it, or set model_type = \"qwen2\"");
     }
   }
 

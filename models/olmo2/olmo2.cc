@@ -1,5 +1,5 @@
 // OLMo 2's architecture (OLMo team 2024): Llama's with norms after its layers instead of before them, and norms
-// of all of q's and k's features.
+// over all of q's and k's features.
 #include <capstan/decoder/rotary_options.h>
 #include <capstan/model.h>
 

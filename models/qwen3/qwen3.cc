@@ -38,7 +38,7 @@ void Qwen3Options::describe(capstan::config::OptionTable<Qwen3Options>& t) {
   t.add("model_type", &Qwen3Options::model_type)
       .choices({"qwen3", "qwen3_moe"})
       .doc("family of the config.json; qwen3_moe has routed experts");
-  decoder::describe_rotary_sizes(t, "the gated feed-forward layer; of an expert, expert_dim is");
+  decoder::describe_rotary_sizes(t, "the gated feed-forward layer; an expert's is expert_dim");
   t.add("expert_dim", &Qwen3Options::expert_dim).min(1).spelling("moe_intermediate_size").doc("width of an expert");
   decoder::describe_routers(t, "num_local_experts");  // what transformers 5 writes
   t.add("normalise_weights", &Qwen3Options::normalise_weights)
@@ -139,8 +139,7 @@ class Qwen3 : public decoder::Model {
     }
     if (!o.layer_types.empty()) {
       diagnostics.add(options_.where(&Qwen3Options::layer_types),
-                      "model.layer_types is set, but all blocks of a qwen3_moe see the same positions",
-                      "leave it away");
+                      "model.layer_types is set, but all blocks of a qwen3_moe see the same positions", "remove it");
     }
   }
 

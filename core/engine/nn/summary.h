@@ -17,7 +17,7 @@ struct Summary {
   struct Part {
     std::string name;
     std::int64_t units = 0;
-    std::int64_t parameters = 0;  ///< of each
+    std::int64_t parameters = 0;  ///< in each
   };
   std::vector<Part> parts;
   std::int64_t parameters = 0;

@@ -15,8 +15,8 @@ namespace ops {
 // Tensors are float64, float32, bfloat16 or half and dense in memory (contiguous in some order of the dimensions, so
 // a slice of a flat buffer too). Everything runs on the current stream; nothing waits for the device.
 
-/// out[i] = sum of the squared elements of xs[i], of any mix of dtypes. `out` is [xs.size()] float64, contiguous, on
-/// the tensors' device. On CUDA two launches for every 64 tensors.
+/// out[i] = sum of the squared elements of xs[i]. The tensors may have any mix of dtypes. `out` is [xs.size()] float64,
+/// contiguous, on the tensors' device. On CUDA two launches for every 64 tensors.
 void squared_norms(const at::Tensor& out, const std::vector<at::Tensor>& xs);
 
 }  // namespace ops

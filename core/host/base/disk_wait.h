@@ -8,8 +8,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 
 /// While one exists, its thread reads or writes a file, which may take as long as the disk likes. Ranks tell each other
-/// so, since who waits for such a rank must not take it for one that hangs. No collective is called meanwhile. Cheap
-/// enough for each line of a log.
+/// so, since a rank that waits for such a rank must not take it for one that hangs. No collective is called meanwhile.
+/// Cheap enough for each line of a log.
 class DiskWait {
  public:
   /// `verb`: "reading", "writing", a literal. The path outlives this object.

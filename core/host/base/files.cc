@@ -41,7 +41,7 @@ class Descriptor {
 
 // Some file systems say only when a file is closed that there was no room for it.
 void write_all(const fs::path& path, std::string_view content) {
-  // A pipe that nobody reads would let its writer wait for ever; one that somebody reads is waited for.
+  // A pipe that no process reads would let its writer wait for ever; one that is read is waited for.
   Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, "write");
   (void)::fcntl(file.number(), F_SETFL, 0);
   while (!content.empty()) {
@@ -53,15 +53,15 @@ void write_all(const fs::path& path, std::string_view content) {
   if (!file.close()) throw FileError(path, "write", errno);
 }
 
-// A device or a pipe is written through: a file in its place would be none any more. A link is not: it may lead to a
-// file that is nobody's to replace.
+// A device or a pipe is written through: a file in its place would be neither any more. A link is not: it may lead to a
+// file that must not be replaced.
 bool is_written_through(const fs::path& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return false;
   return !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode) && !S_ISLNK(info.st_mode);
 }
 
-// A pipe that nobody writes to would let its reader wait for ever, and a device has no end.
+// A pipe that no process writes to would let its reader wait for ever, and a device has no end.
 void refuse_endless(const Descriptor& file, const fs::path& path) {
   struct stat info {};
   if (::fstat(file.number(), &info) != 0) throw FileError(path, "look at", errno);

@@ -30,15 +30,16 @@ constexpr std::array meanings{
     Meaning{EIO, "Input/output error (EIO): the disk or the server of its file system failed", ask_again},
     Meaning{ESTALE, "Stale file handle (ESTALE): the server of its file system knows it no more", ask_again},
     Meaning{ENODEV, "No such device (ENODEV)", ask_again},
-    Meaning{ENXIO, "No such device or address (ENXIO): a device that is gone, or a pipe that nobody reads", ask_again},
+    Meaning{ENXIO, "No such device or address (ENXIO): a device that is gone, or a pipe that no process reads",
+            ask_again},
     Meaning{ETIMEDOUT, "Connection timed out (ETIMEDOUT): the server of its file system does not answer", ask_again},
     Meaning{ENOTCONN, "Not connected (ENOTCONN): its file system has lost its server", ask_again},
     Meaning{EHOSTDOWN, "Host is down (EHOSTDOWN): the server of its file system", ask_again},
     Meaning{ELOOP, "Too many levels of symbolic links (ELOOP): they lead in a circle",
-            "mend the links (namei -l shows them)"},
+            "repair the links (namei -l shows them)"},
     Meaning{ENAMETOOLONG, "File name too long (ENAMETOOLONG)", "give a shorter name or path"},
     Meaning{ENOTDIR, "Not a directory (ENOTDIR): there is a file where a folder should be",
-            "move that file away, or mend the path"},
+            "move that file away, or correct the path"},
     Meaning{EISDIR, "Is a directory (EISDIR)", "name a file"},
     Meaning{ENOENT, "No such file or directory", ""},
     Meaning{EMFILE, "Too many open files in this process (EMFILE)", "raise the limit: ulimit -n"},
@@ -53,7 +54,7 @@ constexpr std::array meanings{
     Meaning{EFBIG, "File too large (EFBIG)", "raise the limit (ulimit -f)"},
     Meaning{EROFS, "Read-only file system (EROFS)", "write elsewhere, or have it mounted for writing"},
     Meaning{ETXTBSY, "Text file busy (ETXTBSY): it is a program that runs", "end that program first"},
-    Meaning{EPIPE, "Broken pipe (EPIPE): nobody reads it any more", ""},
+    Meaning{EPIPE, "Broken pipe (EPIPE): no process reads it any more", ""},
 };
 
 const Meaning* find(int number) {
@@ -77,7 +78,7 @@ std::vector<fs::path> read_entries(const fs::path& folder, std::error_code& fail
 
 std::string meaning_of(int error_number) {
   if (const auto* known = find(error_number)) return known->what;
-  return std::string(std::strerror(error_number)) + " (errno " +  // NOLINT(concurrency-mt-unsafe): of a known number
+  return std::string(std::strerror(error_number)) + " (errno " +  // NOLINT(concurrency-mt-unsafe): the number is known
          std::to_string(error_number) + ")";
 }
 

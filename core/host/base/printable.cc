@@ -32,7 +32,7 @@ void append_hex(std::string& out, std::uint32_t number, unsigned digits) {
   while (digits-- > 0) out += hex[(number >> (4 * digits)) & 15U];
 }
 
-// Of JSON and TOML, whose own texts have no control characters below, it stays JSON and TOML.
+// JSON and TOML stay JSON and TOML, since their own texts have none of these control characters.
 void append_escaped(std::string& out, std::string_view bytes, std::int32_t character) {
   if (character >= 0x7F) {
     out += "\\u";

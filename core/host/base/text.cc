@@ -63,7 +63,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
-  constexpr std::size_t longest = 256;  // of a name that somebody has typed: the comparison takes its square
+  constexpr std::size_t longest = 256;  // bytes of a typed name: the comparison takes their square
   if (name.size() > longest) return {};
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(1, name.size() / 3) + 1;

@@ -44,7 +44,7 @@ int call_command(plugin::Host& host, const std::string& name, const std::vector<
     const command::Call call{name, about.summary, arguments, env, host};
     return plugin::engine_is_there() ? plugin::open_engine().call(*made, call) : made->run(call);
   } catch (const Error&) {
-    throw;  // words for who called it
+    throw;  // its words are meant for the caller
   } catch (...) {
     plugin::rethrow_with_context(cat("plugin '", name, "' (command) ran"));
   }

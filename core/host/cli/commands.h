@@ -8,7 +8,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace cli {
 
-/// Declares the commands that are plugins to the parser, for its help alone; what is wrong with a file is said below
+/// Declares the commands that are plugins to the parser, only for its help; what is wrong with a file is said below
 /// them. A name that the program itself has stays the program's.
 void list_commands(CLI::App& app, const std::vector<plugin::Noted>& commands);
 

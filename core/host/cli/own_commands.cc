@@ -39,7 +39,7 @@ std::vector<Diagnostic> host_faults(const launch::CheckArguments& given, const l
   }
 }
 
-// Where the engine cannot be opened, what is wrong with the configuration is said beside it.
+// Where the engine cannot be opened, what is wrong with the configuration is said as well.
 const plugin::Engine& engine_for(const launch::CheckArguments& given, const launch::Environment& env) {
   try {
     return plugin::open_engine();
@@ -54,7 +54,8 @@ const plugin::Engine& engine_for(const launch::CheckArguments& given, const laun
 
 void add_run_command(CLI::App& app, Chosen& chosen) {
   auto* command = app.add_subcommand(
-      "run", "train; under srun, torchrun or mpirun as one of their ranks, otherwise alone or with -n local ranks");
+      "run",
+      "train; under srun, torchrun or mpirun as one of their ranks, otherwise as a single rank or with -n local ranks");
   const auto given = std::make_shared<launch::RunArguments>();
   add_config_arguments(*command, *given, "start this many local ranks");
   command->add_flag("--spawn-local", given->spawn_local,

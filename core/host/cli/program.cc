@@ -58,7 +58,8 @@ int with_output(int code, bool is_result) {
 }
 
 // Where a shell has closed standard input, output or error, a file that the program opens would get that number, and
-// what is printed would land in it. Output that nobody can read is opened so that writing to it fails, and is said.
+// what is printed would land in it. Output that nothing can read is opened so that writing to it fails, which is
+// reported.
 void keep_standard_descriptors() {
   for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(number, F_GETFD) < 0 && errno == EBADF) (void)::open("/dev/null", O_RDONLY);

@@ -61,7 +61,7 @@ class Merger {
     const auto option = item.value ? join(item.path, ".") : std::string();
     if (item.value && !is_override) {
       diagnostics_.add({item.origin.text(), cat(top, " stands outside of any table"),
-                        "put it under its table: [train], [optimizer], …; only extends stands alone", option});
+                        "put it under its table: [train], [optimizer], …; only extends stands outside", option});
       return;
     }
     auto names = table_names();

@@ -120,13 +120,13 @@ std::string near_in_cache(const HubId& id, const fs::path& cache) {
               name.where);
 }
 
-// "models/bloom" beside a folder models is a path with a slip in it; so is a word without an organisation.
+// "models/bloom" where a folder models exists is a mistyped path; so is a word without an organisation.
 bool is_path(const HubId& id, const ModelName& name) {
   return id.id.find('/') == std::string::npos || is_folder(fs::path(name.absolute).parent_path());
 }
 
-// The first file of weights that a download has not brought: of those that the index names, or all; "" when none is.
-// Folders of *.bin are another matter.
+// The first file of weights that a download has not brought: one that the index names, or model.safetensors where there
+// is no index; "" when none is missing. Folders of *.bin are another matter.
 std::string lacking_weights(const fs::path& folder) {
   const auto index = folder / "model.safetensors.index.json";
   if (is_there(folder / "model.safetensors")) return {};

@@ -31,7 +31,7 @@ bool ends(const Words& all, const Words& part) {
   return part.size() <= all.size() && std::equal(part.rbegin(), part.rend(), all.rbegin());
 }
 
-// The choice whose words satisfy `fits`; of several the one with most words, if it is unique.
+// The choice whose words satisfy `fits`; where several do, the one with most words, if it is unique.
 template <class Fits>
 std::string the_longest(const std::vector<std::string>& choices, const Fits& fits) {
   std::string best;

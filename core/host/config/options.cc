@@ -29,7 +29,7 @@ bool is_known(const Schema& schema, const Entry& entry) {
          std::any_of(schema.begin(), schema.end(), [&](const auto& spec) { return means(spec, entry.key); });
 }
 
-// An option that there was says so, unless it has the value that it had when nobody set it.
+// An option of an earlier version says so, unless it has the value that it had by default.
 bool say_gone(const Schema& schema, const Section& section, const Entry& entry, Diagnostics& diagnostics) {
   const auto found =
       std::find_if(schema.gone.begin(), schema.gone.end(), [&](const auto& option) { return option.key == entry.key; });
@@ -54,7 +54,7 @@ void say_unknown(const Schema& schema, const Section& section, const std::vector
   }
 }
 
-// The entry that decides this option: of the highest layer that has one. Null: it is not set.
+// The entry that decides this option: the one in the highest layer that has one. Null: it is not set.
 const Entry* winner(const OptionSpec& spec, const Section& section, Diagnostics& diagnostics) {
   const Entry* best = nullptr;
   for (const auto& entry : section.entries) {

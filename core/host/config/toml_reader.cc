@@ -15,8 +15,8 @@
 namespace capstan::config {
 namespace {
 
-constexpr std::size_t most_parts = 64;      // of a key
-constexpr std::size_t most_options = 5000;  // of a file
+constexpr std::size_t most_parts = 64;      // in a key
+constexpr std::size_t most_options = 5000;  // in a file
 constexpr const char* override_form = "write it as table.option=value, for example train.max_steps=250";
 
 template <class T>
@@ -195,7 +195,7 @@ std::vector<Item> parse_toml(const std::string& content, const std::string& file
     walker.walk(table);
     if (walker.items.size() > most_options) {
       throw Error(cat("it has ", walker.items.size(), " keys, more than any configuration needs"),
-                  "keep the options alone", file);
+                  "keep only the options", file);
     }
     return std::move(walker.items);
   } catch (const toml::parse_error& error) {

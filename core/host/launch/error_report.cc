@@ -27,7 +27,7 @@ namespace {
 // What the system refuses is no bug of ours: a thread, a socket. Nothing where the number is no errno.
 std::optional<Error> of_system(const std::system_error& refused) {
   const auto& code = refused.code();
-  constexpr std::array bugs{EINVAL, EDEADLK, ESRCH, EBADF, EPERM};  // of a mutex, a thread that was joined
+  constexpr std::array bugs{EINVAL, EDEADLK, ESRCH, EBADF, EPERM};  // from a mutex, or a thread that was joined
   if (std::find(bugs.begin(), bugs.end(), code.value()) != bugs.end()) return {};
   if (code.category() != std::generic_category() && code.category() != std::system_category()) return {};
   const std::string what = refused.what();

@@ -95,26 +95,27 @@ bool from_srun(const Reader& env) {
          std::atoll(env.text("SLURM_STEP_ID").c_str()) < 4294967290;
 }
 
-// PyTorch's variables, but not from torchrun: a rank that ran alone would train all of it by itself. Without an address
-// they may be what an old shell has left.
+// PyTorch's variables, but not from torchrun: a rank that knew no others would train all of it by itself. Without an
+// address they may be what an old shell has left.
 void judge_ranks_by_hand(const Reader& env, Launch& launch) {
   if (!env.has("RANK") || !env.has("WORLD_SIZE") || env.text("WORLD_SIZE") == "1") return;
   if (!env.has("MASTER_ADDR")) {
-    launch.warnings.push_back(cat("running alone: RANK=", env.text("RANK"), " and WORLD_SIZE=", env.text("WORLD_SIZE"),
-                                  " are set, but by no launcher that Capstan knows"));
+    launch.warnings.push_back(cat("running as a single rank: RANK=", env.text("RANK"), " and WORLD_SIZE=",
+                                  env.text("WORLD_SIZE"), " are set, but by no launcher that Capstan knows"));
     return;
   }
-  throw Error(
-      cat("RANK=", env.text("RANK"), ", WORLD_SIZE=", env.text("WORLD_SIZE"),
-          " and MASTER_ADDR are set, but by no launcher that Capstan knows"),
-      "start the ranks with srun, torchrun, mpirun or capstan run -n N; to run alone, unset RANK and WORLD_SIZE");
+  throw Error(cat("RANK=", env.text("RANK"), ", WORLD_SIZE=", env.text("WORLD_SIZE"),
+                  " and MASTER_ADDR are set, but by no launcher that Capstan knows"),
+              "start the ranks with srun, torchrun, mpirun or capstan run -n N; to run a single rank, unset RANK and "
+              "WORLD_SIZE");
 }
 
 void read_alone(const Reader& env, Launch& launch) {
   judge_ranks_by_hand(env, launch);
   if (env.has("SLURM_JOB_ID")) {
     const std::string tasks = env.has("SLURM_NTASKS") ? env.text("SLURM_NTASKS") : "several";
-    launch.warnings.push_back(cat("running alone inside SLURM job ", env.text("SLURM_JOB_ID"), ", which has ", tasks,
+    launch.warnings.push_back(cat("running as a single rank inside SLURM job ", env.text("SLURM_JOB_ID"),
+                                  ", which has ", tasks,
                                   " task(s): write srun before the command to start one rank each"));
   }
 }

@@ -41,13 +41,13 @@ struct Launch {
   bool store_exists = false;        ///< torchrun's agent or `capstan run -n` runs the store
   std::string key = "run";          ///< tells jobs, steps and restarts apart: "4711.0.2"
   std::vector<std::string> nodes;   ///< the step's hosts, if known
-  std::vector<std::string> hosts;   ///< of each rank, if known
-  std::vector<int> ports;           ///< that SLURM reserved for the step (--resv-ports)
+  std::vector<std::string> hosts;   ///< each rank's, if known
+  std::vector<int> ports;           ///< ports that SLURM reserved for the step (--resv-ports)
   std::vector<int> tasks;           ///< srun's tasks on each node
   std::optional<Allocation> slurm;  ///< inside a step of srun's
   bool spawned = false;             ///< started by a task of srun's that starts the ranks of its node
-  int failure_note = -1;            ///< in which that task says that one of them died (comm::FailureNote)
-  bool in_slurm = false;            ///< in a job, whatever started this process
+  int failure_note = -1;  ///< descriptor of the note where that task says that one of them died (comm::FailureNote)
+  bool in_slurm = false;  ///< in a job, whatever started this process
   UserFacts user;
   std::vector<std::string> warnings;  ///< to be logged by rank 0
 
@@ -57,7 +57,7 @@ struct Launch {
 };
 
 /// Finds out who started this process. In order: torchrun (known by variables that only it sets, also inside srun),
-/// `capstan run -n` itself, OpenMPI's mpirun, srun (by SLURM_STEP_ID); otherwise it runs alone. Throws Error for
+/// `capstan run -n` itself, OpenMPI's mpirun, srun (by SLURM_STEP_ID); otherwise it is a single rank. Throws Error for
 /// variables that contradict each other.
 Launch read_launch(const Environment& env);
 

@@ -19,9 +19,9 @@ namespace {
 constexpr std::uint64_t kib = 1024;
 constexpr std::uint64_t unlimited = ~std::uint64_t{0};
 
-// What a rank maps besides the libraries: measured, LibTorch's initialisers 45 MiB, a small run alone 190 MiB, a rank
-// of several 560 MiB (its eight threads have 8 MiB of stack and an arena of malloc's of 64 MiB each). The model comes
-// on top of it; where that does not fit, an allocation fails, and says so.
+// What a rank maps besides the libraries, measured: LibTorch's initialisers 45 MiB, a small run of a single rank 190
+// MiB, one of several ranks 560 MiB (its eight threads each have 8 MiB of stack and a malloc arena of 64 MiB). The
+// model comes on top of it; where that does not fit, an allocation fails and says so.
 constexpr std::uint64_t start_room = 640 * kib;
 // Measured: LibTorch's initialisers need 32 KiB, `check` 48 and a small run 80, and threads get as much. Ten times that
 // for nested files and expressions.
@@ -69,7 +69,7 @@ void check_start_limits() {
 }
 
 // Measured: 11 and four a rank, the connections of two groups on the host; the rest is for the files of checkpoints,
-// plugins and monitors, of which a small run opens six.
+// plugins and monitors; a small run opens six.
 std::int64_t files_of_rank(int ranks) { return 32 + 4 * static_cast<std::int64_t>(ranks); }
 // Measured: 7 and eight a rank, its pipes and its connections to the ranks' store.
 std::int64_t files_of_starter(int local_ranks) { return 16 + 8 * static_cast<std::int64_t>(local_ranks); }

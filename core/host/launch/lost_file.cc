@@ -33,7 +33,7 @@ Error error_of(const MappedByte& lost) {
   if (got < 0) return FileError(lost.file, "read", reason);
   if (got == 0) {
     return Error("it has become shorter while it was read: " + cat("byte ", lost.offset, " is gone"),
-                 "start again when nobody writes to it; a damaged file must be copied again", lost.file.string());
+                 "start again when no process writes to it; a damaged file must be copied again", lost.file.string());
   }
   return FileError(lost.file, "read", EIO);  // a moment ago
 }

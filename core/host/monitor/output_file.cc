@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A configuration alone makes no run.
+// A configuration by itself makes no run.
 bool is_run(const fs::path& folder) {
   return is_there(folder / "config.toml") && (is_there(folder / "metrics.jsonl") || is_there(folder / "launch.json"));
 }

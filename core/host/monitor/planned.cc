@@ -12,7 +12,7 @@ void check_chosen(const ChosenNumbers& chosen, std::int64_t count, const std::st
     if (number < 0 || (count > 0 && number >= count)) absent.push_back(std::to_string(number));
   }
   if (absent.empty() || (chosen.is_default && absent.size() < chosen.numbers.size())) return;
-  const auto range = count == 1  ? cat(thing, " 0 alone")
+  const auto range = count == 1  ? cat("only ", thing, " 0")
                      : count > 0 ? cat(thing, "s from 0 to ", count - 1)
                                  : cat(thing, "s from 0 on");
   diagnostics.add(chosen.where,

@@ -55,7 +55,7 @@ std::int64_t noted(std::int64_t bytes) {
   return bytes;
 }
 
-// Of this program alone: getrusage's peak is also that of the program which became this one.
+// The peak of this program only: getrusage's is also that of the program which became this one.
 std::int64_t high_water_bytes() {
   std::ifstream in("/proc/self/status");
   std::string word;

@@ -29,7 +29,7 @@ constexpr std::array forms{
     Form{"dump-step-", ".json"}, Form{"running.", ""},
 };
 
-// "metrics.csv.tmp4711", which stands beside a file while that is written.
+// "metrics.csv.tmp4711", which stands next to a file while that is written.
 bool is_temporary(string_view name) {
   const auto dot = name.rfind(".tmp");
   if (dot == string_view::npos) return false;
@@ -53,7 +53,7 @@ std::string file_name_fault(string_view name) {
   if (name.find('/') != string_view::npos) return shown + "which is a path";
   if (name == "." || name == "..") return shown + "which is a folder";
   if (printable(name) != name) return shown + "which is no plain text";
-  if (name.size() > longest) return cat("is a name of ", name.size(), " bytes, of which a file has at most ", longest);
+  if (name.size() > longest) return cat("is a name of ", name.size(), " bytes; a file's has at most ", longest);
   if (is_name_of_run(name)) return shown + "which the run gives to a file of its own";
   return {};
 }

@@ -34,7 +34,7 @@ const Engine& open_beside() {
   const auto file = engine_file();
   if (!is_there(file)) {
     throw Error("the engine is missing, which this command needs",
-                "install it beside libcapstan.so, or build the target capstan_engine_library", file.string());
+                "install it next to libcapstan.so, or build the target capstan_engine_library", file.string());
   }
   check_engine_abi(file);
   if (!engine_is_there()) refuse_torch_before_engine();

@@ -30,7 +30,7 @@ class Engine {
   virtual int call(command::Command& command, const command::Call& call) const = 0;
 };
 
-/// The engine of this process: the first call opens libcapstan_engine.so, which lies beside libcapstan.so, if its note
+/// The engine of this process: the first call opens libcapstan_engine.so, which lies next to libcapstan.so, if its note
 /// says that both were built together. Before that nothing of LibTorch may be in the process. Throws Error.
 /// Thread-safe.
 const Engine& open_engine();

@@ -130,7 +130,8 @@ const Registration& Host::load_file(const fs::path& file, const std::string& kin
 
 const Registration& Host::load_file(const fs::path& file) {
   const auto given = fs::absolute(file).lexically_normal();
-  if (!is_there(given)) throw Error("the plugin's file does not exist", "build it, or mend the path", given.string());
+  if (!is_there(given))
+    throw Error("the plugin's file does not exist", "build it, or correct the path", given.string());
   return load_file(given, "");
 }
 

@@ -40,7 +40,7 @@ bool is_own_group(gid_t group) {
 
 namespace fs = std::filesystem;
 
-// Who else could have written it, or, of a folder, what is in it; empty: nobody.
+// Who else could have written the file, or what is in the folder; empty: nobody else.
 std::string writers_of(const struct stat& info, bool is_near) {
   constexpr uid_t unknown = 65534;  // "nobody": one whom this system cannot name, as a container those of its host
   const auto owner = info.st_uid;

@@ -12,7 +12,7 @@ namespace checkpoint {
 std::optional<Dtype> dtype_named(const std::string& name);
 /// "BOOL, U8, …".
 std::string dtype_names();
-/// Of a whole tensor, whose sizes are not negative; nothing where that is more than any file holds.
+/// Bytes of a whole tensor, whose sizes are not negative; nothing where they are more than any file holds.
 std::optional<std::int64_t> bytes_of(const layout::Shape& shape, Dtype dtype);
 
 }  // namespace checkpoint

@@ -142,7 +142,7 @@ void check_version(const Json& json, const std::string& where) {
                      "use that Capstan, or name another checkpoint", where);
 }
 
-// Earlier versions named the pipeline axis too, of which there was never more than one part.
+// Earlier versions named the pipeline axis too, which never had more than one part.
 std::string mesh_in(std::string text) {
   constexpr std::string_view no_pipeline = " pp 1 x";
   const auto at = text.find(no_pipeline);

@@ -12,14 +12,14 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
 
-/// Data is hashed in pieces of so many bytes from a box's start, so that a reader of a part need not read the rest.
+/// Data is hashed in pieces of this size from a box's start, so that a reader of a part need not read the rest.
 constexpr std::int64_t hashed_bytes = std::int64_t{16} << 20;
 
 /// Where one box of a tensor is stored.
 struct BoxEntry {
   layout::Box box;
   std::string file;
-  std::vector<std::string> xxh64;  ///< of each piece of hashed_bytes, the last one shorter
+  std::vector<std::string> xxh64;  ///< one for each piece of hashed_bytes, the last one shorter
 };
 
 struct TensorEntry {
@@ -27,7 +27,7 @@ struct TensorEntry {
   Dtype dtype = Dtype::f32;
   std::vector<BoxEntry> boxes;
 
-  /// Of a box, in the file.
+  /// Bytes of a box in the file.
   std::int64_t bytes(const BoxEntry& entry) const;
 };
 

@@ -126,7 +126,7 @@ RunLock::~RunLock() {
   }
 }
 
-// By an open file: what stat says of one on another host may be a minute old.
+// Opens the file, since what stat says of one on another host may be a minute old.
 std::optional<RunLock::Look> RunLock::look() const {
   const int fd = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC);
   const int reason = errno;
@@ -179,7 +179,7 @@ bool RunLock::take_over() {
   return now && now->text == text_;
 }
 
-// Has its holder, of whom nothing else is known, not touched it for too long?
+// Whether its holder, about which nothing else is known, has not touched it for too long.
 bool RunLock::is_silent(const Look& now) {
   if (!seen_ || seen_->text != now.text) {
     seen_ = now;

@@ -16,7 +16,7 @@ namespace record {
 struct LockHolder {
   std::string host;
   std::int64_t pid = 0;
-  std::string machine;     ///< in which `pid` means something: one boot of one kernel, one namespace of processes
+  std::string machine;     ///< where `pid` means something: one boot of one kernel, one namespace of processes
   std::string started;     ///< when the process was, by that machine's count: numbers of processes come again
   std::string job;         ///< SLURM's number and restart, "4711.0"; empty: none
   std::int64_t since = 0;  ///< seconds of the system's clock
@@ -29,9 +29,9 @@ class RunLock {
  public:
   struct Patience {
     std::chrono::milliseconds beat{5000};
-    /// On another host, without a beat for so long: gone.
+    /// A holder on another host that has not beaten for this long is gone.
     std::chrono::milliseconds silence{60000};
-    /// The same by the clock that stamps files, which need not be this host's: two beats suffice then.
+    /// The same, measured by the clock that stamps files, which need not be this host's: two beats suffice then.
     std::chrono::milliseconds long_gone{300000};
   };
   /// `me`: who would hold it; this_process() but for tests.
@@ -67,7 +67,7 @@ class RunLock {
   const LockHolder me_;
   const std::string text_;
   const Patience patience_;
-  std::optional<Look> seen_;  ///< of another's
+  std::optional<Look> seen_;  ///< another holder's file, as it was last seen
   Clock::time_point seen_at_;
   std::chrono::milliseconds waits_{};  ///< for a sign of life
   std::jthread beats_;

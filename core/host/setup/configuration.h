@@ -17,7 +17,7 @@ namespace setup {
 enum class Purpose {
   train,
   evaluate,
-  generate  ///< no data either: of [data] only the tokenizer counts
+  generate  ///< no data either: only the tokenizer counts in [data]
 };
 
 /// What a job is made from: a configuration and the number of ranks it is for.
@@ -39,7 +39,7 @@ struct JobRequest {
   /// Where files of the model, its tokenizer or the data are not there yet, sizes that are known stand in for them: a
   /// preset for a published model, the data's max_length for its samples. What is missing is said. Nothing can run so.
   bool may_lack_files = false;
-  bool sizes_only = false;    ///< of the data their length alone counts: no file of theirs is opened
+  bool sizes_only = false;    ///< only the length of the data counts: no file of it is opened
   std::int64_t gpu_room = 0;  ///< bytes for tensors on the run's smallest GPU, for an automatic micro-batch; 0: unknown
   std::string cache;          ///< the environment's folder for run.cache, where that is not set
 };
@@ -54,7 +54,7 @@ struct Configuration {
   config::Options<OptimizerOptions> optimizer;
   config::Options<CheckpointOptions> checkpoint;
   config::Options<CommOptions> comm;
-  std::string name;               ///< of the run
+  std::string name;               ///< the run's
   std::string device;             ///< "cpu" or "cuda"
   std::string cache;              ///< folder that runs share; empty: none
   bool auto_micro_batch = false;  ///< train.micro_batch is "auto": 1 until session::prepare has chosen it

@@ -72,12 +72,12 @@ void DataOptions::describe(config::OptionTable<DataOptions>& t) {
           "ranks map; not set: samples are tokenized when they are needed");
   t.add("packing", &DataOptions::packing)
       .doc(
-          "put the samples of a micro-batch one after another into rows of up to max_length tokens; each attends to "
-          "itself alone and has its own positions, so that it learns as without packing, with less padding");
+          "put the samples of a micro-batch one after another into rows of up to max_length tokens; each attends only "
+          "to itself and has its own positions, so that it learns as without packing, with less padding");
   t.add("samples_per_rank", &DataOptions::samples_per_rank)
       .min(1)
       .doc(
-          "train on the first so many samples times the number of all ranks, for weak scaling; not set: on all that "
+          "train on the first samples, this many for each of all ranks, for weak scaling; not set: on all that "
           "the data plugin gives");
   t.add("no_target", &DataOptions::no_target)
       .choices({"refuse", "skip"})
@@ -90,7 +90,7 @@ void DataOptions::describe(config::OptionTable<DataOptions>& t) {
 namespace {
 
 void describe_evaluation(config::OptionTable<TrainOptions>& t) {
-  t.add("eval_every", &TrainOptions::eval_every).min(0).doc("evaluation loss every so many steps; 0: after each epoch");
+  t.add("eval_every", &TrainOptions::eval_every).min(0).doc("evaluate the loss every N steps; 0: after each epoch");
   t.add("eval_batch", &TrainOptions::eval_batch).min(1).max(65536).doc("samples a rank evaluates at once");
   t.add("generate_samples", &TrainOptions::generate_samples)
       .min(-1)
@@ -225,12 +225,14 @@ void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {
   t.add("every_steps", &CheckpointOptions::every_steps)
       .min(0)
       .doc(
-          "save every so many steps; 0: not by steps. With this or another every_… set, a run also saves when it is "
+          "save every N steps; 0: not by steps. With this or another every_… set, a run also saves when it is "
           "asked to stop, and at its end");
-  t.add("every_minutes", &CheckpointOptions::every_minutes).min(0).doc("save every so many minutes; 0: not by time");
+  t.add("every_minutes", &CheckpointOptions::every_minutes).min(0).doc("save every N minutes; 0: not by time");
   t.add("every_epoch", &CheckpointOptions::every_epoch).doc("save after each epoch");
   t.add("every_eval", &CheckpointOptions::every_eval).doc("save after each evaluation");
-  t.add("keep", &CheckpointOptions::keep).min(0).doc("the newest so many stay, older ones are removed; 0: all stay");
+  t.add("keep", &CheckpointOptions::keep)
+      .min(0)
+      .doc("how many of the newest stay, older ones are removed; 0: all stay");
   t.add("keep_best", &CheckpointOptions::keep_best)
       .doc("an evaluation better than all before is saved too, and the best one stays besides those of keep");
   t.add("metric", &CheckpointOptions::metric)
@@ -245,7 +247,7 @@ void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {
           "Not set: so where model.path has them, else all");
   t.add("asynchronous", &CheckpointOptions::asynchronous)
       .doc(
-          "what is saved is copied to host memory beside the next step's forward and backward, and written beside "
+          "what is saved is copied to host memory during the next step's forward and backward, and written during "
           "training; false: training waits until it is on disk");
   t.add("resume", &CheckpointOptions::resume)
       .doc(

@@ -1,5 +1,5 @@
 #pragma once
-/// Start here to test a plugin: what several ranks learn with it must be what one rank learns alone.
+/// Start here to test a plugin: what several ranks learn with it must be what a single rank learns.
 ///
 ///     using namespace capstan;
 ///     const auto alone = testing::train({});
@@ -44,8 +44,8 @@ struct Setting {
   /// "train.accumulation=2", as on the command line.
   std::vector<std::string> overrides = {};
   std::int64_t steps = 20;
-  std::int64_t stop_after = -1;  ///< so many of the steps, as a run that is stopped; -1: after all
-  /// Files of plugins, of any kind: "build/mine.so". Others are searched for in the folder of Capstan's own.
+  std::int64_t stop_after = -1;  ///< how many steps are made, as in a run that is stopped; -1: all
+  /// Files of plugins of any kind: "build/mine.so". Others are searched for in the folder of Capstan's own.
   std::vector<std::filesystem::path> plugins = {};
   /// Plugins that the test program itself holds: type<…>(…) or linked(…).
   std::vector<plugin::Registration> types = {};
@@ -74,9 +74,9 @@ plugin::Registration linked(const CapstanPluginDescriptor& descriptor,
 
 /// What was learnt. Tensors are unsharded, in the masters' dtype, by record name.
 struct Run {
-  std::vector<double> losses;                             ///< of each step: mean over its target tokens
-  std::vector<double> norms;                              ///< of each step: the gradient's global norm before clipping
-  std::map<std::string, at::Tensor> gradients;            ///< of the first step, before clipping
+  std::vector<double> losses;                             ///< each step's: mean over its target tokens
+  std::vector<double> norms;                              ///< each step's: the gradient's global norm before clipping
+  std::map<std::string, at::Tensor> gradients;            ///< the first step's, before clipping
   std::map<std::string, at::Tensor> weights;              ///< after the last step
   std::map<std::string, at::Tensor> evaluated;            ///< weights as evaluation and export see them at the end
   std::map<std::string, std::vector<std::string>> fused;  ///< all records of the fused group that a record is in
@@ -99,7 +99,7 @@ Run train_resumed(const Setting& first, std::int64_t steps, const Setting& then)
 /// How `run` differs from `reference`, a line each; "" when it does not.
 ///
 /// Losses and norms of all steps and the first step's gradients, by name: |a - b| <= tolerance · |b|, for a record with
-/// the largest of its fused group instead of |b| (the gradient of a key's bias alone is pure rounding). Gradients tell
+/// the largest of its fused group instead of |b| (the gradient of a key's bias is pure rounding). Gradients tell
 /// more than losses: AdamW hides a factor that all of them share. Final weights may be 1000 times as far apart, since
 /// AdamW turns rounding into updates where a gradient is 0; what was never trained differs by more. Ranks' copies must
 /// agree as well. A tolerance of 0 requires the same bits of all.

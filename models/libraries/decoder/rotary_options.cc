@@ -62,7 +62,7 @@ void describe_rotary_sizes(config::OptionTable<RotaryOptions> table, const std::
 
 namespace {
 
-// A config.json of transformers 4 has the options of scalings in one table, of transformers 5 in another.
+// A config.json of transformers 4 has the options of scalings in one table, one of transformers 5 in another.
 config::OptionBuilder spelled(config::OptionBuilder option, const std::string& key) {
   return option.spelling("rope_scaling." + key).spelling("rope_parameters." + key);
 }
@@ -94,10 +94,9 @@ void describe_rotary_positions(config::OptionTable<RotaryOptions> table, std::ve
 }
 
 void describe_rotary_scaling(config::OptionTable<RotaryOptions> table) {
-  describe_rotary_positions(
-      table, {"default", "linear", "llama3", "yarn"},
-      "not; all divided by rope_factor; long wavelengths alone (Llama 3.1); the same with sharper "
-      "attention (YaRN)");
+  describe_rotary_positions(table, {"default", "linear", "llama3", "yarn"},
+                            "not; all divided by rope_factor; only long wavelengths (Llama 3.1); the same with sharper "
+                            "attention (YaRN)");
   spelled(table.add("rope_factor", &R::rope_factor), "factor")
       .above(0)
       .doc("what scaled frequencies are divided by; required by every rope_type but default");
@@ -256,7 +255,7 @@ void check_layer_types(const config::Options<WindowOptions>& options, std::int64
   if (static_cast<std::int64_t>(o.layer_types.size()) != layers) {
     diagnostics.add(at,
                     cat("model.layer_types has ", o.layer_types.size(), " entries, but model.num_layers is ", layers),
-                    "give one for each block, or leave it away");
+                    "give one for each block, or remove it");
   }
   for (const auto& type : o.layer_types) {
     if (type == "full_attention" || type == "sliding_attention") continue;

@@ -29,7 +29,7 @@ WeightPtr table_of(const Spec& s, const std::string& module, std::int64_t rows) 
 
 struct Linears {
   std::vector<std::string> modules;
-  std::vector<layout::Shape> features;  // of each module
+  std::vector<layout::Shape> features;  // each module's
   std::int64_t in;
   bool bias;
   double std;

@@ -19,7 +19,7 @@ namespace {
 using namespace capstan;
 using Ids = std::vector<std::int64_t>;
 
-// Of a token that stands for no text. Twice, for a lone space may be stripped.
+// Whether a token stands for no text. It is decoded twice over, since a lone space may be stripped.
 bool is_silent(const tokenizer::Tokenizer& tokenizer, std::int64_t id) { return tokenizer.decode({id, id}).empty(); }
 
 // The text that ids add to what stands before them; decoded with it, since a text's first piece may lose a space.

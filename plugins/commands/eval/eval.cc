@@ -30,7 +30,7 @@ struct EvalArguments {
   int ranks = 0;
 };
 
-// A new one for each evaluation: of a run, named as the weights are, in the run's folder, whose own files stay as the
+// A new one for each evaluation: a run's is in its folder, named as the weights are; the run's own files stay as the
 // run has left them.
 fs::path result_folder(const ModelSession& session, const ranks::ModelChoice& choice) {
   const auto* doing = "making the folder of the results";
@@ -78,7 +78,7 @@ int evaluate(ModelSession& session, const EvalArguments& given, const ranks::Mod
 }
 
 /// capstan eval CONFIG: loss and scores of a base model or a run, without training. Writes evaluation-SPLIT.json and
-/// predictions-SPLIT.json into a new folder: of a run <run>/evaluations/<weights>.
+/// predictions-SPLIT.json into a new folder: for a run <run>/evaluations/<weights>.
 int run(const command::Call& call) {
   CLI::App app;
   EvalArguments given;

@@ -25,7 +25,7 @@ enum class JsonType { boolean, integer, number, text, numbers, anything };
 
 /// One key of a DeepSpeed configuration.
 struct DeepSpeedKey {
-  std::string path;  ///< "zero_optimization.stage"; of a table that is ignored as a whole, its name
+  std::string path;  ///< "zero_optimization.stage", or the name of a table that is ignored as a whole
   JsonType type = JsonType::anything;
   Take take = Take::ignored;
   std::string ours = {};      ///< "strategy.zero.stage"; empty where there is none

@@ -14,8 +14,8 @@ namespace {
 
 using namespace capstan;
 
-/// capstan import-deepspeed FILE: the TOML on standard output, the notes on standard error. Without a file, the table
-/// of keys.
+/// capstan import-deepspeed FILE: the TOML on standard output, the notes on standard error. Without a file it prints
+/// the table of keys.
 int run(const command::Call& call) {
   CLI::App app;
   std::string file;

@@ -81,7 +81,7 @@ class Import {
   bool precision_is_auto_ = false;
   std::string scheduler_;  // "WarmupLR"
   std::map<std::string, Setting> settings_;
-  std::vector<std::string> order_;  // of settings_
+  std::vector<std::string> order_;  // the keys of settings_
   std::vector<std::string> notes_;
 };
 

@@ -86,8 +86,8 @@ int run(const command::Call& call) {
   CLI::App app;
   MemoryChoice choice;
   app.add_option("logs", choice.paths, "folders of runs, or logs")->required();
-  auto* gpu = app.add_flag("--gpu-only", choice.gpu_only, "of GPUs alone");
-  app.add_flag("--cpu-only", choice.cpu_only, "of host memory alone")->excludes(gpu);
+  auto* gpu = app.add_flag("--gpu-only", choice.gpu_only, "only GPUs' memory");
+  app.add_flag("--cpu-only", choice.cpu_only, "only host memory")->excludes(gpu);
   if (const auto code = arguments::read(app, call)) return *code;
   return print_memory(choice);
 }

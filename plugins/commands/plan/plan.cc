@@ -69,7 +69,7 @@ std::string file_of(const PlanArguments& arguments, const Tried& best) {
              "\nextends = ", config::value_text(base), "\n", config::toml_of_overrides(overrides));
 }
 
-// Faults of the configuration itself, which no layout can mend.
+// Faults of the configuration itself, which no layout can repair.
 [[noreturn]] void refuse(const plan::Predictor& predictor, int gpus) {
   predictor.judge();
   throw Error(cat("no layout of this configuration is possible on ", counted(gpus, "GPU")),
@@ -94,7 +94,7 @@ void declare(CLI::App& app, PlanArguments& given) {
   app.add_option("--nodes", given.nodes, "number of nodes that they are on, as many on each (default 1)")
       ->check(CLI::Range(1, 1000000));
   app.add_option("--gpu", given.gpu,
-                 "v100-32g, a100-40g, a100-80g, h100-80g, h200-141g, or a size such as 80GiB, of which no time is "
+                 "v100-32g, a100-40g, a100-80g, h100-80g, h200-141g, or a size such as 80GiB, for which no time is "
                  "predicted")
       ->required();
   app.add_option("--node-bandwidth", given.node_bandwidth,

@@ -35,8 +35,8 @@ bool all_are(const at::Tensor& tensor, double value) {
 
 /// The tensors of a collective and its call.
 struct Buffers {
-  at::Tensor whole;  ///< of the size by which the collective is reported
-  at::Tensor part;   ///< a rank's of it
+  at::Tensor whole;  ///< has the size by which the collective is reported
+  at::Tensor part;   ///< a rank's part of it
 };
 
 Buffers allocate(std::int64_t bytes, int size, c10::Device device, bool with_part) {

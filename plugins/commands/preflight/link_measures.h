@@ -18,8 +18,8 @@ class LinkMeasures {
   LinkMeasures(
       capstan::comm::Communicator& communicator, c10::Device device, Between between = [] {});
 
-  /// The mean over `iterations` calls after `warmup`, of the slowest rank; then one more call whose values are
-  /// checked. "all-reduce", "reduce-scatter" or "all-gather" of about `bytes`, float32.
+  /// The slowest rank's mean over `iterations` calls after `warmup`; then one more call whose values are checked.
+  /// "all-reduce", "reduce-scatter" or "all-gather" with about `bytes`, float32.
   Bandwidth collective(const std::string& operation, std::int64_t bytes, std::int64_t warmup, std::int64_t iterations);
   /// Every pair, as many at a time as the ranks allow; with more than 64 ranks each is paired with 63 others.
   std::vector<PairBandwidth> pairs(std::int64_t bytes);

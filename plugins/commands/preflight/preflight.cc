@@ -37,7 +37,7 @@ struct Measured {
   fs::path run_dir;
   std::function<std::optional<std::string>(const std::string&)> environment;
   const PreflightOptions& options;
-  bool everything = true;         // else the gate alone
+  bool everything = true;         // else only the gate
   std::function<void()> between;  // called between the parts, on all ranks alike; may throw
 
   bool first() const { return communicator.world().rank == 0; }
@@ -145,7 +145,7 @@ PreflightReport measure_all(const Measured& rank) {
 // Leaves preflight.json in the folder and returns the exit code.
 int measure_and_judge(const Measured& rank, const fs::path& folder) {
   const auto report = measure_all(rank);
-  const auto verdict = judge(report, rank.options);  // of the same numbers on all ranks
+  const auto verdict = judge(report, rank.options);  // the numbers are the same on all ranks
   if (!rank.first()) return verdict.exit_code;
   write_file(folder / "preflight.json", report_json(report, verdict));
   if (rank.everything) terminal::print(report_text(report));

@@ -32,14 +32,14 @@ struct PreflightOptions {
 /// Adds the faults of the table that no option's range says.
 void check_options(const capstan::config::Options<PreflightOptions>& options, capstan::Diagnostics& faults);
 
-/// What one rank measured alone. Numbers below 0 were not measured.
+/// What a single rank measured. Numbers below 0 were not measured.
 struct RankMeasures {
   std::string host;
   std::string device;  ///< describe_gpu(), or "cpu"
   int node = 0;
   std::map<std::string, std::string> versions;  ///< "LibTorch" -> "2.11.0"
   std::map<std::string, int> links;             ///< NCCL's channels by transport: "P2P/CUMEM" -> 16
-  std::string clocks;                           ///< of the GPU under load; "throttled: …" if it is
+  std::string clocks;                           ///< the GPU's under load; "throttled: …" if it is
   double gemm_tflops = -1;
   double to_device_gbps = -1;
   double to_host_gbps = -1;

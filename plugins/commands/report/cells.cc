@@ -74,11 +74,11 @@ constexpr double bytes_of_gib = 1024.0 * 1024 * 1024;
 
 std::string no_gpu_log(const Run& run) {
   if (run.on_cpus()) return "the run computed on CPUs";
-  return "the run has no gpu_memory/*.csv: [monitor.memory_log] writes it, or nvidia-smi beside the run";
+  return "the run has no gpu_memory/*.csv: [monitor.memory_log] writes it, or nvidia-smi during the run";
 }
 
 constexpr const char* no_cpu_log =
-    "the run has no cpu_memory/*.txt: [monitor.memory_log] writes it, or psrecord beside the run";
+    "the run has no cpu_memory/*.txt: [monitor.memory_log] writes it, or psrecord during the run";
 
 std::string no_utilisation(const Run& run) {
   if (run.on_cpus()) return "the run computed on CPUs";

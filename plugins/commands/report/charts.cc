@@ -56,10 +56,10 @@ Points host_memory(const Run& run) {
   return points;
 }
 
-// What a step computes in a second: not a table's Samples/s, which is of the whole run.
-constexpr const char* step_rate = "samples/s (Callback): of steps alone";
+// What a step computes in a second: not a table's Samples/s, which is the whole run's.
+constexpr const char* step_rate = "samples/s (Callback): training steps only";
 
-// Of steps after the warm-up over the number of ranks, with what perfect scaling from the base would be.
+// Speed of the steps after the warm-up over the number of ranks, with what perfect scaling from the base would be.
 Chart scaling(const std::vector<Run>& runs, const Run& base) {
   Chart chart{"Scaling", "GPUs", step_rate, {}, true};
   std::map<double, std::vector<double>> rates;
@@ -98,7 +98,7 @@ std::vector<Chart> charts_of(const std::vector<Run>& runs, const Run& base) {
       over_steps(runs, {"Throughput", "step", step_rate, {}, true}, rate),
       of_runs(runs, {"GPU 0 memory over time", "seconds", "memory used (MiB)", {}, true, false}, gpu_memory),
       of_runs(runs,
-              {"Host memory over time, of the processes on rank 0's host", "seconds", "memory (MiB)", {}, true, false},
+              {"Host memory over time: the processes on rank 0's host", "seconds", "memory (MiB)", {}, true, false},
               host_memory),
       scaling(runs, base)};
   std::erase_if(charts, [](const Chart& chart) { return !has_points(chart); });

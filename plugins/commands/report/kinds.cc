@@ -27,14 +27,14 @@ constexpr const char* rate_note =
     "Samples/s, Train Samples/sec: all ranks together, over the whole run (evaluation and saving too), as "
     "train_samples_per_second";
 constexpr const char* callback_note =
-    "Samples/s (Callback): all ranks together, over training steps alone, after the warm-up: "
+    "Samples/s (Callback): all ranks together, over training steps only, after the warm-up: "
     "train/samples_per_second_mean";
 constexpr const char* gpu_note =
     "GPU memory: GPU 0 of rank 0's host as nvidia-smi counts it, from gpu_memory/: with CUDA's context and what the "
     "allocator keeps in reserve";
 constexpr const char* runtime_note = "Runtime: from the first step to the end of the run, evaluation and saving too";
 constexpr const char* steps_note = "Steps/s: steps / runtime, evaluation and saving too, as train_steps_per_second";
-constexpr const char* eval_note = "Eval Samples/sec: of the first evaluation, all ranks together";
+constexpr const char* eval_note = "Eval Samples/sec: the first evaluation's, all ranks together";
 constexpr const char* samples_efficiency_note =
     "Usual Efficiency is T_base / T_N: with as many samples a GPU 100 % is perfect, less is worse";
 constexpr const char* gb_note = "1 GB is 1024 MB, 1 MB is 1024 x 1024 bytes";
@@ -166,7 +166,7 @@ Cell name_cell(const Run& run, const Run&) { return cell(run.name); }
 
 Cell gpu_count(const Run& run, const Run&) { return cell(counted(run.ranks, "GPU")); }
 
-// Of tables where the data grows with the GPUs.
+// Columns of tables where the data grows with the GPUs.
 std::vector<Column> growing_metrics() {
   auto columns = scaling_metrics();
   columns.push_back({"Usual Efficiency (%)", efficiency_cell});
@@ -213,25 +213,24 @@ Kind zero_nodes() {
 }
 
 Kind nemo_scaling() {
-  return {
-      "nemo-scaling",
-      "Llama and Mixtral: LoRA, tensor and expert parallelism",
-      Shape::row_a_run,
-      {{"GPUs", gpus_cell},
-       {"Batch per GPU", rank_batch_cell},
-       {"Total job time (HH:MM:SS)", job_time_cell},
-       {"Train step time (s)", step_time_cell},
-       {"Last reduced_train_loss", last_loss_cell},
-       {"GPU 0 Peak (MiB)", gpu_peak_cell},
-       {"GPU 0 Avg (MiB)", gpu_average_cell},
-       {"GPU 0 Mode (MiB)", gpu_mode_cell},
-       {"Time scaling vs base", runtime_scale_cell},
-       {"Peak memory scaling vs base", memory_scale_cell}},
-      {"Batch per GPU: samples of a data-parallel rank in a step (micro_batch x accumulation); the ranks of a "
-       "tensor-parallel group compute the same ones together",
-       "Total job time: of the run, from its first step on; the job's own, with loading, is 'Total time' at the end "
-       "of logs/<job>.out",
-       "Train step time: the last step's, as on NeMo's last line", gpu_note}};
+  return {"nemo-scaling",
+          "Llama and Mixtral: LoRA, tensor and expert parallelism",
+          Shape::row_a_run,
+          {{"GPUs", gpus_cell},
+           {"Batch per GPU", rank_batch_cell},
+           {"Total job time (HH:MM:SS)", job_time_cell},
+           {"Train step time (s)", step_time_cell},
+           {"Last reduced_train_loss", last_loss_cell},
+           {"GPU 0 Peak (MiB)", gpu_peak_cell},
+           {"GPU 0 Avg (MiB)", gpu_average_cell},
+           {"GPU 0 Mode (MiB)", gpu_mode_cell},
+           {"Time scaling vs base", runtime_scale_cell},
+           {"Peak memory scaling vs base", memory_scale_cell}},
+          {"Batch per GPU: samples of a data-parallel rank in a step (micro_batch x accumulation); the ranks of a "
+           "tensor-parallel group compute the same ones together",
+           "Total job time: the run's, from its first step on; the job's own, with loading, is 'Total time' at the end "
+           "of logs/<job>.out",
+           "Train step time: the last step's, as on NeMo's last line", gpu_note}};
 }
 
 Kind overview() {
@@ -265,7 +264,7 @@ Kind with_host_memory(Kind kind) {
   if (kind.has(cpu_peak_cell)) return kind;
   const auto category = kind.has_categories() ? "CPU Memory" : "";
   kind.columns.push_back({"Host Memory (GB)", host_peak_gb_cell, "summary.json: peak_memory_bytes", category});
-  kind.notes.emplace_back("Host Memory: the most that the process of a rank took, of the rank that took most");
+  kind.notes.emplace_back("Host Memory: the most that a rank's process took, on the rank that took most");
   if (std::find(kind.notes.begin(), kind.notes.end(), gb_note) == kind.notes.end()) kind.notes.emplace_back(gb_note);
   return kind;
 }

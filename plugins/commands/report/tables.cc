@@ -149,8 +149,8 @@ void add_sentence(const std::string& what, const Run& base, const std::vector<st
 }
 
 // Sentences about runs that differ from the base in the model, the data or the batch size, so that speeds and losses
-// do not compare. Options in `grows` may differ: the table is about their growth. Of the batch, that of a rank or that
-// of all ranks has to be the base's.
+// do not compare. Options in `grows` may differ: the table is about their growth. Either a rank's batch or the batch of
+// all ranks has to be the base's.
 std::vector<std::string> what_is_mixed(const std::vector<Run>& runs, const Run& base,
                                        const std::vector<std::string>& grows) {
   std::array<std::vector<std::pair<std::string, Difference>>, 3> differing;

@@ -19,10 +19,10 @@ struct Axis {
 /// A set of runs that one report shows.
 struct Sweep {
   std::string name;        ///< what the runs' names begin with
-  std::vector<int> ranks;  ///< of a node
+  std::vector<int> ranks;  ///< ranks of a node
   std::vector<int> nodes{1};
   std::vector<Axis> axes;
-  std::vector<std::string> overrides;  ///< of every run
+  std::vector<std::string> overrides;  ///< options of every run
   Weak weak = Weak::none;
 };
 
@@ -45,8 +45,8 @@ std::vector<int> counts_of(const std::string& text, const std::string& flag);
 /// Error where it cannot grow so (a micro-batch that does not divide).
 std::vector<PlannedRun> planned_runs(const Sweep& sweep, const runs::Run& base);
 
-/// Has this run ended, after all of its steps, on so many ranks and nodes, with the same configuration but for its
-/// name?
+/// Whether this run has ended after all of its steps, on the planned ranks and nodes, with the same configuration but
+/// for its name.
 bool is_done(const runs::Run& run, const runs::Run& wanted, const PlannedRun& planned);
 
 }  // namespace sweep

@@ -54,7 +54,7 @@ class Scratch {
   fs::path path_;
 };
 
-// What the configuration means on so many ranks: as `check` resolves it, before anything runs.
+// What the configuration means on the planned ranks: as `check` resolves it, before anything runs.
 runs::Run resolved(const std::string& config, const PlannedRun& planned, const fs::path& folder) {
   fs::create_directories(folder);
   std::vector<std::string> command{own_program(),

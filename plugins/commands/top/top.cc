@@ -99,7 +99,7 @@ std::string slowest_text(const Run& run, double step_time_s) {
     const auto rank = step->values.find("slowest_rank");
     const auto wait = step->values.find("slowest_rank_wait_s");
     if (rank == step->values.end() || wait == step->values.end()) continue;
-    if (rank->second < 0 || rank->second >= run.ranks || !(wait->second >= 0)) continue;  // of a damaged line
+    if (rank->second < 0 || rank->second >= run.ranks || !(wait->second >= 0)) continue;  // the line is damaged
     waits[static_cast<int>(rank->second)] += wait->second;
     ++times[static_cast<int>(rank->second)];
     ++measured;
@@ -135,7 +135,7 @@ std::size_t terminal_columns() {
   return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// Where the run stands; on a terminal again every `every_s` seconds until nobody writes to its folder.
+// Prints where the run stands; on a terminal again every `every_s` seconds until no process writes to its folder.
 void show(const std::string& folder, double every_s) {
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   RunWatch watch(folder);

@@ -48,7 +48,7 @@ struct Launch {
 struct Events {
   std::map<std::int64_t, std::vector<TraceSpan>> spans;  // by thread
   std::map<std::int64_t, Launch> launches;               // by correlation
-  std::vector<Work> work;                                // of the GPU
+  std::vector<Work> work;                                // the GPU's
   std::vector<Interval> steps;
 };
 
@@ -123,7 +123,7 @@ double length(const std::vector<Interval>& all) {
   return sum;
 }
 
-// Of two merged lists.
+// How long intervals of two merged lists overlap.
 double overlap(const std::vector<Interval>& a, const std::vector<Interval>& b) {
   double sum = 0;
   std::size_t j = 0;

@@ -17,8 +17,8 @@ struct TraceReport {
   bool gpu = false;
   double window_ms = 0;                 ///< from the first step's begin to the end of the last work
   std::map<std::string, double> kinds;  ///< "GEMM", "attention", "elementwise", "optimizer", "copies"
-  double exposed_ms = 0;                ///< of collectives: no other kernel ran at the same time
-  double hidden_ms = 0;                 ///< … one did
+  double exposed_ms = 0;                ///< in collectives while no other kernel ran
+  double hidden_ms = 0;                 ///< … while one did
   double idle_ms = 0;                   ///< nothing ran
   std::int64_t launches = 0;
   std::map<std::string, double> units;  ///< "forward blocks.3" and the like; "optimizer"
@@ -29,7 +29,7 @@ struct TraceReport {
 /// NCCL give their kernels.
 std::string kernel_kind(const std::string& name);
 
-/// Of a Chrome trace, as the monitor trace writes it. Throws Error for a text that is none; `file` is named then.
+/// Reads a Chrome trace, as the monitor trace writes it. Throws Error that names `file` for any other text.
 TraceReport read_trace(const std::string& text, const std::string& file);
 
 /// The tables: time by kind, by unit, the kernels that took most.

@@ -94,7 +94,7 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
   data::describe_split_files(
       t,
       R"(file to train on, a JSON object a line: {"prompt", "completion"}, {"messages": [{"role", "content"}]} or )"
-      R"({"text"}; "id" may stand beside them)",
+      R"({"text"}; "id" may be added)",
       "file to evaluate on, in the same format", json_lines());
   t.add("max_length", &JsonlOptions::max_length).min(0).doc("most tokens of a sample; 0: the model's");
   t.add("too_long", &JsonlOptions::too_long)

@@ -64,7 +64,7 @@ void part_prompt(const Record& record, const tokenizer::Tokenizer& tokenizer, da
   std::fill_n(sample.is_target.begin(), sample.prompt_length, false);
 }
 
-// All of a record, of any length.
+// All of a record, however long.
 data::Sample whole_sample(const Record& record, const tokenizer::Tokenizer& tokenizer) {
   std::string text;
   for (const auto& piece : record.pieces) text += piece.text;
@@ -106,7 +106,7 @@ void cut(data::Sample& sample, bool is_text, std::size_t most, std::size_t prefi
   const auto from = prefix + removed;
   if (from > static_cast<std::size_t>(sample.prompt_length)) {
     const auto answer = all - static_cast<std::size_t>(sample.prompt_length) + prefix;
-    throw Error(cat("the last answer alone has ", answer, " tokens, max_length is ", most),
+    throw Error(cat("the last answer by itself has ", answer, " tokens, max_length is ", most),
                 cat("raise data.max_length to ", answer, " or more, or take the line out"), where);
   }
   drop_beginning(sample, removed, prefix);
@@ -148,7 +148,7 @@ data::Sample make_question(const Record& record, const std::string& where, const
   const auto prefix = request.tokenizer->prefix_ids().size();
   if (room <= static_cast<std::int64_t>(prefix)) {
     throw Error(
-        cat("beside an answer there is room for ", std::max<std::int64_t>(0, room), " tokens: none of a prompt"),
+        cat("besides an answer there is room for ", std::max<std::int64_t>(0, room), " tokens: none of a prompt"),
         "lower train.max_new_tokens, or raise data.max_length", where);
   }
   drop_beginning(sample, static_cast<std::size_t>(sample.prompt_length - room), prefix);

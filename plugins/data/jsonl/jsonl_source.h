@@ -23,7 +23,7 @@ struct SampleOptions {
 capstan::data::Sample make_sample(const Record& record, const std::string& where,
                                   const capstan::data::OpenRequest& request, const SampleOptions& options);
 
-/// The prompt of a record alone, as it is in its sample. If it may be cut, it has at most `most` tokens and max_length;
+/// Only the prompt of a record, as it is in its sample. If it may be cut, it has at most `most` tokens and max_length;
 /// the number does not depend on the answer.
 capstan::data::Sample make_question(const Record& record, const std::string& where,
                                     const capstan::data::OpenRequest& request, const SampleOptions& options,

@@ -45,8 +45,8 @@ struct TurnEnd {
   std::size_t find(std::string_view answer) const { return text.empty() ? answer.npos : answer.find(text); }
 };
 
-/// From the template's text after the assistant's message. White space around it is ignored; white space alone ends a
-/// turn only if it has a line break, since any answer may contain a space.
+/// Finds it in the template's text after the assistant's message. White space around it is ignored; nothing but white
+/// space ends a turn only if it has a line break, since any answer may contain a space.
 TurnEnd turn_end(const std::string& written, const capstan::tokenizer::Tokenizer& tokenizer);
 
 }  // namespace jsonl

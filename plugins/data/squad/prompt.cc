@@ -122,7 +122,7 @@ Sample make_prompt(const Question& question, const std::string& context, const T
   if (!kept) {
     throw Error(
         cat("question '", question.id, "' needs ", joined.ids(0).size(),
-            " tokens without any context; beside an answer there is room for ", std::max<std::int64_t>(0, most)),
+            " tokens without any context; besides an answer there is room for ", std::max<std::int64_t>(0, most)),
         "lower train.max_new_tokens, raise data.max_length, or take the question out");
   }
   // Every answer begins with a space; a token that spans it and the prompt's end is the answer's, as in training.

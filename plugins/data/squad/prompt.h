@@ -21,7 +21,7 @@ std::string prompt_text(const std::string& question, const std::string& context)
 std::int64_t least_tokens(const Question& question, const capstan::tokenizer::Tokenizer& tokenizer);
 
 /// A question as the model sees it: the prompt, " " and the first answer, the end token (if the tokenizer has one);
-/// without answers the prompt alone, and no target.
+/// without answers only the prompt, and no target.
 ///
 /// The joined text is tokenised at once, so that tokens are the same as in running text; the answer begins at the
 /// first token that differs from the prompt's own tokens. If it has more than `max_length` tokens the context is cut at
@@ -30,9 +30,9 @@ std::int64_t least_tokens(const Question& question, const capstan::tokenizer::To
 capstan::data::Sample make_sample(const Question& question, const std::string& context,
                                   const capstan::tokenizer::Tokenizer& tokenizer, std::int64_t max_length, Loss loss);
 
-/// The prompt of a question alone, for generation: of at most `most` tokens, cut like a sample's but independent of the
-/// answers, whose length would otherwise show in the prompt's. Throws Error that names the question when even an empty
-/// context is too long.
+/// Only the prompt of a question, for generation. It has at most `most` tokens and is cut like a sample's, but does not
+/// depend on the answers, whose length would otherwise show in the prompt's. Throws Error that names the question when
+/// even an empty context is too long.
 capstan::data::Sample make_prompt(const Question& question, const std::string& context,
                                   const capstan::tokenizer::Tokenizer& tokenizer, std::int64_t most);
 

@@ -145,7 +145,7 @@ SquadFile read_squad(const std::string& path, Split split, bool in_context) {
       for (const auto& question : paragraph.key("qas").items()) {
         file.questions.push_back(read_question(question, file.contexts.size() - 1, split, path));
         const auto& id = file.questions.back().id;
-        // Predictions are read by id: of two questions with one id, one would lose its answer.
+        // Predictions are read by id: where two questions have one id, one would lose its answer.
         if (const auto [first, is_new] = places.emplace(id, question.path()); !is_new) {
           throw Error(cat(question.path(), " has the id '", id, "', which ", first->second, " has too"),
                       "give each question an id of its own; predictions stand under them", path);

@@ -22,7 +22,7 @@ struct SquadFile {
 };
 
 /// Reads {"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers": [{"text"}]}]}]}]}; other keys are
-/// left alone. Throws one Error that names the file and where in it: a file that cannot be read, broken JSON (byte,
+/// ignored. Throws one Error that names the file and where in it: a file that cannot be read, broken JSON (byte,
 /// line, column), a key that is missing or of the wrong type (its path). A question without answers is refused in the
 /// training split; in the evaluation split it is asked, has no target token and gets no score. `in_context`: one of a
 /// question's answers, in the training split the first, must stand in the context, letter for letter.

@@ -35,7 +35,7 @@ class SyntheticSource final : public capstan::data::DataSource {
  public:
   struct Shape {
     std::int64_t length;   ///< tokens per sample, at least 2
-    std::int64_t targets;  ///< of which so many bear loss, at least 1
+    std::int64_t targets;  ///< how many of them bear loss, at least 1
   };
   SyntheticSource(std::int64_t samples, Shape shape, std::int64_t vocab_size, std::uint64_t stream)
       : samples_(samples), shape_(shape), vocab_size_(vocab_size), stream_(stream) {}

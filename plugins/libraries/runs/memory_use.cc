@@ -22,7 +22,7 @@ using namespace capstan;
 
 namespace {
 
-// Of a size in MiB: an exabyte. More, less than nothing and what is no number are of a damaged file.
+// Sizes in MiB, up to an exabyte. Larger or negative ones, and what is no number, come from a damaged file.
 bool is_size(double mib) {
   constexpr double most = 1e12;
   return mib >= 0 && mib <= most;

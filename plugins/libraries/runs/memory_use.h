@@ -35,10 +35,10 @@ std::map<int, std::vector<GpuMemorySample>> read_gpu_memory_log(const std::strin
 
 /// What psrecord's log says of a process tree.
 struct CpuMemory {
-  std::vector<double> seconds;  ///< of each sample, since the log's beginning
+  std::vector<double> seconds;  ///< each sample's, since the log's beginning
   std::vector<double> real_mb;  ///< the column "Real (MB)"
 };
-/// Of a plain log or a csv one. Throws Error as above.
+/// Reads a plain log or a csv one. Throws Error as above.
 CpuMemory read_cpu_memory_log(const std::string& text, const std::string& file);
 /// Is it the second kind of log?
 bool is_cpu_memory_log(const std::string& text);

@@ -9,7 +9,7 @@ namespace runs {
 std::string fixed(double number, int decimals);
 
 using Point = std::pair<double, double>;
-/// At most so many points: each is the mean of as many neighbours. Those that are not finite are left out.
+/// At most `most` points: each is the mean of as many neighbours. Those that are not finite are left out.
 std::vector<Point> thinned(const std::vector<Point>& points, std::size_t most);
 
 }  // namespace runs

@@ -41,13 +41,13 @@ struct Run {
   std::string name;
   int ranks = 1;
   int nodes = 1;
-  std::vector<std::string> hosts;  ///< of each rank; empty: not known
+  std::vector<std::string> hosts;  ///< each rank's; empty: not known
   std::vector<Step> steps;
   std::vector<Evaluation> evaluations;
   bool has_summary = false;
-  std::map<std::string, double> summary;  ///< numbers of summary.json; of inner objects as "outer.inner"
-  std::vector<double> device_peaks;       ///< of each rank, bytes; 0 on CPUs
-  std::vector<double> host_peaks;         ///< of each rank's process, bytes
+  std::map<std::string, double> summary;  ///< numbers of summary.json; those of inner objects as "outer.inner"
+  std::vector<double> device_peaks;       ///< each rank's, bytes; 0 on CPUs
+  std::vector<double> host_peaks;         ///< each rank's process's, bytes
   std::map<std::string, capstan::config::Value> options;  ///< config.toml: "train.micro_batch"
   std::vector<GpuLog> gpu_logs;
   std::vector<CpuLog> cpu_logs;
@@ -58,7 +58,7 @@ struct Run {
   std::optional<double> option(const std::string& key) const;
   /// An option as text; empty where it is not set.
   std::string option_text(const std::string& key) const;
-  /// The same of the strategy that has such an option: its "stage".
+  /// The same, as the strategy that has such an option names it: its "stage".
   std::string strategy_text(const std::string& key) const;
   /// Did it compute on CPUs?
   bool on_cpus() const;
@@ -68,8 +68,8 @@ struct Run {
   const CpuLog* cpu() const;
 };
 
-/// Reads a run's folder: config.toml, metrics.jsonl, summary.json, launch.json, gpu_memory/ and cpu_memory/, of which
-/// only config.toml must be there. A last line of metrics.jsonl that is still being written is left out. Throws Error
+/// Reads a run's folder: config.toml, metrics.jsonl, summary.json, launch.json, gpu_memory/ and cpu_memory/; only
+/// config.toml must be there. A last line of metrics.jsonl that is still being written is left out. Throws Error
 /// that says what is wrong with which file.
 Run read_run(const std::filesystem::path& folder);
 

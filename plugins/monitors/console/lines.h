@@ -8,7 +8,7 @@
 
 namespace console {
 
-/// Everything here returns text without the line's end, and depends on its arguments alone.
+/// Everything here returns text without the line's end, and depends only on its arguments.
 
 /// Python's repr(round(number, digits)): "39.41", "1.0".
 std::string python_rounded(double number, int digits);
@@ -57,7 +57,7 @@ std::string hf_step_line(const capstan::monitor::StepEnded& step, double loss);
 std::string tqdm_line(std::int64_t done, std::int64_t steps, double seconds);
 
 /// " | gpu_util: 97 % | gpu_mem: 5.49 GiB" from the numbers of the monitor utilisation, "" without them; on CPU ranks
-/// " | mem: 1.20 GiB". Means over ranks, of the step before.
+/// " | mem: 1.20 GiB". Means over ranks in the step before.
 std::string utilisation_text(const capstan::monitor::Values& values);
 
 }  // namespace console

@@ -52,13 +52,13 @@ class Screen {
   capstan::monitor::RunStarted run_;
   bool uses_bar_ = false;
   bool bar_is_shown_ = false;                        // the cursor is after it
-  bool shows_job_ = false;                           // the block of a job: nobody else writes it
+  bool shows_job_ = false;                           // the block of a job: the job's script does not write it
   std::optional<capstan::monitor::StepEnded> last_;  // its line is not written yet
   std::optional<double> val_loss_;
   std::int64_t steps_seen_ = 0;
-  double seconds_ = 0;        // of the steps seen except the first
-  double first_seconds_ = 0;  // of the first one
-  double losses_ = 0;         // of the steps since the last line
+  double seconds_ = 0;        // what the steps seen took, except the first
+  double first_seconds_ = 0;  // what the first one took
+  double losses_ = 0;         // sum over the steps since the last line
   std::int64_t losses_of_ = 0;
 };
 

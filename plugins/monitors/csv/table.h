@@ -9,10 +9,10 @@
 namespace csv {
 
 /// A table of numbers in a file: a row an event, a column a name, empty where an event does not have it. A row is in
-/// the file as soon as add() returns. When a new name comes, the file is written anew with one more column.
+/// the file as soon as add() returns. When a new name comes, the file is rewritten with one more column.
 class Table {
  public:
-  /// Begins anew, or continues with the rows of the first `keep` steps. Throws FileError.
+  /// Begins an empty table, or continues with the rows of the first `keep` steps. Throws FileError.
   Table(std::filesystem::path file, std::int64_t keep);
   void add(std::int64_t step, const capstan::monitor::Values& values);
   /// The same for what an earlier start of the run may have added already: a row of this step with the same columns

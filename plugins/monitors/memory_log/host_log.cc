@@ -98,7 +98,7 @@ void HostLog::stop() { thread_ = {}; }
 void HostLog::keep_sampling(std::optional<double> interval_s, std::int64_t steps, const std::stop_token& ends) {
   std::chrono::duration<double> between(0);
   std::mutex mutex;
-  std::condition_variable_any never;  // waits for the end alone
+  std::condition_variable_any never;  // waits only for the end
   std::unique_lock lock(mutex);
   std::int64_t lines = 0;
   do {

@@ -62,10 +62,10 @@ double pause_s(const Pace& pace, std::int64_t lines, double cost_s);
 /// host has GPUs, and cpu_memory/cpu_memory_log_<host>.txt in the run's folder.
 class HostLog {
  public:
-  /// Makes the folders and opens the files; they continue if `continues`, else begin anew. Throws FileError.
+  /// Makes the folders and opens the files; they continue if `continues`, else begin empty. Throws FileError.
   HostLog(const std::filesystem::path& folder, const std::string& host, bool continues, HostProbes probes);
 
-  /// A line every interval_s; without one as pause_s() says of a run of so many steps.
+  /// Writes a line every interval_s; without one, as often as pause_s() says for a run of `steps` steps.
   void start(std::optional<double> interval_s, std::int64_t steps = 0);
   void step_ended(double seconds);
   /// Ends the thread after a last sample.

@@ -141,8 +141,8 @@ bool Request::is_new() {
 Watcher::Watcher(Setting setting)
     : setting_(std::move(setting)), request_(setting_.folder / "take_memory_snapshot"), last_(setting_.whole()) {}
 
-// In every step where the GPU's memory is at a unit's boundary, which costs next to nothing, since nobody knows in
-// which it runs out. Which tensors hold it only in a chosen step.
+// Looks in every step how much of the GPU's memory is used at a unit's boundary, which costs next to nothing, since no
+// one knows in which step it runs out. Looks only in a chosen step at which tensors hold it.
 void Watcher::look(const std::string& at) {
   at_ = at;
   if (!records_ && !setting_.gpu) return;

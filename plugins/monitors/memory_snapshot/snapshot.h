@@ -68,8 +68,8 @@ class Request {
   std::chrono::steady_clock::time_point looked_;
 };
 
-/// Follows a rank's steps by its spans and writes <folder>/memory_snapshots/rank-R-step-S.txt: of the chosen steps, and
-/// of those after a request, the moment at a unit's beginning or end at which most memory was in use. One thread at a
+/// Follows a rank's steps by its spans and writes <folder>/memory_snapshots/rank-R-step-S.txt for the chosen steps, and
+/// for those after a request: the moment at a unit's beginning or end at which most memory was in use. One thread at a
 /// time.
 class Watcher final : public capstan::monitor::Tracer {
  public:

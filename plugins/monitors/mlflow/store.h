@@ -25,8 +25,8 @@ std::string metric_name(const std::string& name);
 /// time, value and step a line) and each tag. A run that resumes continues its own. Throws FileError.
 class Store {
  public:
-  /// Of the environment MLFLOW_TRACKING_URI (a folder or file:…), MLFLOW_EXPERIMENT_NAME and MLFLOW_RUN_NAME count
-  /// where the option is not set.
+  /// The environment's MLFLOW_TRACKING_URI (a folder or file:…), MLFLOW_EXPERIMENT_NAME and MLFLOW_RUN_NAME count where
+  /// the option is not set.
   Store(const MlflowOptions& options, const capstan::monitor::RunStarted& run);
   /// Numbers are in the files at the latest interval_s after it: each has a file of its own.
   void log(std::int64_t step, const capstan::monitor::Values& values);

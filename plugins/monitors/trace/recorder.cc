@@ -77,7 +77,7 @@ void Recorder::start(std::int64_t step) {
   std::filesystem::create_directories(folder_, error);
   if (error) throw FileError(folder_, "make", error.value());
   profiler::prepareProfiler(kineto(), activities(gpu_));
-  // Of the CPU's work spans alone: operators would cost more than they tell.
+  // On the CPU only spans are recorded: operators would cost more than they tell.
   profiler::enableProfiler(kineto(), activities(gpu_), {at::RecordScope::USER_SCOPE});
   first_ = step;
   records_ = true;

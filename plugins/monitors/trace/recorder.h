@@ -49,7 +49,7 @@ class Recorder final : public capstan::monitor::Tracer {
   std::string name_;
   int gpu_;
   bool records_ = false;
-  std::int64_t first_ = 0;  ///< of the steps being recorded
+  std::int64_t first_ = 0;  ///< first of the steps being recorded
   std::vector<std::filesystem::path> files_;
   std::mutex mutex_;
   std::map<Key, std::unique_ptr<at::RecordFunction>> open_;

@@ -22,7 +22,7 @@ class TrainSpeed final : public monitor::Monitor {
     prints_ = run.rank == 0;
   }
   monitor::Values step_ended(const monitor::StepEnded& step) override { return speed_.step_ended(step); }
-  // Of rank 0 alone, so that summary.json says what is printed: ranks' clocks differ a little.
+  // Only rank 0 returns any, so that summary.json says what is printed: ranks' clocks differ a little.
   monitor::Summary summary(const monitor::RunEnded& run) override {
     return prints_ ? speed_.summary_entries(run) : monitor::Summary{};
   }

@@ -62,8 +62,8 @@ class Speed {
   SpeedOptions options_;
   int ranks_ = 1;
   double flops_per_token_ = 0;
-  double head_flops_per_token_ = 0;  ///< among them, of positions that bear loss alone
-  double peak_tflops_ = 0;           ///< of a rank's GPU; 0: not known
+  double head_flops_per_token_ = 0;  ///< among them, those only of positions that bear loss
+  double peak_tflops_ = 0;           ///< a rank's GPU's; 0: not known
   std::string peak_from_;
   std::int64_t steps_seen_ = 0;
   Sums counted_;

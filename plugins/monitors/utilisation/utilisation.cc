@@ -34,7 +34,7 @@ void Utilisation::stop() { thread_ = {}; }
 
 void Utilisation::sample(const std::stop_token& ends) {
   const std::chrono::duration<double> between(options_.interval_s);
-  std::condition_variable_any never;  // waits for the end alone
+  std::condition_variable_any never;  // waits only for the end
   std::unique_lock lock(mutex_);
   while (!never.wait_for(lock, ends, between, [&] { return ends.stop_requested(); })) {
     lock.unlock();

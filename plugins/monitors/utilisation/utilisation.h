@@ -24,7 +24,7 @@ struct UtilisationOptions {
 
 /// The rank's GPU as the driver sees it, all processes together.
 struct GpuNow {
-  double percent = 0;  ///< of the last sample period in which a kernel ran
+  double percent = 0;  ///< share of the last sample period in which a kernel ran
   double used_mb = 0;
 };
 
@@ -41,12 +41,12 @@ class Moments {
   void add(double number);
   std::int64_t count() const { return count_; }
   double mean() const { return mean_; }
-  double deviation() const;  ///< of the numbers themselves, not an estimate; 0 without any
+  double deviation() const;  ///< that of the numbers themselves, not an estimate; 0 without any
 
  private:
   std::int64_t count_ = 0;
   double mean_ = 0;
-  double squares_ = 0;  // of distances from the mean
+  double squares_ = 0;  // sum of squared distances from the mean
 };
 
 /// Where the numbers come from. MB are 2^20 bytes, as nvidia-smi's MiB.

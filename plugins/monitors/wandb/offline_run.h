@@ -43,7 +43,7 @@ class OfflineRun {
   double interval_s_;
   double last_stats_s_ = 0;
   std::unique_ptr<RunLog> log_;
-  capstan::monitor::Values last_;  ///< of each name, the newest value
+  capstan::monitor::Values last_;  ///< each name's newest value
 };
 
 /// What the environment says: "disabled" switches all off.

@@ -124,7 +124,7 @@ RunLog::RunLog(std::filesystem::path file, const RunFacts& facts)
   offset_ = ident.size();
   append(message(record_header, records_++, [](auto& header) {
     protozero::pbf_writer version(header, 1);
-    version.add_string(1, "0.22.3");  // of wandb: whose records these are
+    version.add_string(1, "0.22.3");  // the version of wandb that writes such records
     version.add_string(2, "0.10.0");
   }));
   append(message(record_run, records_++, [&](auto& run) { fill_run(run, facts); }));

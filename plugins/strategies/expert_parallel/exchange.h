@@ -37,7 +37,7 @@ class Exchange {
   /// way.
   static constexpr std::int64_t buffers = 4;
 
-  /// `memory_factor`: on the meta device, where counts have no values, so many times the even number of rows arrives.
+  /// `memory_factor`: on the meta device, where counts have no values, this many times the even number of rows arrives.
   Exchange(std::shared_ptr<capstan::comm::Group> group, const std::string& unit, double memory_factor = 1);
   /// What nn::Experts::exchange asks for.
   at::Tensor operator()(const capstan::nn::Experts::Body& body, const capstan::nn::Experts::Rows& rows,

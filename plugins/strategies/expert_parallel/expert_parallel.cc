@@ -54,7 +54,7 @@ void ExpertParallelOptions::describe(config::OptionTable<ExpertParallelOptions>&
   t.add("memory_factor", &ExpertParallelOptions::memory_factor)
       .min(1)
       .doc(
-          "memory is predicted for so many times the rows that a rank's experts get when the load is even; what they "
+          "memory is predicted for this many times the rows that a rank's experts get when the load is even; what they "
           "really get depends on the routers, and no token is dropped");
 }
 

@@ -17,8 +17,7 @@ namespace {
 
 constexpr const char* owner = "fp8";
 
-/// The matrices that a product multiplies with, of a weight's records: [out, in]. Of stacked records each has these
-/// sizes.
+/// The sizes [out, in] of the matrices of a weight's records that a product multiplies with, each stacked one too.
 struct Sizes {
   std::int64_t out = 0;
   std::int64_t in = 0;
@@ -69,16 +68,16 @@ void Fp8Options::describe(config::OptionTable<Fp8Options>& t) {
   t.add("recipe", &Fp8Options::recipe)
       .choices({"rowwise", "tensorwise", "blockwise"})
       .doc(
-          "what shares a scale: each row of a product's operands, each operand, or 128 neighbours of a row (of weights "
-          "128 x 128); experts' products always have one a row. Scales are powers of two and made anew from each "
+          "what shares a scale: each row of a product's operands, each operand, or 128 neighbours of a row (in weights "
+          "128 x 128); experts' products always have one a row. Scales are powers of two and made from each "
           "operand");
   t.add("targets", &Fp8Options::targets)
       .doc(
           "layers that multiply in 8 bits, by NeMo's roles (linear_qkv, linear_proj, linear_fc1, linear_fc2, experts), "
           "or \"all-linear\": all of these. Embeddings, routers and the head never do, nor matrices whose sizes are no "
-          "multiples of 16, of 128 by block");
-  t.add("skip_first", &Fp8Options::skip_first).min(0).doc("so many first blocks stay in train.precision");
-  t.add("skip_last", &Fp8Options::skip_last).min(0).doc("so many last blocks stay in train.precision");
+          "multiples of 16 (by block, 128)");
+  t.add("skip_first", &Fp8Options::skip_first).min(0).doc("how many of the first blocks stay in train.precision");
+  t.add("skip_last", &Fp8Options::skip_last).min(0).doc("how many of the last blocks stay in train.precision");
   t.add("backward", &Fp8Options::backward)
       .choices({"e4m3", "e5m2", "bf16"})
       .doc(
@@ -92,14 +91,14 @@ void Fp8Options::describe(config::OptionTable<Fp8Options>& t) {
   t.add("store", &Fp8Options::store)
       .choices({"bf16", "fp8"})
       .doc(
-          "how these layers' frozen weights are kept. fp8: in 8 bits alone, with their scales, rounded while they are "
+          "how these layers' frozen weights are kept. fp8: only in 8 bits, with their scales, rounded while they are "
           "read; backward transposes them for each use. bf16: in train.precision, and in 8 bits and transposed "
           "besides, which is faster");
   t.add("gather", &Fp8Options::gather)
       .choices({"bf16", "fp8"})
       .doc(
           "how ranks that share these layers' trained weights (fsdp, zero) gather them. fp8: in 8 bits, half the "
-          "bytes, and nobody holds them in 16; recipe = \"tensorwise\" then multiplies the same numbers bit for bit. "
+          "bytes, and no rank holds them in 16; recipe = \"tensorwise\" then multiplies the same numbers bit for bit. "
           "Experts "
           "are gathered in train.precision");
   t.add("reference", &Fp8Options::reference)
@@ -111,7 +110,7 @@ void Fp8Options::describe(config::OptionTable<Fp8Options>& t) {
       .above(0)
       .max(100)
       .doc("how far above the reference's a loss may be, as a share of it");
-  t.add("window", &Fp8Options::window).min(1).doc("of so many steps means are compared");
+  t.add("window", &Fp8Options::window).min(1).doc("how many steps each compared mean is taken over");
 }
 
 void Fp8::claim(strategy::Claims& claims) const { claims.exclusive("matrix products"); }
@@ -188,11 +187,11 @@ void Fp8::say_what_was_taken(std::int64_t blocks, std::int64_t all) {
   }
   const bool two = options_->recipe != "rowwise" && taken_.contains("experts");
   notes_ = {cat("fp8: products of ", counted(taken_), " in ", blocks, " of ", all, " blocks, ", options_->recipe,
-                two ? ", of experts rowwise" : "", "; all others in train.precision")};
+                two ? ", experts' rowwise" : "", "; all others in train.precision")};
   if (stores()) {
     std::int64_t elements = 0;
     for (const auto& weight : chosen_) elements += weight->numel();
-    notes_.push_back(cat("fp8: their ", thousands(elements), " frozen numbers are kept in 8 bits alone; no checkpoint ",
+    notes_.push_back(cat("fp8: their ", thousands(elements), " frozen numbers are kept only in 8 bits; no checkpoint ",
                          "holds them: a run that resumes rounds them again, from model.path or run.seed"));
   }
   if (!odd_.empty()) {

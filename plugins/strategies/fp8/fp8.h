@@ -30,7 +30,7 @@ struct Fp8Options {
   static void describe(capstan::config::OptionTable<Fp8Options>& t);
 };
 
-/// Multiplies chosen layers' matrices in 8 bits (Micikevicius et al. 2022), with scales made anew from each operand.
+/// Multiplies chosen layers' matrices in 8 bits (Micikevicius et al. 2022), with scales made from each operand.
 /// Weights, gradients and optimizer state stay what they are.
 class Fp8 : public capstan::strategy::Strategy {
  public:
@@ -43,7 +43,7 @@ class Fp8 : public capstan::strategy::Strategy {
   void place(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement) override;
   std::vector<std::string> notes() const override { return notes_; }
   std::unique_ptr<capstan::strategy::StepHooks> step() override;
-  /// Of frozen weights, which are kept in 8 bits too, or of their scales.
+  /// The bytes of frozen weights, which are kept in 8 bits too, or of their scales.
   std::vector<capstan::layout::Footprint> footprint(const capstan::strategy::Facts& facts) const override;
 
  private:

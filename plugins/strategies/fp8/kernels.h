@@ -18,22 +18,22 @@ struct QuantiseCall {
   const float* magnitudes;  ///< what was found before; null: found on the way
   void* values;
   float* scales;
-  std::int64_t padded_rows;  ///< of quantise_columns: elements of a row of the result, rounded up to 16
-  std::int64_t* counts;      ///< see Rounding::counts: of rows, by quantise_rows and the two of SwiGLU; null: none
-  float* column_magnitudes;  ///< of column_magnitudes
+  std::int64_t padded_rows;  ///< for quantise_columns: elements of a row of the result, rounded up to 16
+  std::int64_t* counts;      ///< see Rounding::counts; rows are counted by quantise_rows and both of SwiGLU; null: none
+  float* column_magnitudes;  ///< for column_magnitudes()
 };
-/// The largest magnitude of each row to `scales` instead of scales; of nothing else.
+/// Writes the largest magnitude of each row to `scales` instead of scales, and nothing else.
 void row_magnitudes(const QuantiseCall& call, CUstream_st* stream);
-/// Of each column, or `whole`, to column_magnitudes: zeros before.
+/// Writes that of each column, or of all if `whole`, to column_magnitudes, which holds zeros before.
 void column_magnitudes(const QuantiseCall& call, CUstream_st* stream);
 /// values [batch, rows, columns], scales [batch, rows] or one.
 void quantise_rows(const QuantiseCall& call, CUstream_st* stream);
-/// Of SwiGLU's result for x [rows, 2 columns] of bfloat16: values [rows, columns], a scale a row.
+/// Quantises SwiGLU's result for x [rows, 2 columns] in bfloat16: values [rows, columns], a scale a row.
 void quantise_swiglu(const QuantiseCall& call, CUstream_st* stream);
-/// Of its gradient for x and a gradient [rows, columns]: values [rows, 2 columns].
+/// Quantises its gradient for x and a gradient [rows, columns]: values [rows, 2 columns].
 void quantise_swiglu_backward(const QuantiseCall& call, const void* gradient, CUstream_st* stream);
-/// The transpose: values [batch, columns, padded_rows], scales [batch, columns] or one. Without magnitudes, of which
-/// finds_columns says whether that can be, each column finds its own, and x is read once.
+/// The transpose: values [batch, columns, padded_rows], scales [batch, columns] or one. Without magnitudes each column
+/// finds its own, and x is read once; finds_columns says whether that is possible.
 void quantise_columns(const QuantiseCall& call, CUstream_st* stream);
 bool finds_columns(const QuantiseCall& call);
 
@@ -42,19 +42,19 @@ bool finds_columns(const QuantiseCall& call);
 struct BlocksCall {
   const void* x;
   bool is_bfloat16;                         ///< else float32
-  std::int64_t rows, padded_rows, columns;  ///< of the result
+  std::int64_t rows, padded_rows, columns;  ///< the result's
   void* values;                             ///< [padded_rows, columns]
-  float* scales;             ///< [columns / 128, padded_rows]; of tiles [padded_rows / 128, scales_apart]
+  float* scales;             ///< [columns / 128, padded_rows]; for tiles [padded_rows / 128, scales_apart]
   void* transposed;          ///< [columns, padded_rows]
-  float* transposed_scales;  ///< [padded_rows / 128, columns]; of tiles [columns / 128, transposed_scales_apart]
-  std::int64_t scales_apart, transposed_scales_apart;  ///< of tiles
+  float* transposed_scales;  ///< [padded_rows / 128, columns]; for tiles [columns / 128, transposed_scales_apart]
+  std::int64_t scales_apart, transposed_scales_apart;  ///< for tiles
   std::int64_t* counts;                                ///< null: none
 };
 /// Values and scales.
 void quantise_blocks(const BlocksCall& call, CUstream_st* stream);
 /// These and the transpose's.
 void quantise_blocks_both(const BlocksCall& call, CUstream_st* stream);
-/// Of tiles, these or the transpose's or both: what is null is not written.
+/// Values and scales of tiles, or the transpose's, or both: what is null is not written.
 void quantise_tiles(const BlocksCall& call, CUstream_st* stream);
 /// Values and scales of SwiGLU's result for x [rows, 2 columns] of bfloat16.
 void quantise_swiglu_blocks(const BlocksCall& call, CUstream_st* stream);

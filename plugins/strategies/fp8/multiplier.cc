@@ -34,7 +34,7 @@ const How& how_of(AutogradContext* ctx) {
 
 at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-// Of each record: a block that two records share would be another one where these are split.
+// Checks each record: a block that two records share would be another one where these are split.
 void check_pieces(const Multiplier& how, const at::Tensor& weight) {
   const auto sizes = how.sizes_of(), in = weight.size(-1);
   auto out = weight.size(-2);

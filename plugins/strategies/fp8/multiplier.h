@@ -19,8 +19,8 @@ class Counts {
  public:
   /// [4] int64 on this device. Undefined for meta tensors.
   at::Tensor on(c10::Device device);
-  /// Counting starts anew. "fp8_underflow": the share of operands' numbers that are not zero and become zero;
-  /// "fp8_nonfinite_rows": the share of operands' rows that are not finite.
+  /// Takes the counts, and counting starts again. "fp8_underflow": the share of operands' numbers that are not zero and
+  /// become zero; "fp8_nonfinite_rows": the share of operands' rows that are not finite.
   std::vector<capstan::strategy::Figure> take();
 
  private:
@@ -41,7 +41,7 @@ class CountsOfSteps : public capstan::strategy::StepHooks {
 /// What both sizes of a matrix must be a multiple of, for the GPU's scaled products.
 constexpr std::int64_t multiple = quantised_multiple;
 
-/// What shares a scale: a row of an operand, all of it, or 128 neighbours of a row (of weights 128 x 128).
+/// What shares a scale: a row of an operand, all of it, or 128 neighbours of a row (in weights 128 x 128).
 enum class Scaling { row, tensor, block };
 
 /// A layer's products y = x W^T in 8 bits, and those of its backward. What the ports of Linear and Experts call.
@@ -60,10 +60,10 @@ struct Multiplier {
   std::shared_ptr<capstan::comm::Group> group;  ///< ranks that may hold pieces of the layer; null: this one has all
   capstan::layout::Mesh mesh;                   ///< in which this is…
   int rank = 0;
-  std::shared_ptr<Counts> counts;  ///< of all layers' operands but the weights; null: nothing is counted
+  std::shared_ptr<Counts> counts;  ///< all layers' operands but the weights; null: nothing is counted
   /// The weight in 8 bits where it is frozen: forward's operand and backward's. Null: not kept.
   std::shared_ptr<Frozen> frozen, frozen_transpose;
-  /// Where the weight is in memory in 8 bits alone: then uint8 is what ports get. Null: it is not.
+  /// Set where the weight is in memory only in 8 bits: then ports get uint8. Null: it is not.
   std::shared_ptr<const Stored> stored;
   /// Where a trained weight is gathered in 8 bits: then ports get a weight without memory. Null: it never is.
   std::shared_ptr<const Sent> sent;

@@ -14,7 +14,7 @@
 namespace fp8 {
 
 using Maybe = std::optional<at::Tensor>;
-/// Values and scales; of a matrix and its transpose.
+/// Pair: values and scales. Both: those of a matrix and of its transpose.
 using Pair = std::tuple<at::Tensor, at::Tensor>;
 using Both = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
@@ -54,7 +54,7 @@ inline at::Tensor swiglu_gradient(const at::Tensor& gradient, const at::Tensor& 
   return op.call(gradient, x);
 }
 
-/// bfloat16 and float32, of which kernels read packs of 16 bytes.
+/// bfloat16 and float32, which kernels read in packs of 16 bytes.
 inline bool is_packed_type(const at::Tensor& x) {
   return (x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kFloat) && x.numel() > 0;
 }
@@ -109,7 +109,7 @@ inline Pair empty_quantised(const at::Tensor& x, at::ScalarType format, bool by_
   return {at::empty(shape, x.options().dtype(format)), empty_scales(x, by_row, transposed)};
 }
 
-/// … for those of blocks and of tiles, of x's device: of a matrix [rows, columns].
+/// … for a matrix [rows, columns] in blocks or tiles, on x's device.
 inline Pair empty_blocks(const at::Tensor& x, std::int64_t rows, std::int64_t columns) {
   return {at::empty({rows, columns}, x.options().dtype(at::kFloat8_e4m3fn)),
           at::empty({columns / quantised_block, rows}, x.options().dtype(at::kFloat)).t()};

@@ -3,7 +3,7 @@
 namespace fp8::kernels {
 namespace {
 
-constexpr int most_threads = 512;  // of rows_kernel: two such thread blocks fit a multiprocessor
+constexpr int most_threads = 512;  // in rows_kernel: two such thread blocks fit a multiprocessor
 constexpr std::int64_t most_blocks = 1 << 30;
 constexpr int few = 4, many = 8;  // packs of a row that a thread keeps, so that memory is read once
 

@@ -121,7 +121,7 @@ __device__ inline void add_count(std::int64_t* to, std::int64_t number) {
   atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(number));
 }
 
-/// Of every how manyth row the numbers are counted.
+/// The numbers of every 16th row are counted.
 constexpr int counted_rows = 16;
 
 /// What a row's threads have counted. `counts` as Rounding's.
@@ -146,7 +146,7 @@ __device__ inline Word largest_of_warp(Word magnitude) {
 #endif
 }
 
-/// The largest of all threads' numbers. `turn`: of two calls in a row one has 0 and one 1, so that one wait is enough.
+/// The largest of all threads' numbers. `turn`: calls in a row have 0 and 1 by turns, so that one wait is enough.
 __device__ inline Word largest_of_block(Word magnitude, int turn) {
   __shared__ Word part[2][warp];
   magnitude = largest_of_warp(magnitude);
@@ -157,7 +157,7 @@ __device__ inline Word largest_of_block(Word magnitude, int turn) {
   return largest_of_warp(thread % warp < warps ? part[turn][thread % warp] : 0);
 }
 
-/// What is done with magnitudes: they alone are found; they are found and used; they were found before.
+/// What is done with magnitudes: only they are found; they are found and used; they were found before.
 enum class Magnitude { only, found, given };
 
 /// Elements of a pack of 16 bytes.

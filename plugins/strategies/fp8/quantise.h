@@ -18,15 +18,15 @@ struct Rounding {
   bool by_row = true;                          ///< a scale for each row of the result, or one for all of it
   bool transposed = false;                     ///< the result is the transpose: rows of k, a multiple of 16 of them
   /// [4] int64 on x's device, to which is added how many of x's numbers are not zero and become zero, how many are not
-  /// zero (both of every 16th row), how many rows become NaN, and how many there are. Undefined: nothing is counted. Of
-  /// transposed results alone nothing is.
+  /// zero (both in every 16th row), how many rows become NaN, and how many there are. Undefined: nothing is counted,
+  /// nor is anything where only the transposed result is made.
   at::Tensor counts = {};
 };
 
 /// What a transposed result's rows are padded to, with zeros: what products in 8 bits sum over.
 constexpr std::int64_t quantised_multiple = 16;
 
-// The functions take x [..., m, k], float64, float32, bfloat16 or half, of any strides. On CUDA bfloat16 and float32
+// The functions take x [..., m, k], float64, float32, bfloat16 or half, with any strides. On CUDA bfloat16 and float32
 // run as kernels of one pass over x where k is a multiple of 16, in two dimensions or three: by row x is read once; the
 // magnitudes of the transpose's rows, and one of all, take a pass of their own. Anything else takes plain calls of
 // ATen, which the kernels equal bit for bit. They use the current stream and wait for nothing. Not differentiable.

@@ -5,7 +5,7 @@ namespace fp8::kernels {
 namespace {
 
 constexpr int block = 128;                 // numbers that share a scale
-constexpr int numbers = 16;                // of a block, that a thread has: their values are 16 bytes
+constexpr int numbers = 16;                // a thread's in a block: their values are 16 bytes
 constexpr int of_block = block / numbers;  // threads
 constexpr int threads = 256;
 constexpr int rows_of_threads = threads / of_block;  // rows of a thread block: their scales are neighbours
@@ -21,7 +21,7 @@ struct BlockPart {
 #pragma unroll
     for (int i = 0; i < packs; ++i) pack[i] = load<T>(x, element / P::width + i);
   }
-  /// Of the whole block: the largest of its threads'.
+  /// The whole block's: the largest of its threads'.
   __device__ Word magnitude() const {
     Word largest = 0;
 #pragma unroll
@@ -46,7 +46,7 @@ struct BlockPlace {
   std::int64_t column = std::int64_t{blockIdx.x} * block + lane * numbers;
 };
 
-/// `column`: of the result. Of every 128th row, which is a thread block's first, the numbers are counted.
+/// `column`: the result's. Counts the numbers of every 128th row, which is a thread block's first.
 template <class T>
 __device__ void count_part(const BlocksCall& call, const BlockPlace& at, std::int64_t column, float inverse,
                            const BlockPart<T>& mine) {

@@ -51,7 +51,7 @@ __global__ void column_kernel(const __grid_constant__ QuantiseCall call) {
 // A thread of strips_kernel keeps 16 rows of a pack: their numbers in one column are 16 bytes of the transpose. A
 // warp's threads are 4 packs across and 8 down, so that it reads 64 bytes of each row, and writes 128 of each column.
 constexpr int most_strip_threads = 512, strip_packs = 4, strip_rows = 16, strip_words = strip_packs * 4;
-// Thread blocks that find their columns' magnitudes together: so many can, on every GPU that has clusters.
+// Thread blocks that find their columns' magnitudes together: this many can on every GPU that has clusters.
 constexpr int most_together = 8;
 
 template <class T>
@@ -71,7 +71,7 @@ struct Strip {
     for (int i = 0; i < strip_rows; ++i)
       if (inside && first + i < call.rows) mine[i] = load<T>(at, i * packs);
   }
-  /// Of the columns of this thread block's rows, to `largest` [strip_words], which the first threads write.
+  /// Magnitudes of the columns in this thread block's rows, to `largest` [strip_words], which the first threads write.
   __device__ void magnitudes(Word* largest) const {
     __shared__ Word of_warp[most_strip_threads / warp][strip_words];
     const int lane = static_cast<int>(threadIdx.x) % warp, warps = static_cast<int>(blockDim.x) / warp;

@@ -4,7 +4,7 @@
 namespace fp8::kernels {
 namespace {
 
-constexpr int side = 128;  // of a tile, which is a thread block's
+constexpr int side = 128;  // a tile's, which a thread block handles
 constexpr int strip = 16;  // rows that a thread keeps: in one column their values are 16 bytes of the transpose
 constexpr int strips = side / strip;
 constexpr int packs_of_warp = warp / strips;  // a warp reads 64 bytes of a row, and writes whole columns
@@ -13,12 +13,12 @@ constexpr int packs_of_warp = warp / strips;  // a warp reads 64 bytes of a row,
 template <class T>
 struct TilePart {
   using P = Pack<T>;
-  static constexpr int packs = side / P::width;  // of a row of a tile
+  static constexpr int packs = side / P::width;  // in a row of a tile
   static constexpr int warps = packs / packs_of_warp;
   static constexpr int threads = warps * warp;
   P mine[strip] = {};
   int lane = static_cast<int>(threadIdx.x) % warp, own_warp = static_cast<int>(threadIdx.x) / warp;
-  int pack = own_warp * packs_of_warp + lane % packs_of_warp;  // of the tile's row
+  int pack = own_warp * packs_of_warp + lane % packs_of_warp;  // in the tile's row
   int first = lane / packs_of_warp * strip;                    // row of the tile
   std::int64_t first_row = std::int64_t{blockIdx.y} * side, first_column = std::int64_t{blockIdx.x} * side;
 
@@ -29,7 +29,7 @@ struct TilePart {
     for (int i = 0; i < strip; ++i)
       if (row + i < call.rows) mine[i] = load<T>(call.x, at + i * apart);
   }
-  /// Of this warp's columns of each row, to `largest` [warps][side].
+  /// Each row's magnitude in this warp's columns, to `largest` [warps][side].
   __device__ void row_magnitudes(Word (*largest)[side]) const {
 #pragma unroll
     for (int i = 0; i < strip; ++i) {
@@ -42,7 +42,7 @@ struct TilePart {
       if (lane % packs_of_warp == 0) largest[own_warp][first + i] = all;
     }
   }
-  /// Of each column, as words of packs, to `largest` [packs * 4].
+  /// Each column's magnitude, as words of packs, to `largest` [packs * 4].
   __device__ void column_magnitudes(Word* largest) const {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -78,7 +78,7 @@ struct TilePart {
       to[j * apart] = make_uint4(word(0), word(4), word(8), word(12));
     }
   }
-  /// Of the tile's first row.
+  /// Counts the numbers of the tile's first row.
   __device__ void count(const BlocksCall& call, float inverse) const {
     __shared__ Word zeroed, all;
     if (threadIdx.x == 0) zeroed = all = 0;

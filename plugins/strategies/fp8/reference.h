@@ -16,12 +16,12 @@ struct Band {
 
 using Losses = std::map<std::int64_t, double>;
 
-/// The reference's losses by step, as its metrics.jsonl has them; those alone that are finite. Throws Error that names
+/// The reference's losses by step, as its metrics.jsonl has them; only finite ones. Throws Error that names
 /// file and line, or says that they are too few for the band's window.
 Losses losses_of(const Band& band);
 
 /// Ends a run whose mean loss has left the band. Steps that the reference lacks are not compared; a run that resumes
-/// starts its window anew.
+/// starts its window again.
 class LossBand {
  public:
   LossBand(Band band, Losses reference) : band_(std::move(band)), reference_(std::move(reference)) {}

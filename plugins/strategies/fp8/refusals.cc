@@ -24,7 +24,7 @@ void Fp8::check(const strategy::Facts& facts, Diagnostics& faults) const {
   if (gathers() && options_->recipe != "tensorwise") {
     faults.add(place_of(&Fp8Options::gather),
                cat(R"(strategy.fp8.gather = "fp8" sends a scale for each weight, and recipe is ")", options_->recipe,
-                   "\", of which backward would round the weights once more"),
+                   "\", with which backward would round the weights once more"),
                R"(set strategy.fp8.recipe = "tensorwise", or gather = "bf16")");
   }
   check_reference(faults);
@@ -47,12 +47,12 @@ void Fp8::check_blocks(Diagnostics& faults) const {
   if (options_->backward == "e5m2") {
     faults.add(
         place_of(&Fp8Options::backward),
-        R"(strategy.fp8.recipe = "blockwise" multiplies e4m3 alone, and backward is "e5m2")",
+        R"(strategy.fp8.recipe = "blockwise" multiplies only e4m3, and backward is "e5m2")",
         R"(remove strategy.fp8.backward: a block of 128 needs less range than a row; or set recipe = "rowwise")");
   }
   if (options_.is_set(&Fp8Options::accumulate) && options_->accumulate == "fast") {
     faults.add(place_of(&Fp8Options::accumulate),
-               R"(strategy.fp8.recipe = "blockwise" has precise sums alone, and accumulate is "fast")",
+               R"(strategy.fp8.recipe = "blockwise" has only precise sums, and accumulate is "fast")",
                R"(remove strategy.fp8.accumulate, or set recipe = "rowwise")");
   }
 }

@@ -7,7 +7,7 @@ namespace fp8 {
 
 /// a b^T of a [m, k] and b [n, k], in `dtype` [m, n]. On CUDA one scaled product, which takes k and n that are
 /// multiples of 16 and dtype bfloat16. On CPU the same in float32 (float64 for float64): values are multiplied by their
-/// scales first, which is exact, so that both differ in the sums' rounding alone. `fast`: a GPU may keep sums in fewer
+/// scales first, which is exact, so that both differ only in the sums' rounding. `fast`: a GPU may keep sums in fewer
 /// digits than float32. Reads no values of meta tensors.
 at::Tensor product(const Quantised& a, const Quantised& b, at::ScalarType dtype, bool fast);
 

@@ -13,7 +13,7 @@ using namespace capstan;
 
 namespace {
 
-// Rows of so many numbers are what the kernel reads best; how they lie in the weight does not matter to one scale.
+// The kernel reads rows of this length best; how they lie in the weight does not matter to one scale.
 constexpr std::int64_t widest = 4096;
 
 std::int64_t row_length(std::int64_t numel) {

@@ -13,7 +13,7 @@ class Sent : public capstan::nn::GatherCodec {
  public:
   /// Does anybody gather it? Known once the shard engine has planned.
   bool arrives() const { return bytes_.defined(); }
-  /// The weight [out, in] as forward multiplies it; its transpose [in, out], of memory of its own, as backward does.
+  /// The weight [out, in] as forward multiplies it; its transpose [in, out], in memory of its own, as backward does.
   Quantised rows() const;
   Quantised columns() const;
 

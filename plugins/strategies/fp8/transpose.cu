@@ -48,7 +48,7 @@ struct Quads {
   float scales[rounds][width];
 };
 
-// Of the rows that a warp has of a block's part, a thread's columns.
+// Reads a thread's columns of the rows that its warp has in a block's part.
 __device__ void read(const TransposeCall& call, std::int64_t matrix, std::int64_t first_row, std::int64_t column,
                      Quads& quads) {
   const std::int64_t first = matrix * call.rows;

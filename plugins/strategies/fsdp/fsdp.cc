@@ -60,7 +60,7 @@ struct FsdpOptions {
         .choices({"pre", "post", "none"})
         .doc("when the next unit of backward is gathered: before the current one's backward, after it, or in its turn");
     t.add("forward_prefetch", &FsdpOptions::forward_prefetch)
-        .doc("gather the next unit beside the current one's forward");
+        .doc("gather the next unit during the current one's forward");
     t.add("limit_all_gathers", &FsdpOptions::limit_all_gathers)
         .doc("a gather waits for the memory that compute is about to free; false: it runs ahead and takes more");
     t.add("cast", &FsdpOptions::cast)
@@ -123,7 +123,7 @@ class Fsdp : public strategy::Strategy {
     }
     if (part == 1) {
       diagnostics.add(options_.where(&FsdpOptions::reshard_size),
-                      "strategy.fsdp.reshard_size is 1: one rank alone would keep all parameters whole",
+                      "strategy.fsdp.reshard_size is 1: a single rank would keep all parameters whole",
                       "set reshard_after_forward = false, which does that, and remove reshard_size");
     }
     if (options_->param_dtype == "fp16" && facts.precision != "fp16") {

@@ -19,7 +19,7 @@ std::int64_t Beside::features(const layout::Param& record) const {
 
 bool Beside::drops() const { return adapter().dropout > 0 && unit->batch().training; }
 
-// The mask is the one of the whole row of features, of which this rank may hold a part.
+// The mask belongs to the whole row of features; this rank may hold a part of it.
 ops::DropoutKey Beside::key(const std::vector<std::int64_t>& positions) const {
   const auto& batch = unit->batch();
   const auto& down = adapter().down->records().front();

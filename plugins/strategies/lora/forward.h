@@ -15,7 +15,7 @@ struct Beside {
   std::size_t index = 0;  ///< among the unit's adapters
   capstan::layout::Mesh mesh;
   int rank = 0;
-  const capstan::nn::Router* router = nullptr;  ///< beside whose gate it stands, if any
+  const capstan::nn::Router* router = nullptr;  ///< the router whose gate it adapts, if any
 
   /// y + scale · (dropout(x) A^T) B^T in y's memory; x [..., in], y [..., out] of this rank's features.
   at::Tensor add_to(const at::Tensor& y, const at::Tensor& x) const;

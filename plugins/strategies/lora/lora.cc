@@ -1,4 +1,4 @@
-// Low-rank adapters beside frozen matrices (Hu et al. 2021, "LoRA"; Kalajdzievski 2023 for the rank-stabilised scale).
+// Low-rank adapters next to frozen matrices (Hu et al. 2021, "LoRA"; Kalajdzievski 2023 for the rank-stabilised scale).
 #include "lora.h"
 
 #include <capstan/base/text.h>
@@ -65,7 +65,7 @@ void LoraOptions::describe(config::OptionTable<LoraOptions>& t) {
       .choices({"none", "all", "lora_only"})
       .doc("which of the model's biases are trained too: none, all, or those of layers with adapters");
   t.add("modules_to_save", &LoraOptions::modules_to_save)
-      .doc("modules, or layers by their role, that are trained whole beside the adapters, such as [\"lm_head\"]");
+      .doc("modules, or layers by their role, that are trained whole next to the adapters, such as [\"lm_head\"]");
   t.add("adapter", &LoraOptions::adapter)
       .path()
       .doc("folder of a PEFT adapter (adapter_model.safetensors) to start from");
@@ -291,4 +291,4 @@ std::vector<std::shared_ptr<const strategy::Exporter>> Lora::exporters() const {
 
 }  // namespace lora
 
-CAPSTAN_STRATEGY("lora", "0.1.0", "trains low-rank adapters beside a frozen model", lora::Lora, lora::LoraOptions)
+CAPSTAN_STRATEGY("lora", "0.1.0", "trains low-rank adapters next to a frozen model", lora::Lora, lora::LoraOptions)

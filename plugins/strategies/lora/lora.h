@@ -28,7 +28,7 @@ struct LoraOptions {
   double alpha_value() const { return alpha.value_or(static_cast<double>(rank)); }
 };
 
-/// Low-rank adaptation (Hu et al. 2021): freezes the model and puts two thin trainable matrices beside chosen ones.
+/// Low-rank adaptation (Hu et al. 2021): freezes the model and puts two thin trainable matrices next to chosen ones.
 class Lora : public capstan::strategy::Strategy {
  public:
   explicit Lora(capstan::config::Options<LoraOptions> options) : options_(std::move(options)) {}
@@ -57,8 +57,8 @@ class Lora : public capstan::strategy::Strategy {
 
   capstan::config::Options<LoraOptions> options_;
   Names targets_;
-  Names whole_;  // of modules_to_save: apart, since what is trained whole gets no adapter
-  // By layer of the units at hand, which live in their unit; structure() starts anew.
+  Names whole_;  // what modules_to_save names: apart, since what is trained whole gets no adapter
+  // Adapters by layer of the units at hand, which live in their unit; structure() makes them again.
   std::map<const capstan::nn::Linear*, std::vector<std::size_t>> of_linear_;
   std::map<const capstan::nn::Experts*, std::pair<std::size_t, std::size_t>> of_experts_;
   std::vector<std::string> notes_;

@@ -38,7 +38,7 @@ struct Known {
   bool has_experts = false;
 };
 
-/// Why adapters cannot be put beside what `name` means, and what to do.
+/// Why adapters cannot be put next to what `name` means, and what to do.
 struct Refusal {
   std::string why;  ///< to stand after the option and the name
   std::string fix;

@@ -30,7 +30,7 @@ namespace nn = capstan::nn;
 struct PeftTensor {
   struct Part {
     const layout::Param* record = nullptr;
-    layout::Box box;             ///< of the record; as a matrix [rows, columns of the tensor]
+    layout::Box box;             ///< in the record, as a matrix [rows, columns of the tensor]
     std::int64_t first_row = 0;  ///< in the tensor
   };
   std::string key;
@@ -76,7 +76,7 @@ std::vector<std::string> adapted_modules(const std::vector<PeftTensor>& tensors)
 /// dropout are the same.
 class PeftExporter : public capstan::strategy::Exporter {
  public:
-  /// Of these units, which outlive it.
+  /// Exports these units, which outlive it.
   explicit PeftExporter(std::vector<const nn::Unit*> units) : units_(std::move(units)) {}
   std::string name() const override { return "peft"; }
   std::string folder() const override { return "adapter"; }
@@ -92,8 +92,8 @@ class PeftExporter : public capstan::strategy::Exporter {
 class PeftSource : public layout::Source {
  public:
   /// Compares the folder's files with the contents: every fault at once, in one Error (missing files, features that are
-  /// not supported, another rank or scale, tensors that are missing, of another shape, or that the run does not use; an
-  /// A that is not shared). Reads headers, and of the values only an A that several modules share.
+  /// not supported, another rank or scale, tensors that are missing, have another shape or that the run does not use;
+  /// an A that is not shared). Reads headers, and no values but an A that several modules share.
   PeftSource(std::filesystem::path folder, const PeftContents& contents, const layout::FileMap& files);
 
   bool has(const layout::Param& param) const override {
@@ -122,7 +122,7 @@ class PeftSource : public layout::Source {
   std::string table_;  // whose options made the adapters
   std::unique_ptr<const checkpoint::SafetensorsFile> file_;
   std::map<std::string, Record> adapters_;
-  std::unique_ptr<checkpoint::FolderSource> whole_;  // of the model's own records
+  std::unique_ptr<checkpoint::FolderSource> whole_;  // for the model's own records
 };
 
 }  // namespace lora

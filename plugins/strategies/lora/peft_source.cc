@@ -32,7 +32,7 @@ constexpr Unknown unknown[] = {
     {"lora_bias", "adapters with a bias"},
     {"layer_replication", "layers that stand in the model more than once"},
     {"use_qalora", "quantised adapters (QALoRA)"},
-    {"target_parameters", "adapters beside parameters that are no module's"},
+    {"target_parameters", "adapters of parameters that are no module's"},
     {"trainable_token_indices", "single rows of the embedding"},
 };
 

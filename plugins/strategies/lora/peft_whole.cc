@@ -26,7 +26,7 @@ struct Module {
   }
 };
 
-// By transformers' name for it. A fused tensor holds several records, of one module.
+// Modules by transformers' names. A fused tensor holds several records of one module.
 std::map<std::string, Module> modules_of(const PeftContents& contents, const layout::FileMap& files) {
   std::set<std::string> trained;
   for (const auto* record : contents.trained) trained.insert(record->name);
@@ -127,13 +127,13 @@ std::string not_peft(const PeftContents& contents, const layout::FileMap& files)
   if (!contents.tied.empty()) {
     return merged(
         cat(contents.tied.front()->name,
-            " was trained beside the adapters and is used twice (the head is the embedding), which peft parts"));
+            " was trained next to the adapters and is used twice (the head is the embedding), which peft parts"));
   }
   const auto adapted = adapted_modules(peft_tensors(contents.adapters, files));
   for (const auto& [name, module] : modules_of(contents, files)) {
     if (!module.has_trained_weight()) continue;
     if (std::binary_search(adapted.begin(), adapted.end(), name))
-      return merged(cat(name, " was trained whole and has an adapter, of which peft knows one"));
+      return merged(cat(name, " was trained whole and has an adapter, but peft knows only one of these"));
     if (!module.is_whole()) return merged(cat(name, " was trained in part, which peft does not know"));
   }
   return {};

@@ -1,4 +1,4 @@
-// What is trained as it is, beside adapters: whole modules, and biases.
+// What is trained as it is, next to adapters: whole modules, and biases.
 #include <capstan/base/text.h>
 
 #include <algorithm>

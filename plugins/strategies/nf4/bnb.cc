@@ -124,7 +124,7 @@ void Codec::read(const Extent& extent, std::int64_t first, const std::vector<nn:
   const auto [span, column, columns, of_columns] = in_span(extent);
   for (std::size_t i = 0; i < matrices.size(); ++i) {
     const auto m = static_cast<std::int64_t>(i);
-    // A byte, or a magnitude, for so many elements of the extent's columns in its rows.
+    // A byte, or a magnitude, for `span` elements of the extent's columns in its rows.
     const auto take = [&, column = column, columns = columns, of_columns = of_columns, span = span](
                           const std::string& end, std::int64_t each, const at::Tensor& out) {
       const at::Tensor rows = part_of(matrices[i], end).view({-1}).narrow(0, first / each, span / each);

@@ -23,7 +23,7 @@ at::Tensor constants(at::ArrayRef<float> list, c10::Device device) { return at::
 // 1 / x, and 0 for 0: what is all zeros has the code of 0.
 at::Tensor inverse_of(const at::Tensor& x) { return x.reciprocal().masked_fill_(x == 0, 0); }
 
-// Of rows of 64: their largest magnitudes [rows], and codes to `out` [rows * 32].
+// Encodes rows of 64: returns their largest magnitudes [rows], and writes codes to `out` [rows * 32].
 at::Tensor encode_blocks(const at::Tensor& rows, const at::Tensor& out) {
   auto magnitudes = rows.abs().amax(1);
   const auto codes =
@@ -33,8 +33,8 @@ at::Tensor encode_blocks(const at::Tensor& rows, const at::Tensor& out) {
   return magnitudes;
 }
 
-// The mean of each matrix's magnitudes. They are added up as multiples of 2^-24, exactly: in any order, on any number
-// of ranks.
+// The mean of each matrix's magnitudes. They are added up as multiples of 2^-24, so the sum is exact in any order and
+// on any number of ranks.
 at::Tensor mean_magnitudes(const at::Tensor& magnitudes, bool is_part, const nn::Codec::Sum& sum) {
   const double scale = std::ldexp(1, 24);
   auto sums = magnitudes.to(at::kDouble).mul_(scale).round_().sum(1);

@@ -12,10 +12,10 @@ enum class FloatType : int { float64, float32, bfloat16, half };
 
 /// Matrices of `elements` each, a multiple of 64; the parts are codec.h's. `out` and `codes` begin at whole 16 bytes.
 struct DecodeCall {
-  void* out;  ///< of `type`, each matrix `apart` elements after the one before
+  void* out;  ///< elements of `type`; each matrix begins `apart` elements after the one before
   FloatType type;
   std::int64_t matrices, elements, apart;
-  InWhole in_whole;  ///< of each
+  InWhole in_whole;  ///< where each matrix's elements are
   const float* map;
   const std::uint8_t* codes;
   const std::uint8_t* magnitudes;

@@ -11,7 +11,7 @@ inline constexpr std::int64_t map_size = 256;
 /// Where a rank's elements are in a matrix, or in some rows of it, in row-major order: `run` neighbours from `first`
 /// on, as many again `stride` after those, …. All are multiples of 64.
 struct InWhole {
-  std::int64_t elements;  ///< of the matrix, or of the rows
+  std::int64_t elements;  ///< how many the matrix has, or the rows
   std::int64_t first, run, stride;
 };
 
@@ -32,7 +32,7 @@ struct Places {
 #endif
 NF4_ANYWHERE constexpr std::int64_t groups_of(std::int64_t elements) { return (elements + shared - 1) / shared; }
 
-/// Of matrices of which `elements` are here, of `whole`.
+/// Places for matrices of `whole` elements, where a rank has `elements` of each.
 constexpr Places places_of(std::int64_t matrices, std::int64_t elements, std::int64_t whole) {
   constexpr std::int64_t number = sizeof(float);
   const auto after = [](std::int64_t begin, std::int64_t bytes) { return begin + (bytes + 15) / 16 * 16; };

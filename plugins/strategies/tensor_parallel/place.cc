@@ -75,7 +75,7 @@ void UnitPlacement::run() {
   mark_partial();
 }
 
-// Query heads are shared evenly; of key heads that are fewer than ranks, neighbours hold the same.
+// Query heads are shared evenly; where key heads are fewer than ranks, neighbours hold the same one.
 void UnitPlacement::split_heads_of(nn::Attention& attention) {
   const auto& heads = attention.heads();
   if (const auto fault = heads_fault(heads.queries, heads.keys, group_->size()))
@@ -126,7 +126,7 @@ void UnitPlacement::cut(nn::Weight& weight, std::int64_t dim) {
   for (auto& record : weight.records()) cut(record, dim, 1);
 }
 
-// Each rank has some of the features, of q, k and v some of the heads.
+// Each rank has some of the features; of q, k and v it has some of the heads.
 void UnitPlacement::split_columns(nn::Linear& linear) {
   const auto found = key_copies_.find(&linear);
   const auto key_copies = found == key_copies_.end() ? 1 : found->second;
@@ -138,8 +138,8 @@ void UnitPlacement::split_columns(nn::Linear& linear) {
   linear.before.fill(owner, enter(linear.name()));
 }
 
-// A norm over the features of all heads, of which each rank has some. Of key heads that neighbours hold alike, each
-// neighbour adds its share.
+// A norm over the features of all heads; each rank has some of these. Where neighbours hold the same key head, each
+// adds its share.
 void UnitPlacement::split_norm(nn::RmsNorm& norm) {
   const auto found = key_copies_.find(&norm);
   const auto copies = found == key_copies_.end() ? 1 : found->second;
@@ -211,7 +211,7 @@ void UnitPlacement::split_head(nn::VocabularyHead& head) {
 // ff of every expert is split. Under sequence parallelism router and experts see all positions; what each rank adds to
 // the router's gradient is then a part, like what it adds to the states'.
 void UnitPlacement::split_experts(nn::Experts& experts) {
-  constexpr std::int64_t ff = 2;  // of [E, 2, ff, hidden] and [E, hidden, ff]
+  constexpr std::int64_t ff = 2;  // dimension of ff in [E, 2, ff, hidden] and [E, hidden, ff]
   cut(*experts.gate_up(), ff);
   cut(*experts.down(), ff);
   if (!extent_.sequence) {

@@ -12,7 +12,7 @@
 
 namespace tensor_parallel {
 
-/// What is wrong with so many ranks for these heads, and how to mend it.
+/// What is wrong with this number of ranks for these heads, and how to repair it.
 struct SplitFault {
   std::string what;
   std::string fix;
@@ -28,7 +28,7 @@ struct Extent {
   bool sequence = false;
   bool vocabulary = true;
   std::shared_ptr<std::int64_t> length;          ///< tokens a row of the micro-batch that runs; embeddings write it
-  std::shared_ptr<std::set<std::string>> split;  ///< records that were split so far, of all units
+  std::shared_ptr<std::set<std::string>> split;  ///< records in all units that were split so far
 };
 
 /// Splits one unit over the ranks of tp: sets its records' compute layouts, marks gradients that are parts, and fills
@@ -66,7 +66,7 @@ class UnitPlacement {
   capstan::nn::Unit& unit_;
   Extent extent_;
   std::shared_ptr<capstan::comm::Group> group_;
-  std::map<const capstan::nn::Layer*, std::int64_t> key_copies_;  ///< of fused q, k, v and of a norm of k
+  std::map<const capstan::nn::Layer*, std::int64_t> key_copies_;  ///< in fused q, k, v and in a norm of k
   std::set<std::string> declared_;                                ///< records of layers that were split
 };
 

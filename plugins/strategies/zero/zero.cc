@@ -49,7 +49,7 @@ struct ZeroOptions {
     t.add("bucket_size", &ZeroOptions::bucket_size)
         .min(0)
         .doc("parameters that one collective moves: neighbouring units are joined up to that many; 0: a unit each");
-    t.add("overlap", &ZeroOptions::overlap).doc("collectives run beside compute, one gather ahead");
+    t.add("overlap", &ZeroOptions::overlap).doc("collectives run during compute, one gather ahead");
     t.add("reduce_dtype", &ZeroOptions::reduce_dtype)
         .choices({"auto", "fp32", "bf16", "fp16"})
         .doc("dtype of gradients on their way between ranks; auto: the masters'");

@@ -55,9 +55,9 @@ class Bpe {
   bool fuse_unknown_;
   std::int32_t unknown_ = -1;
   MergeTable merges_;
-  std::array<std::int32_t, 256> byte_ids_;                    // of single bytes as a piece has them; -1: none
-  std::unordered_map<char32_t, std::int32_t> character_ids_;  // of characters of several bytes
-  std::array<std::int32_t, 256> fallback_ids_;                // of "<0xNN>"; -1: none, or no byte_fallback
+  std::array<std::int32_t, 256> byte_ids_;                    // ids of single bytes as a piece has them; -1: none
+  std::unordered_map<char32_t, std::int32_t> character_ids_;  // ids of characters of several bytes
+  std::array<std::int32_t, 256> fallback_ids_;                // ids of "<0xNN>"; -1: none, or no byte_fallback
   Ids whole_;                                                 // pieces whose ids are known to be this one
   std::size_t longest_whole_ = 0;
 };

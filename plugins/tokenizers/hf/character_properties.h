@@ -29,7 +29,7 @@ std::span<const CharacterRange> unlike_word_characters();  // in one of patterns
 std::span<const CharacterRange> unlike_numbers();          // in one of \p{N} and digits()
 std::span<const CharacterRange> unlike_punctuation();      // in one of punctuation() and \p{P} with ASCII's symbols
 std::span<const CharacterRange> unlike_marks();            // in one of \p{Mn} and marks()
-std::span<const CharacterRange> newer_characters();        // what NFC, NFD, NFKC and NFKD leave alone, being older
+std::span<const CharacterRange> newer_characters();        // what NFC, NFD, NFKC and NFKD do not change, being older
 std::span<const LowerCases> lower_cases();                 // where Lowercase knows more than utf8proc
 
 /// Runs of characters of one general category: the first one times 32, plus the index of its name in category_names.

@@ -13,7 +13,7 @@ struct Character {
   std::size_t size = 0;  ///< bytes
 };
 
-/// The character at `at`, which begins one, of well-formed UTF-8.
+/// The character of well-formed UTF-8 that begins at `at`.
 inline Character character_at(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[at + i])); };
   const auto lead = byte(0);

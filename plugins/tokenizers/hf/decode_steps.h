@@ -12,7 +12,7 @@ namespace hf {
 ///   replace        in each token
 ///   byte_fallback  a run of "<0xNN>" becomes the characters it spells, or one U+FFFD a byte when it spells none
 ///   fuse           all tokens joined
-///   strip          up to so many of a character at either end of each token
+///   strip          removes up to a number of a character at either end of each token
 ///   metaspace      the character becomes a space; in the first token nothing, if the encoder put it there
 std::string decode_tokens(const std::vector<DecodeStep>& steps, std::vector<std::string> tokens);
 }  // namespace hf

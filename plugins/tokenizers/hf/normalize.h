@@ -11,7 +11,7 @@ namespace hf {
 /// Well-formed UTF-8 after a file's normalizer steps.
 ///   prepend                `content` before a text that is not empty
 ///   replace                each match of `pattern`
-///   nfc, nfd, nfkc, nfkd   Unicode's normal forms, of the characters that the `tokenizers` package knows
+///   nfc, nfd, nfkc, nfkd   Unicode's normal forms for the characters that the `tokenizers` package knows
 ///   lowercase              each character by itself
 ///   strip                  no white space at the ends
 ///   strip_accents          no combining marks

@@ -26,7 +26,7 @@ std::string onig_message(int code, OnigErrorInfo* info = nullptr) {
 void start_oniguruma() {
   static const int started = [] {
     std::array<OnigEncoding, 1> encodings{ONIG_ENCODING_UTF8};
-    // For one search; the library's own limit, of ten million, is for each place where it begins to match.
+    // For one search; the library's own limit (ten million) is for each place where it begins to match.
     constexpr unsigned long most_steps = 100'000'000;
     const auto code = onig_initialize(encodings.data(), 1);
     return code == ONIG_NORMAL ? onig_set_retry_limit_in_search(most_steps) : code;

@@ -118,7 +118,7 @@ class Classes {
 
   std::string_view rest_;
   std::string out_;
-  int depth_ = 0;  // of brackets
+  int depth_ = 0;  // open brackets
 };
 
 }  // namespace

@@ -270,7 +270,7 @@ void read_post_processor(const JsonPart& part, TokenizerSpec& spec) {
     for (const auto& step : part.list("processors")) read_post_processor(step, spec);
   } else if (type == "TemplateProcessing") {
     read_template(part, spec);
-  } else if (type != "ByteLevel") {  // which changes offsets alone
+  } else if (type != "ByteLevel") {  // which changes only offsets
     refuse_type(part, "TemplateProcessing, ByteLevel, Sequence");
   }
 }

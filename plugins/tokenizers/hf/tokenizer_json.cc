@@ -129,7 +129,7 @@ void read_added_tokens(const JsonPart& file, const Vocabulary& ids, TokenizerSpe
 void check_normalized(const JsonPart& file, const TokenizerSpec& spec) {
   for (const auto& token : spec.added) {
     if (token.normalized && !token.content.empty() && normalized(spec.normalizer, token.content).empty())
-      file.at("added_tokens").refuse(cat("has \"", token.content, "\", of which the normalizer leaves nothing"));
+      file.at("added_tokens").refuse(cat("has \"", token.content, "\", which the normalizer removes"));
   }
 }
 

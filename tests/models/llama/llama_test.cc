@@ -138,11 +138,11 @@ TEST_CASE("windows are those that transformers reads in the family's files, and 
                "have\n    fix: set sliding_window = 2048 for none"});
   CHECK(faults("mistral", {{"layer_types", types}}) ==
         Faults{"a.toml:10: model.layer_types is set, but all blocks of a mistral see the same positions\n"
-               "    fix: leave it away, or set model_type = \"qwen2\""});
+               "    fix: remove it, or set model_type = \"qwen2\""});
   CHECK(faults("qwen2", {{"sliding_window", integer(9)}, {"layer_types", types}}).empty());
   CHECK(faults("qwen2", {{"num_layers", integer(3)}, {"layer_types", types}}) ==
         Faults{"a.toml:11: model.layer_types has 2 entries, but model.num_layers is 3\n"
-               "    fix: give one for each block, or leave it away"});
+               "    fix: give one for each block, or remove it"});
   CHECK(faults("qwen2", {{"layer_types", std::vector<std::string>{"full_attention", "chunked_attention"}}}) ==
         Faults{"a.toml:10: model.layer_types has \"chunked_attention\"\n"
                "    fix: use \"full_attention\" and \"sliding_attention\"; there are no others"});

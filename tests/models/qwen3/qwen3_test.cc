@@ -86,7 +86,7 @@ TEST_CASE("what the architecture does not cover is refused by name") {
   CHECK(faults({{"sliding_window", integer(9)}, {"use_sliding_window", true}}).empty());
   CHECK(faults({{"layer_types", std::vector<std::string>{"full_attention"}}}) ==
         Faults{"a.toml:10: model.layer_types is set, but all blocks of a qwen3_moe see the same positions\n"
-               "    fix: leave it away"});
+               "    fix: remove it"});
 }
 
 TEST_CASE("blocks of the mixture without experts have a plain feed-forward layer") {

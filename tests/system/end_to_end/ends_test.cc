@@ -118,7 +118,7 @@ TEST_CASE("questions that leave no room for an answer are found before the first
   const auto checked = work.run({"check", file, settings[0], settings[1]});
   CHECK(checked.code == static_cast<int>(ExitCode::usage));
   CHECK_THAT(checked.err, Contains("mini_squad_eval.json: question '") &&
-                              Contains(" tokens without any context; beside an answer there is room for 30\n") &&
+                              Contains(" tokens without any context; besides an answer there is room for 30\n") &&
                               Contains("fix: lower train.max_new_tokens"));
   CHECK(work.run({"run", file, settings[0], settings[1]}).err == checked.err);
   CHECK(work.run({"check", file, settings[0]}).code == 0);  // nothing is asked

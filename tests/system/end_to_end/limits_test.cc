@@ -102,7 +102,7 @@ TEST_CASE("a pipe among a run's files is called one, and is not waited for") {
   INFO(ended.all());
   CHECK_FALSE(ended.timed_out);
   CHECK_THAT(ended.err, Contains("resuming from runs/small/checkpoints/step-00000001") && Contains("summary.json") &&
-                            Contains("a pipe that nobody reads"));
+                            Contains("a pipe that no process reads"));
 }
 
 TEST_CASE("a run of random values of which 4 bits were trained on has nothing to generate from") {

@@ -171,10 +171,10 @@ TEST_CASE("what peft's files cannot hold is said, with what can be done") {
     return session::refusal_of(session::exports_of(job.plugins.strategies).front(), job.plugins);
   };
   CHECK(reason("gpt", "targets = [\"c_attn\"]\nmodules_to_save = [\"wte\"]\n") ==
-        "wte.weight was trained beside the adapters and is used twice (the head is the embedding), which peft parts: "
+        "wte.weight was trained next to the adapters and is used twice (the head is the embedding), which peft parts: "
         "export it merged, --to hf --merge");
   CHECK(reason("llama", "targets = [\"o_proj\"]\nmodules_to_save = [\"layers.1.self_attn.o_proj\"]\n") ==
-        "model.layers.1.self_attn.o_proj was trained whole and has an adapter, of which peft knows one: "
+        "model.layers.1.self_attn.o_proj was trained whole and has an adapter, but peft knows only one of these: "
         "export it merged, --to hf --merge");
 }
 

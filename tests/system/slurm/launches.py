@@ -105,7 +105,7 @@ def without_srun(bench):
     """A batch script that forgets srun runs alone, and is told so."""
     job = bench.batch(('-n4',), f'{bench.program} run {bench.config()} {" ".join(QUICK)}\n')
     check(bench.wait_for_end(job) == 'COMPLETED', bench.output())
-    check_words(bench.output(), f'running alone inside SLURM job {job}', 'write srun before the command')
+    check_words(bench.output(), f'running as a single rank inside SLURM job {job}', 'write srun before the command')
     check(ranks_of(bench) == 1, 'not alone')
 
 

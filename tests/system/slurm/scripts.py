@@ -175,7 +175,7 @@ def tasks_that_are_not_the_ranks(bench):
         if status == 0:
             check_words(output, ', 2 rank(s) each', 'connected 2/2: ')
         else:
-            check_words(output, 'task(s) on 1 node(s)', 'ask for --nodes=N --gpus-per-node=G alone')
+            check_words(output, 'task(s) on 1 node(s)', 'ask only for --nodes=N --gpus-per-node=G')
 
 
 def queued_again_by_the_script(bench):

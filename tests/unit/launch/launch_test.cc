@@ -123,7 +123,8 @@ TEST_CASE("launch: a batch script or an allocation's shell is no step") {
   CHECK(batch.world.launcher == "alone");
   CHECK(batch.world.size == 1);
   REQUIRE(batch.warnings.size() == 1);
-  CHECK_THAT(batch.warnings[0], Contains("running alone inside SLURM job 4711, which has 4 task(s): write srun"));
+  CHECK_THAT(batch.warnings[0],
+             Contains("running as a single rank inside SLURM job 4711, which has 4 task(s): write srun"));
   CHECK(launch(with(srun, {{"SLURM_STEP_ID", "4294967290"}})).world.launcher == "alone");  // salloc's interactive step
 }
 
@@ -196,7 +197,7 @@ TEST_CASE("launch: alone") {
   CHECK(found.world.rank == 0);
   CHECK(found.world.size == 1);
   REQUIRE(found.warnings.size() == 1);
-  CHECK_THAT(found.warnings.front(), Contains("running alone: RANK=3 and WORLD_SIZE=4 are set"));
+  CHECK_THAT(found.warnings.front(), Contains("running as a single rank: RANK=3 and WORLD_SIZE=4 are set"));
   CHECK(launch({}).warnings.empty());
 }
 

@@ -21,7 +21,7 @@ TEST_CASE("steps and ranks that a run will not have are named with those that it
   CHECK(faults({"monitor.trace.steps", "a.toml:3", false, {3, 999}}, 20, "step") ==
         "a.toml:3: monitor.trace.steps names step 999, but the run has 20 steps\n    fix: name steps from 0 to 19");
   CHECK(faults({"monitor.trace.ranks", "a.toml:4", false, {7, 8}}, 1, "rank") ==
-        "a.toml:4: monitor.trace.ranks names ranks 7, 8, but the run has 1 rank\n    fix: name rank 0 alone, or start "
+        "a.toml:4: monitor.trace.ranks names ranks 7, 8, but the run has 1 rank\n    fix: name only rank 0, or start "
         "more: -n of run and of check");
   CHECK(faults({"monitor.trace.steps", "a.toml:3", false, {0, 19}}, 20, "step").empty());
   CHECK(faults({"monitor.trace.steps", "a.toml:3", false, {}}, 20, "step").empty());

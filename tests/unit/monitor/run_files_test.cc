@@ -15,7 +15,7 @@ TEST_CASE("a monitor's file has a bare name") {
   CHECK(file_name_fault("..") == "is \"..\", which is a folder");
   CHECK(file_name_fault("").find("is empty") == 0);
   CHECK(file_name_fault("a\nb") == "is \"a\\nb\", which is no plain text");
-  CHECK(file_name_fault(std::string(300, 'x')) == "is a name of 300 bytes, of which a file has at most 200");
+  CHECK(file_name_fault(std::string(300, 'x')) == "is a name of 300 bytes; a file's has at most 200");
 }
 
 TEST_CASE("a monitor's file has no name that a run gives to a file of its own") {

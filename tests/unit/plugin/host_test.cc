@@ -60,7 +60,7 @@ TEST_CASE("a file of any kind, and a type of the program itself") {
   CHECK(&host.load("monitor", "good") == &good);
   CHECK(test::error_of([&] { host.load_file("none.so"); }) ==
         (fs::current_path() / "none.so").string() +
-            ": the plugin's file does not exist\n    fix: build it, or mend the path");
+            ": the plugin's file does not exist\n    fix: build it, or correct the path");
   plugin::Registration own;
   own.kind = "data";
   own.name = "own";

@@ -215,7 +215,7 @@ TEST_CASE("a setting that is refused says why") {
              Contains("test.toml:3: unknown option strategy.wrong.factr\n    fix: did you mean 'factor'?"));
   CHECK_THAT(error_of({.overrides = {"train.max_step=3"}}), Contains("unknown option train.max_step"));
   CHECK_THAT(error_of({.plugins = {"/nowhere/mine.so"}}),
-             Contains("/nowhere/mine.so: the plugin's file does not exist\n    fix: build it, or mend the path"));
+             Contains("/nowhere/mine.so: the plugin's file does not exist\n    fix: build it, or correct the path"));
   CHECK_THAT(error_of({.types = {wrong(1).types[0], wrong(1).types[0]}}),
              Contains("registers more than one type as strategy plugin 'wrong'"));
 }

@@ -8,13 +8,13 @@
 
 CAPSTAN_BEGIN_NAMESPACE
 
-/// The word for so many: plural(1, "is", "are") -> "is".
+/// The word that agrees with the number: plural(1, "is", "are") -> "is".
 template <std::integral Number>
 std::string plural(Number number, std::string_view one, std::string_view many) {
   return std::string(number == 1 ? one : many);
 }
 
-/// A number beside its noun: counted(1, "rank") -> "1 rank", counted(0, "copy", "copies") -> "0 copies". Without a
+/// A number and its noun: counted(1, "rank") -> "1 rank", counted(0, "copy", "copies") -> "0 copies". Without a
 /// plural of its own the noun gets an s.
 template <std::integral Number>
 std::string counted(Number number, std::string_view noun, std::string_view many = {}) {

@@ -17,7 +17,7 @@ struct Diagnostic {
   /// A name that was typed and that nothing here has; plugins may know it (capstan/plugin/hint.h). Else empty.
   std::string unknown_option = {};      ///< "train.batch_size", or without a table
   std::string unknown_table = {};       ///< "trainer"
-  std::vector<Diagnostic> inside = {};  ///< of the table's options, each said only where a plugin knows its name
+  std::vector<Diagnostic> inside = {};  ///< the table's faults; each is shown only where a plugin knows the table
 
   /// "where: what (fix)" on one line.
   std::string text() const;

@@ -14,8 +14,8 @@ std::string read_file(const std::filesystem::path& path);
 /// A device or a pipe is written through and stays one; a link is replaced, and what it leads to stays as it is.
 void write_file(const std::filesystem::path& path, std::string_view content);
 
-/// Copies a file, or a folder with all that is in it, as what is made anew: with the rights that this process gives
-/// files, not with the original's. Throws Error as read_file and write_file do.
+/// Copies a file, or a folder with all that is in it. The copies have the rights that this process gives new files, not
+/// the original's. Throws Error as read_file and write_file do.
 void copy_over(const std::filesystem::path& from, const std::filesystem::path& to);
 
 /// A file mapped read-only; unmapped with the object. Throws Error as read_file does.

@@ -58,7 +58,7 @@ class LineFile {
   int fd_ = -1;
   std::string held_;
   std::int64_t lost_ = 0;  ///< lines that exceeded the memory limit
-  int reason_ = 0;         ///< of the last failure
+  int reason_ = 0;         ///< errno when it failed last
   std::chrono::steady_clock::time_point warned_{};
   bool has_warned_ = false;
   bool failing_ = false;

@@ -23,7 +23,7 @@ std::string cat(const Args&... args) {
 std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 /// Parts between `separator`; an empty text gives no part.
 std::vector<std::string> split(std::string_view text, char separator);
-/// Without white space (ASCII) at both ends.
+/// The text without white space (ASCII) at both ends.
 std::string trim(std::string_view text);
 /// A to Z as a to z; nothing else changes.
 std::string lower(std::string text);

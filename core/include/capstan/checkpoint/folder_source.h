@@ -53,7 +53,7 @@ class FolderSource : public layout::Source {
                                            const layout::Box& box);
 
   std::filesystem::path path_;
-  Diagnostics faults_;  // of its files
+  Diagnostics faults_;  // what is wrong with its files
   SafetensorsFolder folder_;
   layout::FileMap map_;
 

@@ -30,7 +30,7 @@ class SafetensorsFile : public MappedTensors {
  public:
   using MappedTensors::MappedTensors;
 
-  /// Copies a box of the tensor to `out`, whose sizes are the box's; it may be strided, of another dtype or on
+  /// Copies a box of the tensor to `out`, which has the box's sizes; it may be strided, have another dtype or be on
   /// another device. Only the box's pages are touched.
   void read(const std::string& name, const layout::Box& box, const at::Tensor& out) const;
   /// The same with the tensor viewed in another shape of as many elements.
@@ -86,7 +86,7 @@ class SafetensorsWriter {
 
   /// The tensors in the order in which add() takes them.
   const std::vector<TensorHead>& order() const { return order_; }
-  /// The next tensor, of its dtype and shape; any device, any strides.
+  /// The next tensor has the dtype and shape that were declared; any device, any strides.
   void add(const at::Tensor& tensor);
   /// After the last.
   void finish();

@@ -37,15 +37,15 @@ class Communicator {
   /// A new group of these world ranks (this one among them) for tensors on `device`. All members call it, with
   /// the same name, in the same order; a name is used once.
   virtual std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& ranks, c10::Device device) = 0;
-  /// "gloo", "nccl", "in-process" or "none" (one rank alone).
+  /// "gloo", "nccl", "in-process" or "none" (a single rank).
   virtual std::string backend(c10::Device device) const = 0;
   /// Every rank's text, by rank. A collective over the world.
   virtual std::vector<std::string> exchange(const std::string& mine) = 0;
   /// Publishes the first error to all ranks, whose waiting collectives then throw. Safe from any thread.
   virtual void report_failure(const std::string& message) = 0;
-  /// Collectives of all groups are spans of this tracer from now on; null: of none.
+  /// Collectives of all groups are spans of this tracer from now on; null: nothing is traced.
   virtual void trace(std::shared_ptr<monitor::Tracer>) {}
-  /// The rendezvous address: "10.0.0.7:43121"; empty for one rank alone and for in-process ranks.
+  /// The rendezvous address: "10.0.0.7:43121"; empty for a single rank and for in-process ranks.
   virtual std::string rendezvous() const { return {}; }
 };
 

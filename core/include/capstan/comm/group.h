@@ -77,7 +77,7 @@ class Group {
  protected:
   /// `rank` is the position in `ranks`; calls are recorded in `log`.
   Group(std::string name, std::vector<int> ranks, int rank, c10::Device device, std::shared_ptr<CallLog> log);
-  /// From now on every call is made in `other`, of the same ranks: for a group that was made before the
+  /// From now on every call is made in `other`, which has the same ranks: for a group that was made before the
   /// rendezvous.
   void connect_to(std::shared_ptr<Group> other);
 
@@ -88,7 +88,7 @@ class Group {
 
  private:
   void check(const at::Tensor& tensor, const char* operation, std::string_view label) const;
-  /// The same for both tensors of a call, of which one holds a piece a rank.
+  /// The same for both tensors of a call where one holds a piece for each rank.
   void check_pieces(const at::Tensor& whole, const at::Tensor& piece, const char* operation,
                     std::string_view label) const;
   /// Logs a call, the group's `number`-th, from its start to its end. Where it throws, its entry stays, for reports,
@@ -116,7 +116,7 @@ class Group {
   std::shared_ptr<CallLog> log_;
   std::int64_t calls_ = 0;
   std::shared_ptr<Group> connected_;         ///< makes all calls; null: this group makes them itself
-  std::unique_ptr<SideStream> side_stream_;  ///< of what is started on a device; made on first use
+  std::unique_ptr<SideStream> side_stream_;  ///< runs what is started on a device; made on first use
 };
 
 }  // namespace comm

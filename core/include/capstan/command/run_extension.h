@@ -22,7 +22,7 @@ struct RankDevice {
   int gpu = 0;               ///< its index for LibTorch
   std::string description;   ///< "NVIDIA H200, …", as the driver names it
   std::string uuid;          ///< "GPU-1b2f…"
-  std::int64_t bytes = 0;    ///< of its memory
+  std::int64_t bytes = 0;    ///< size of its memory
   int driver_version = 0;    ///< 13000 is CUDA 13.0
 };
 
@@ -41,16 +41,16 @@ struct RankOfRun {
 /// What a run predicted and measured, when all its steps are done.
 struct TrainedRun {
   std::vector<monitor::MemoryPart> predicted;  ///< what a rank allocates; with activations on a GPU
-  std::int64_t setup_bytes = 0;  ///< in tensors on the GPU before the first step, of the rank that used most
+  std::int64_t setup_bytes = 0;  ///< in tensors on the GPU before the first step, on the rank that used most
   std::int64_t peak_bytes = 0;   ///< the same while steps ran
   double step_s = 0;             ///< mean of a step without the longest; 0: not measured
 };
 
-/// What a command can do for a run, beside what it does when it is called: its class is a RunExtension too, and
+/// What a command can do for a run, besides what it does when it is called: its class is a RunExtension too, and
 /// CAPSTAN_RUN_COMMAND (capstan/command.h) says so. The command's options are the table of the configuration that has
 /// its name, [preflight]; a run opens the command's file only where its configuration has that table. `check` makes the
-/// object and calls check(). A run then calls it on every rank, in the order of the functions here; of several
-/// extensions in the order of their names.
+/// object and calls check(). A run then calls it on every rank, in the order of the functions here; several extensions
+/// are called in the order of their names.
 class RunExtension {
  public:
   virtual ~RunExtension() = default;

@@ -29,7 +29,7 @@ struct ModelName {
 };
 
 /// The folder that is meant: the path, where there is one; else the cache's newest snapshot of the hub id
-/// ORGANISATION/NAME (ORGANISATION/NAME@REVISION: of that branch, tag or commit). Throws Error, at its `where`, that
+/// ORGANISATION/NAME (with @REVISION, the snapshot of that branch, tag or commit). Throws Error, at its `where`, that
 /// says what was looked for and where; for an id, with the command that downloads it.
 std::filesystem::path find_model(const ModelName& name, const HubCache& hub);
 

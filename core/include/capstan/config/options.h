@@ -57,8 +57,8 @@ std::string default_text(const OptionSpec& spec);
 /// What the value is limited to, in words: "at least 1", "above 0 and at most 1", "one of \"a\", \"b\""; or "".
 std::string limits_text(const OptionSpec& spec);
 
-/// What a list of the options shows. An option that accepts one value is not shown, since nobody chooses it: it is for
-/// a config.json, which may say that value and describes another kind of model if it says another one.
+/// What a list of the options shows. An option that accepts a single value is not shown, since there is no choice: it
+/// is for a config.json, which may say that value and describes another kind of model if it says another one.
 std::vector<OptionSpec> listed(const Schema& schema);
 
 /// The host's own options in the tables of this kind of plugin. A plugin must not have one of the same name.
@@ -128,8 +128,8 @@ struct OptionRows {
 }  // namespace detail
 
 /// Declares the options of the struct T: one add() per member, defaults taken from a default-made T.
-/// Members, of T or of what it derives from: bool, std::int64_t, double, std::string, vectors of these (not bool),
-/// std::optional of any.
+/// Members belong to T or to a base class of T. Their types: bool, std::int64_t, double, std::string, vectors of these
+/// (not bool), std::optional of any.
 ///
 ///     struct LowRankOptions {
 ///       std::int64_t rank = 8;
@@ -202,7 +202,7 @@ class Options {
  public:
   /// The defaults.
   Options() {
-    Diagnostics ignored;  // of required options only
+    Diagnostics ignored;  // holds what is said of required options, nothing else
     fill(ignored);
   }
   Options(Section section, Diagnostics& diagnostics) : section_(std::move(section)) { fill(diagnostics); }

@@ -68,10 +68,10 @@ class Data {
   /// The longest sequence the options ask for; 0 = whatever the model has.
   virtual std::int64_t max_length() const = 0;
   /// Whether samples are made by the tokenizer, whose ids the model must then have. False for a source that makes ids
-  /// of its own below OpenRequest::vocab_size. True by default.
+  /// itself, below OpenRequest::vocab_size. True by default.
   virtual bool uses_tokenizer() const { return true; }
-  /// Whether the options name an evaluation split, by them alone: `check` counts what evaluation takes where no file is
-  /// opened. True by default.
+  /// Whether the options name an evaluation split; no file is opened for the answer. `check` asks, to count what
+  /// evaluation takes. True by default.
   virtual bool evaluates() const { return true; }
 };
 

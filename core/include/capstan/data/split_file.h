@@ -13,13 +13,13 @@ namespace data {
 
 /// Words for a data plugin's files in messages.
 struct FileKind {
-  std::string items;   ///< "questions": what samples are called, of which a file holds some
+  std::string items;   ///< "questions": what the samples of a file are called
   std::string format;  ///< "a file of JSON lines": what is to be named
   std::string absent;  ///< what to do about a file that does not exist
 };
 
-/// The file of a split and how many of its samples are used, as the options train, eval, train_samples and eval_samples
-/// of a data plugin give them.
+/// The file of a split and how many of its samples are used, as a data plugin's options train, eval, train_samples and
+/// eval_samples give them.
 struct SplitFile {
   std::string key;    ///< "data.train"
   std::string where;  ///< what set it
@@ -30,7 +30,7 @@ struct SplitFile {
 
   /// Is there a file to read? False, without a fault if the configuration wants none, else with one.
   bool is_there(const FileKind& kind, Diagnostics& diagnostics) const;
-  /// Does a file that holds so many give the samples that are asked for? False with a fault.
+  /// Whether a file that holds `held` samples gives as many as are asked for. False with a fault.
   bool is_enough(std::int64_t held, const FileKind& kind, Diagnostics& diagnostics) const;
 };
 

@@ -11,9 +11,9 @@ namespace execution {
 
 /// An answer that was generated.
 struct Answer {
-  std::int64_t index = 0;  ///< of the question in its split
+  std::int64_t index = 0;  ///< the question's place in its split
   std::string id;
-  std::string prompt;  ///< of a split's first few questions only
+  std::string prompt;  ///< given for a split's first few questions only
   std::string text;
   std::vector<std::string> references;
 };
@@ -24,7 +24,7 @@ struct Evaluation {
   std::int64_t samples = 0;
   double runtime_s = 0;
   monitor::Values scores;       ///< means over all questions that were asked
-  std::vector<Answer> answers;  ///< of all ranks, in the split's order, on every rank
+  std::vector<Answer> answers;  ///< all ranks' answers, in the split's order, on every rank
 };
 
 /// {id: text} as JSON, white space around a text left out: what SQuAD's official script reads. Each answer stands in

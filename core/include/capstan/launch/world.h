@@ -27,8 +27,8 @@ struct Rendezvous {
   std::string file;         ///< where rank 0 publishes "address:port", a line each, and the others read it
   std::vector<int> ports;   ///< with `file`: ports that rank 0 may use; it takes the first free one; empty: any
   std::string prefix;       ///< prefix of every key: tells the attempts of one job apart
-  std::string secret;       ///< of the run, which every connection proves; empty: what secret_file holds
-  std::string secret_file;  ///< where rank 0 then leaves one that it made, for this user alone; empty: there is none
+  std::string secret;       ///< the run's, which every connection proves; empty: what secret_file holds
+  std::string secret_file;  ///< where rank 0 then writes one that only this user can read; empty: there is none
   bool is_torch = false;    ///< torchrun's agent runs the store, which knows no secrets
   bool store_exists =
       false;  ///< somebody else runs the store (torchrun's agent, the local launcher): all ranks are clients

@@ -28,8 +28,9 @@ struct FileTensor {
   /// The file's shape where the record sees the same elements in other dimensions (BLOOM's QKV, a matrix in the
   /// file and [head, 3, dim, hidden] here); empty: it follows from the record.
   Shape file_shape;
-  /// Several tensors that the record stacks, in row-major order of its leading dimensions: of [experts, 2, ff, hidden]
-  /// the first expert's gate, its up, the second's gate, … Empty: it is one tensor, `name`. Not with the fields above.
+  /// Several tensors that the record stacks, in row-major order of its leading dimensions. For [experts, 2, ff, hidden]
+  /// they are the first expert's gate, its up, the second's gate, … Empty: the record is one tensor, `name`. Not with
+  /// the fields above.
   std::vector<std::string> stack = {};
 
   /// The record's leading dimensions that count stacked tensors; 0 for one tensor.
@@ -43,7 +44,7 @@ struct FileTensor {
 /// A model's records in its published files; models give it, loading and export read it.
 struct FileMap {
   std::map<std::string, FileTensor> tensors;  ///< by record name
-  std::vector<std::string> prefixes;          ///< that files may put before every name ("transformer.")
+  std::vector<std::string> prefixes;          ///< what files may put before every name ("transformer.")
   /// Ends of names that files may hold and that are ignored: mask buffers (".attn.bias"), copies of a tied head.
   std::vector<std::string> ignored;
 

@@ -16,7 +16,7 @@ struct Footprint {
   std::string when;    ///< "always", "forward", "backward", "step", "start", "evaluation"
 };
 
-/// Bytes on `device`, of all phases.
+/// Bytes of all phases on `device`.
 std::int64_t total_bytes(const std::vector<Footprint>& footprints, const std::string& device);
 /// A table for people: a line per part, then a sum for each device.
 std::string footprint_table(const std::vector<Footprint>& footprints);

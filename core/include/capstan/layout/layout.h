@@ -9,13 +9,13 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace layout {
 
-/// Shards one dimension over the product of some axes by torch.chunk's rule: of n rows on W ranks, position r holds
+/// Shards one dimension over the product of some axes by torch.chunk's rule: with n rows on W ranks, position r holds
 /// [min(r·c, n), min((r+1)·c, n)) with c = ceil(n / W). So the last ranks may hold fewer rows, or none.
 struct Cut {
   std::int64_t dim = 0;
   std::vector<Axis> axes;  ///< the first varies slowest
-  /// Neighbouring positions that hold the same part: of W ranks, r counts as position r / copies of W / copies. (Fewer
-  /// key heads than ranks: each is held by several.) Divides the product of the axes' sizes.
+  /// How many neighbouring positions hold the same part: of W ranks, r counts as position r / copies of W / copies.
+  /// (Fewer key heads than ranks: each is held by several.) Divides the product of the axes' sizes.
   std::int64_t copies = 1;
   bool operator==(const Cut&) const = default;
 };

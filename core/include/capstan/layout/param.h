@@ -38,7 +38,7 @@ struct RoleStorage {
 /// does not change. Every role's layout is `compute` with or without further cuts along the data axes.
 struct Param {
   std::string name;  ///< stable and logical ("h.0.attn.q.weight"), the same whatever the layout
-  Shape shape;       ///< of the logical tensor
+  Shape shape;       ///< the logical tensor's
   /// The Hugging Face module that holds it ("model.layers.0.self_attn.q_proj"), where it is part of one tensor of the
   /// model's files; set by core before structure().
   std::string module;

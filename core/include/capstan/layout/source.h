@@ -17,8 +17,8 @@ class Source {
   virtual bool concurrent() const { return false; }
   /// Can this source fill the parameter?
   virtual bool has(const Param& param) const = 0;
-  /// Writes the box of the logical tensor to `out`: contiguous, box.numel() elements in row-major order (any
-  /// shape), of any floating-point dtype and on any device; values are converted. Throws Error.
+  /// Writes the box of the logical tensor to `out`, which is contiguous, has box.numel() elements in row-major order
+  /// (any shape) and any floating-point dtype, and is on any device; values are converted. Throws Error.
   virtual void fill(const Param& param, const Box& box, const at::Tensor& out) = 0;
 };
 

@@ -16,8 +16,8 @@ namespace monitor {
 /// Named numbers, in a fixed order.
 using Values = std::vector<std::pair<std::string, double>>;
 
-/// What a monitor says of the whole run. Numbers are reduced over the ranks that return them (mean); of texts the first
-/// rank's counts. Both stand in summary.json under their names.
+/// What a monitor says about the whole run. A number is the mean over the ranks that return it; a text is the first
+/// rank's. Both stand in summary.json under their names.
 struct Summary {
   Values values;
   std::vector<std::pair<std::string, std::string>> texts;
@@ -72,7 +72,7 @@ struct RunStarted {
   std::int64_t parameters = 0;
   std::int64_t trainable_parameters = 0;
   std::int64_t steps = 0;       ///< in the whole run
-  std::int64_t first_step = 0;  ///< above 0: the run resumes from a checkpoint after so many steps
+  std::int64_t first_step = 0;  ///< above 0: the run resumes from the checkpoint of this step
   std::int64_t steps_per_epoch = 0;
   std::int64_t global_batch = 0;
   std::int64_t micro_batch = 0;
@@ -100,7 +100,7 @@ struct StepEnded {
   std::optional<double> auxiliary_loss;  ///< auxiliary losses (routers' load), times their coefficient
   double lr = 0;
   double grad_norm = 0;              ///< before clipping, without the loss scale
-  std::optional<double> loss_scale;  ///< of this step; absent if loss scaling is off
+  std::optional<double> loss_scale;  ///< this step's; absent if loss scaling is off
   bool skipped = false;              ///< loss or gradients were not finite: no update was made
   std::int64_t samples = 0;
   std::int64_t consumed_samples = 0;  ///< since the run's first step
@@ -129,17 +129,17 @@ struct EvalEnded {
 struct CheckpointSaved {
   std::int64_t step = 0;  ///< steps done
   std::string path;
-  std::int64_t bytes = 0;       ///< of all ranks' tensors
+  std::int64_t bytes = 0;       ///< size of all ranks' tensors
   double stall_s = 0;           ///< how long this rank's training waited for it
   double write_s = 0;           ///< from then to the commit
-  double bytes_per_second = 0;  ///< of all ranks, while it was written
+  double bytes_per_second = 0;  ///< all ranks together, while it was written
 };
 
 /// The run ended well.
 struct RunEnded {
   std::int64_t steps = 0;
   double runtime_s = 0;        ///< evaluation and saving included
-  double train_runtime_s = 0;  ///< steps alone
+  double train_runtime_s = 0;  ///< the steps without the rest
   double mean_loss = 0;        ///< mean of the steps' losses
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
@@ -152,7 +152,7 @@ struct RunEnded {
 /// The run ends on this rank: something threw in a step, an evaluation or a save.
 struct RunFailed {
   std::string what;            ///< the error's text
-  bool out_of_memory = false;  ///< of the GPU or of the host
+  bool out_of_memory = false;  ///< the GPU or the host had no memory left
 };
 
 /// Watches a run. Called on every rank, on the training thread; gets no communicator. A monitor that only
@@ -169,7 +169,7 @@ class Monitor {
   /// Asked once, when the run has ended well and before run_ended() is called with what all ranks said.
   virtual Summary summary(const RunEnded&) { return {}; }
   virtual void run_ended(const RunEnded&) {}
-  /// Asked once, after run_started(): whoever is told of the rank's spans until the run ends. Null: nobody.
+  /// Asked once, after run_started(): the tracer that is told of the rank's spans until the run ends. Null: none is.
   virtual std::shared_ptr<Tracer> tracer() { return nullptr; }
   /// The last call of a run that does not end well; not called where the process is killed, or another rank failed.
   virtual void run_failed(const RunFailed&) {}

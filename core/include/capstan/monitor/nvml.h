@@ -26,7 +26,7 @@ class Nvml {
     std::string uuid;  ///< "GPU-1b2f…"
     void* handle = nullptr;
   };
-  /// Of all processes, bytes.
+  /// Bytes; `used` counts all processes.
   struct Memory {
     std::int64_t used = 0;
     std::int64_t total = 0;
@@ -38,7 +38,7 @@ class Nvml {
   std::optional<Memory> memory(const Gpu& gpu) const;
   /// What the GPU's clocks and temperature are now; numbers that the driver does not say are 0.
   struct Clocks {
-    unsigned mhz = 0;   ///< of the multiprocessors
+    unsigned mhz = 0;   ///< clock of the multiprocessors
     unsigned most = 0;  ///< MHz that they can have
     unsigned celsius = 0;
     std::vector<std::string> slowed_by;  ///< "too hot", …: why they are lower, but for idleness and set limits

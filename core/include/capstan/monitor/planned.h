@@ -16,8 +16,8 @@ struct PlannedRun {
   std::int64_t steps = 0;  ///< in the whole run; 0: not known
 };
 
-/// What a monitor may be besides: one whose options name something that this run need not have. `check` and each start
-/// of a run ask it, on every rank.
+/// A monitor derives from this too if its options name something that a run need not have. `check` and each start of a
+/// run ask it, on every rank.
 class PlannedRunCheck {
  public:
   virtual ~PlannedRunCheck();
@@ -38,8 +38,8 @@ ChosenNumbers chosen_numbers(const config::Options<T>& options, std::vector<std:
   return {options.name(member), options.where(member), (*options).*member == T{}.*member, (*options).*member};
 }
 
-/// A fault where numbers are not below `count`, of which there are so many `things` ("steps"); 0: not known, and only
-/// negative ones are refused. Of a default one number that there is suffices.
+/// A fault where numbers are not below `count`, the number of `thing`s ("step"); 0: not known, and only negative ones
+/// are refused. For a default it suffices that one of its numbers is below `count`.
 void check_chosen(const ChosenNumbers& chosen, std::int64_t count, const std::string& thing, Diagnostics& diagnostics);
 
 /// Both of them, for a monitor that records chosen steps on chosen ranks.

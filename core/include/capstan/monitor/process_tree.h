@@ -12,10 +12,11 @@ namespace monitor {
 struct ProcessUse {
   std::int64_t resident = 0;     ///< bytes
   std::int64_t addressed = 0;    ///< bytes of address space
-  double processor_seconds = 0;  ///< of those that live, since they began
+  double processor_seconds = 0;  ///< used by the living processes since they began
 };
 
-/// These processes of this host and all that they started; those that have ended count nothing. `proc`: the system's.
+/// What these processes of this host use and all that they started, without those that have ended. `proc`: the
+/// system's.
 ProcessUse process_tree_use(const std::set<std::int64_t>& roots, const std::filesystem::path& proc = "/proc");
 
 /// Bytes of this process that are in memory now; 0 where the system does not say.

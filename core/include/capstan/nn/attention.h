@@ -13,12 +13,12 @@ namespace nn {
 
 /// What attention does to its scores besides the causal mask.
 struct AttentionScores {
-  std::optional<double> scale;         ///< of q k; 1 / sqrt(head dim) when not set
+  std::optional<double> scale;         ///< factor of q k; 1 / sqrt(head dim) when not set
   std::optional<std::int64_t> window;  ///< a token sees this many positions, its own included; all when not set
 };
 
 /// Causal self-attention's core on q, k, v [B, heads, S, head dim] (k and v may have fewer heads: grouped query).
-/// Without dropout the fused kernel runs; with dropout on the probabilities the plain one. With a cache, k and v
+/// Without dropout the fused kernel runs, with dropout on the probabilities the plain one. With a cache, k and v
 /// are stored under `layer` and, once it is filled, queries see all positions up to their own. Packed samples attend to
 /// themselves: where they stand by ops::segment_attention if the device, the dtype and the heads allow, else apart.
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
@@ -45,7 +45,7 @@ class Alibi : public Layer {
   at::Tensor slopes(const at::Tensor& like) const;
   at::Tensor single_;
   at::Tensor exact_;
-  mutable at::Tensor on_device_;  // of the last call's dtype and device: a copy in each layer would cost more than it
+  mutable at::Tensor on_device_;  // for the last call's dtype and device: a copy in each layer would cost more than it
 };
 
 /// Self-attention with its products: q, k and v in one (linear_qkv, [.., hidden]), norms of q and k where there are
@@ -60,7 +60,7 @@ class Attention : public Layer {
   /// How the features of q, k and v lie in their product.
   enum class Order {
     by_kind,  ///< all of q, all of k, all of v
-    by_head   ///< q, k and v of the first head, of the second, … (as many key heads as query heads)
+    by_head   ///< the first head's q, k and v, then the second's, … (as many key heads as query heads)
   };
   struct Kind {
     Heads heads;
@@ -89,7 +89,7 @@ class Attention : public Layer {
   Linear& projection() { return projection_; }
   /// Null: it has none.
   RmsNorm* key_norm() { return key_norm_ ? &*key_norm_ : nullptr; }
-  /// Of the whole layer.
+  /// The whole layer's heads.
   const Heads& heads() const { return kind_.heads; }
 
  private:

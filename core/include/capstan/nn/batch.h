@@ -18,8 +18,8 @@ struct Hidden {
   /// What units add to on the way (routers: their load). After the head: auxiliary losses (0-dim), each already times
   /// its coefficient, to be divided by the step's micro-steps and added to the loss; the data ranks' add up.
   std::vector<at::Tensor> sums;
-  /// In training, of each layer of experts so far: how many tokens (no padding) each expert computes [E], float64,
-  /// without gradient.
+  /// In training, one tensor for each layer of experts so far: how many tokens (no padding) each expert computes [E],
+  /// float64, without gradient.
   std::vector<at::Tensor> expert_tokens;
 };
 
@@ -27,8 +27,8 @@ struct Hidden {
 /// and where it would stand if every sample had a row of its own, [count, longest], as without packing. What looks at
 /// more than one token, or depends on the sample, works there.
 struct Documents {
-  at::Tensor packed;      ///< [N] int64, into the B·S positions, of the tokens of all samples
-  at::Tensor alone;       ///< [N] int64, into the count·longest positions
+  at::Tensor packed;      ///< [N] int64: where the tokens of all samples are in the B·S positions
+  at::Tensor alone;       ///< [N] int64: where they are in the count·longest positions
   at::Tensor sample_ids;  ///< [count] int64
   std::int64_t count = 0;
   std::int64_t longest = 0;
@@ -54,7 +54,7 @@ struct Batch {
   at::Tensor last;        ///< [B] int64, index into S; only where labels are undefined
   at::Tensor real;        ///< [B, S] bool: tokens of samples, not padding. Undefined: all are
   at::Tensor sample_ids;  ///< [B] int64, run-wide id of each row: what dropout masks are keyed by
-  std::optional<Documents> documents;  ///< of packed rows; none: a row is one sample
+  std::optional<Documents> documents;  ///< the samples of packed rows; none: a row is one sample
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   /// [1] int64: the step, for dropout, in place of `step` where a forward is recorded once and run in many steps.

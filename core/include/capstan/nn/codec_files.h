@@ -18,9 +18,9 @@ namespace nn {
 /// Matrices of a model's folder that another program packed: how they are recognised, for a CodecFiles or to say which
 /// strategy has one.
 struct PackedForm {
-  std::string name;    ///< CodecFiles::form(): of `capstan export --quantization`
+  std::string name;    ///< CodecFiles::form(): what `capstan export --quantization` calls it
   std::string method;  ///< quant_method of such a folder's config.json
-  /// Of names of tensors that only stand beside a packed matrix, after its own name: ".absmax".
+  /// Ends of the names of tensors that only accompany a packed matrix, after its own name: ".absmax".
   std::vector<std::string> ends;
   std::string words;  ///< "in 4 bits (of that method)"
   std::string fix;    ///< what makes a run read them: "add [strategy.mine]"
@@ -28,10 +28,11 @@ struct PackedForm {
 
 /// A matrix that a file holds in a codec's own form.
 struct CodedMatrix {
-  std::string name;     ///< of the tensor that bears its name
+  std::string name;     ///< the matrix's own name, which one of its tensors bears
   std::string file;     ///< for messages
-  layout::Shape shape;  ///< of its numbers, [rows, columns]
-  /// By the ends of their names ("", ".absmax"), as in the file; on CPU, to be read only, while their source lives.
+  layout::Shape shape;  ///< shape of the decoded matrix, [rows, columns]
+  /// Its tensors by the ends of their names ("", ".absmax"), as in the file, on CPU. They may only be read, and only
+  /// while their source lives.
   std::map<std::string, at::Tensor> parts;
 };
 
@@ -41,7 +42,7 @@ class CodecFiles {
  public:
   virtual ~CodecFiles();
   struct Part {
-    std::string end;  ///< of its name
+    std::string end;  ///< end of its name
     c10::ScalarType dtype = c10::ScalarType::Byte;
     layout::Shape shape;
   };
@@ -56,7 +57,7 @@ class CodecFiles {
   virtual void read(const Codec::Extent& extent, std::int64_t first, const std::vector<CodedMatrix>& matrices,
                     const at::Tensor& bytes) const = 0;
   /// A whole matrix [rows, columns] that is encoded in `bytes` on CPU, for programs that decode it to `dtype`: tensors
-  /// by end, of the dtypes and shapes that parts() says.
+  /// by end, with the dtypes and shapes that parts() says.
   virtual std::map<std::string, at::Tensor> write(const layout::Shape& shape, const at::Tensor& bytes,
                                                   c10::ScalarType dtype) const = 0;
   /// JSON: what a config.json says of such a folder. `plain`: modules whose weights are numbers.

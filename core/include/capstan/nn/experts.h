@@ -35,7 +35,7 @@ class Router : public Layer {
   /// Adds this layer's. Positions that are no tokens of a sample (Batch::real) are left out. `kept` as in forward.
   void add_load(std::vector<at::Tensor>& load, const at::Tensor& x, const Batch& batch,
                 RecomputeContext* kept = nullptr) const;
-  /// How many tokens each expert computes [E], float64, of what forward has chosen and kept; padding is left out.
+  /// How many of the tokens that forward has chosen and kept each expert computes [E], float64, without padding.
   at::Tensor tokens(const Batch& batch, const RecomputeContext& kept) const;
 
   Linear& gate() { return gate_; }
@@ -63,7 +63,7 @@ class LoadBalance : public Layer {
   explicit LoadBalance(Layer& parent);
   ~LoadBalance() override;
   /// The load of all layers -> this rank's share of balancing_loss over the whole micro-batch, 0-dim: the data ranks'
-  /// shares add up to it, and their gradients to its gradient. Alone, the loss itself.
+  /// shares add up to it, and their gradients to its gradient. On a single rank, the loss itself.
   at::Tensor forward(const std::vector<at::Tensor>& load) const;
 
   /// Where each rank has counted some of the positions: choices, probabilities and tokens side by side [2 E + 1] ->
@@ -98,8 +98,8 @@ class Experts : public Layer {
   /// expert) and brings results back. It may keep what a second run needs.
   Port<at::Tensor(const Body&, const Rows&, const at::Tensor& counts, const at::Tensor& ids, RecomputeContext*)>
       exchange{*this, "exchange"};
-  /// For who must know which token a row is: an int64 id of each of the layer's tokens [T], the same on any layout.
-  /// Undefined, on all ranks: nobody asks this time.
+  /// For strategies that must know which token a row is: an int64 id of each of the layer's tokens [T], the same on any
+  /// layout. Undefined, on all ranks: nothing asks for ids this time.
   Port<at::Tensor()> token_ids{*this, "token_ids"};
   /// Take the places of the two products of the experts at hand, as Linear::multiply does: (rows [R, in], W [E, out,
   /// in], ends [E] int32, the row after each expert's last) -> each row times its expert's matrix [R, out].
@@ -110,8 +110,8 @@ class Experts : public Layer {
   /// 2 ff, hidden], W of down [E, hidden, ff], ends) -> [R, hidden].
   Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&)> products{*this,
                                                                                                         "products"};
-  /// Beside each product of the experts at hand: (its input rows [R, in], its result [R, out], ends [E] int32, the row
-  /// after each expert's last, row_ids [R]) -> what replaces the result.
+  /// Called after each product of the experts at hand: (its input rows [R, in], its result [R, out], ends [E] int32,
+  /// the row after each expert's last, row_ids [R]) -> what replaces the result.
   using AdapterPort = Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
   AdapterPort gate_up_adapter{*this, "gate_up_adapter"};
   AdapterPort down_adapter{*this, "down_adapter"};
@@ -122,7 +122,8 @@ class Experts : public Layer {
 
  private:
   at::Tensor compute(const at::Tensor& rows, const at::Tensor& counts, const at::Tensor& ids) const;
-  // One of each row, which is a token's at one expert: id of the token · E + expert. Undefined where nobody asks.
+  // An id for each row, which is a token's at one expert: id of the token · E + expert. Undefined where none is asked
+  // for.
   at::Tensor row_ids(const at::Tensor& expert, const at::Tensor& order, std::int64_t copies,
                      std::int64_t experts) const;
   WeightPtr gate_up_;

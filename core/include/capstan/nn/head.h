@@ -20,16 +20,17 @@ class VocabularyHead : public Layer {
   const WeightPtr& weight() const { return weight_; }
 
   CommPort before{*this, "before"};  ///< on x
-  /// Replaces the loss where the matrix is split: (x [N, hidden], matrix, labels [N]) -> loss sum, of the N rows whose
+  /// Replaces the loss where the matrix is split: (x [N, hidden], matrix, labels [N]) -> loss sum over the N rows whose
   /// logits are to be computed.
   Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)> loss{*this, "loss"};
-  /// On logits [B, this rank's part of the vocabulary] -> [B, vocabulary].
+  /// Applied to logits: [B, this rank's part of the vocabulary] -> [B, vocabulary].
   CommPort after_logits{*this, "after_logits"};
 
  private:
-  /// Over the labels' targets (0-dim), logits being held by the chunk and computed of the batch's loss_rows alone.
+  /// The sum over the labels' targets (0-dim). Logits are held by the chunk and computed only for the batch's
+  /// loss_rows.
   at::Tensor loss_sum(const at::Tensor& x, const Batch& batch) const;
-  /// [B, vocabulary], of each row's position `last`.
+  /// [B, vocabulary]: the logits of each row's position `last`.
   at::Tensor last_logits(const at::Tensor& x, const Batch& batch) const;
   WeightPtr weight_;
 };

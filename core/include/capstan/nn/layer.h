@@ -13,7 +13,7 @@ namespace nn {
 /// What ranks that share a model's layers do with a weight. The layer that owns the weight declares it; strategies that
 /// place the model read it.
 enum class Use {
-  undeclared,  ///< nobody has said: refused beside layers that are split
+  undeclared,  ///< not declared: refused where other layers are split
   split,       ///< a rank holds some of it, along the dimension that its kind of layer says (Linear: may_split())
   states,      ///< a rank holds all of it and applies it to the states of its positions: all, or some of them
   heads,       ///< a rank holds all of it and applies it to its own attention heads: its gradient is a partial sum

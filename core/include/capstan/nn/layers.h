@@ -34,7 +34,7 @@ class Linear : public Layer {
 
   CommPort before{*this, "before"};  ///< on x
   CommPort after{*this, "after"};    ///< on x W^T, before the bias
-  /// Takes the place of the product itself, for who multiplies in another number format: (x [..., in], W [out, in]) ->
+  /// Takes the place of the product itself, to multiply in another number format: (x [..., in], W [out, in]) ->
   /// x W^T, in memory of its own.
   Port<at::Tensor(const at::Tensor&, const at::Tensor&)> multiply{*this, "multiply"};
   /// An adapter: (x, x W^T) -> what replaces x W^T.
@@ -147,7 +147,8 @@ class Dropout : public Layer {
   Dropout(Layer& parent, const std::string& site, double probability);
   ~Dropout() override;
   at::Tensor forward(const at::Tensor& x, const Batch& batch) const;
-  /// On attention probabilities [B, heads, S, S]: an element is a (head, query, key), however far rows are padded.
+  /// The same for attention probabilities [B, heads, S, S]: an element is a (head, query, key), however far rows are
+  /// padded.
   at::Tensor on_attention(const at::Tensor& probabilities, const Batch& batch) const;
   double probability() const { return probability_; }
 

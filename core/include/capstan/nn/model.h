@@ -78,7 +78,7 @@ struct ModelFacts {
   std::int64_t num_heads = 0;
   std::int64_t num_kv_heads = 0;       ///< heads of keys and values; 0: num_heads
   std::int64_t num_experts = 0;        ///< in each layer of experts; 0: there is none
-  std::int64_t experts_per_token = 0;  ///< that compute each token
+  std::int64_t experts_per_token = 0;  ///< experts that compute each token
   bool attention_dropout = false;      ///< attention takes the unfused path
 };
 
@@ -89,7 +89,7 @@ class Model {
   /// Sizes that don't fit, all of them, with the option's file and line.
   virtual void check(Diagnostics& diagnostics) const = 0;
   virtual ModelFacts facts() const = 0;
-  /// The chain of units, in order, made anew at each call (`check` counts parameters); allocates nothing.
+  /// The chain of units, in order. Each call makes new ones (`check` counts parameters) and allocates nothing.
   virtual std::vector<std::unique_ptr<Unit>> build() const = 0;
   /// Floating-point operations of forward and backward for one token in a sequence of this length.
   virtual double flops_per_token(std::int64_t sequence_length) const = 0;

@@ -21,7 +21,7 @@ class PortBase {
 
   /// "before", "adapter".
   const std::string& name() const { return name_; }
-  /// The strategy that filled it; empty: nobody did.
+  /// The strategy that filled it; empty: none did.
   const std::string& owner() const { return owner_; }
 
  protected:
@@ -35,7 +35,7 @@ class PortBase {
 };
 
 /// A named place in a layer that a strategy may fill while it places the model: a collective before or after a matrix
-/// product, an adapter beside it, a recomputed region around it. Empty ports cost nothing. A port has one owner.
+/// product, an adapter next to it, a recomputed region around it. Empty ports cost nothing. A port has one owner.
 template <class Signature>
 class Port : public PortBase {
  public:

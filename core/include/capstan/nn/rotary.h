@@ -26,7 +26,7 @@ struct RotaryScaling {
   std::int64_t original_length = 8192;
   double fast_turns = 32;                  ///< yarn: kept where a wavelength turns at least this often
   double slow_turns = 1;                   ///< yarn: divided where at most this often
-  std::optional<double> attention_factor;  ///< yarn: of q and of k; 0.1 ln(factor) + 1 when not set
+  std::optional<double> attention_factor;  ///< yarn: multiplies q and k; 0.1 ln(factor) + 1 when not set
 
   /// What q k is multiplied by besides AttentionScores::scale: yarn's attention factor squared, else 1.
   double score_factor() const;

@@ -18,8 +18,8 @@ class GatherCodec;
 /// One matrix or vector as a layer uses it: one parameter record, or a fused group of records (q, k, v) that lie
 /// side by side along dimension 0 and are used as one. A weight that two units share (a tied head) is one object.
 ///
-/// Holds no memory of its own. The shard engine binds `value`: an autograd leaf in the compute dtype, of this
-/// rank's compute shape, that holds data only between the engine's gather and release.
+/// Holds no memory of its own. The shard engine binds `value`: an autograd leaf in the compute dtype with this
+/// rank's compute shape, which holds data only between the engine's gather and release.
 class Weight {
  public:
   explicit Weight(std::vector<layout::Param> records);
@@ -33,12 +33,12 @@ class Weight {
   /// Elements of all records (logical).
   std::int64_t numel() const;
 
-  /// How the shard engine keeps its values, if not in the compute dtype: of a frozen weight. Null: as they are.
+  /// How the shard engine keeps a frozen weight's values, if not in the compute dtype. Null: as they are.
   const std::shared_ptr<const Codec>& codec() const { return codec_; }
   /// A strategy's in structure().
   void set_codec(std::shared_ptr<const Codec> codec) { codec_ = std::move(codec); }
 
-  /// How ranks gather its values, if not in the compute dtype: of a trained weight. Null: as they are.
+  /// How ranks gather a trained weight's values, if not in the compute dtype. Null: as they are.
   const std::shared_ptr<GatherCodec>& gather_codec() const { return gather_codec_; }
   /// A strategy's in structure().
   void set_gather_codec(std::shared_ptr<GatherCodec> codec) { gather_codec_ = std::move(codec); }

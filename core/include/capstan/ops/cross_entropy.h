@@ -27,8 +27,8 @@ inline constexpr std::int64_t ignored_label = -100;
 /// Numbers: logits, maximum, exponentials and their sum are in the scalar's dtype at every input dtype; the gradient of
 /// 16-bit logits is rounded to 16 bits for the two products, which accumulate in float32 (half: scaled by 2^10, so
 /// that probabilities below 2^-24 are not lost). Losses of rows are added in float64. On CPU the products skip rows
-/// that are no targets; on CUDA that would wait for the device, so all rows are computed: who knows on the host which
-/// bear loss gives these alone, as nn::VocabularyHead does by the batch's loss_rows.
+/// that are no targets; on CUDA that would wait for the device, so all rows are computed: a caller that knows on the
+/// host which rows bear loss passes only these, as nn::VocabularyHead does by the batch's loss_rows.
 at::Tensor chunked_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
                                         std::int64_t chunk_rows);
 
@@ -46,8 +46,8 @@ struct VocabularyPart {
 
 /// The same where `weight` holds only this rank's rows (at least one); `labels` are words of the whole vocabulary.
 /// `hidden`, `labels` and `chunk_rows` are the same on all ranks of the group, and so is the loss. The gradient of
-/// hidden is a partial sum over the group. Logits never leave their rank: each chunk takes two all-reduces, of one and
-/// of two numbers a row, in forward only.
+/// hidden is a partial sum over the group. Logits never leave their rank: each chunk takes two all-reduces, one with
+/// one number a row and one with two, in forward only.
 at::Tensor split_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
                                       std::int64_t chunk_rows, const VocabularyPart& part);
 

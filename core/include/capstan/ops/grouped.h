@@ -32,9 +32,9 @@ struct GroupedRows {
 /// for each group; it never waits for the device.
 GroupedRows group_rows(const at::Tensor& group, std::int64_t groups);
 
-/// Rows of `x` [N, h] in another order, each `copies` times: out[i] = x[index[i] / copies] for `index`, a permutation
-/// of 0 … N copies - 1, and `inverse`, the permutation that undoes it (both int64 on x's device). Backward reads the
-/// gradient in `inverse`'s order and adds the copies of each row in order, so that sums are deterministic;
+/// Rows of `x` [N, h] in another order, each `copies` times: out[i] = x[index[i] / copies]. `index` permutes the
+/// numbers 0 … N copies - 1, and `inverse` is the permutation that undoes it (both int64 on x's device). Backward reads
+/// the gradient in `inverse`'s order and adds the copies of each row in order, so that sums are deterministic;
 /// index_select's own backward adds with atomics.
 at::Tensor permute_rows(const at::Tensor& x, const at::Tensor& index, const at::Tensor& inverse,
                         std::int64_t copies = 1);

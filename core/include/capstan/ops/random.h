@@ -11,7 +11,7 @@ namespace ops {
 
 /// Fills `out` with its box of the logical tensor `name` of normal numbers.
 ///
-/// The value of a logical element depends on (seed, name, its flat index in `logical_shape`) alone, so any box, on
+/// The value of a logical element depends only on (seed, name, its flat index in `logical_shape`), so any box, on
 /// any rank and device, equals that slice of the full tensor. `out` is contiguous, float64, float32, bfloat16 or half,
 /// has `logical_shape`'s number of dimensions (at most 8) and begins at `offsets`. Runs on the current stream; autograd
 /// records nothing.
@@ -49,8 +49,8 @@ struct DropoutKey {
 /// x with each element zeroed with probability p and the others multiplied by 1 / (1 - p): `x` is [B, ...] with at
 /// most 8 dimensions after the first (hidden states [B, S, h], attention probabilities [B, heads, Sq, Sk]).
 ///
-/// Whether an element is kept depends on (seed, site, step, its row's sample id, its flat index in the full row)
-/// alone: the same on CPU and CUDA, for any placement of samples and any sharding of a row. Backward draws the mask
+/// Whether an element is kept depends only on (seed, site, step, its row's sample id, its flat index in the full row):
+/// it is the same on CPU and CUDA, for any placement of samples and any sharding of a row. Backward draws the mask
 /// again and keeps only the key, so it works inside a re-entrant recompute, under no_grad and twice. p is in [0, 1)
 /// and is applied in steps of 2^-32; p = 0 returns x itself. A full row has at most 2^34 elements. float64, float32,
 /// bfloat16, half; the product is taken in float32 (float64 for float64) and rounded once. Throws Error for p outside

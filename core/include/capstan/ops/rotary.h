@@ -19,7 +19,7 @@ namespace ops {
 /// is contiguous.
 ///
 /// Numbers: angle, cosine, sine and products are float32 (frequencies are rounded to it first), float64 for float64,
-/// and rounded once. Backward rotates by the opposite angle and keeps positions alone. Uses the current stream.
+/// and rounded once. Backward rotates by the opposite angle and keeps only positions. Uses the current stream.
 at::Tensor rotary(const at::Tensor& x, const at::Tensor& positions, const std::vector<double>& frequencies);
 
 /// q [B, S, queries, dim], k [B, S, keys, dim] and v [B, S, the rest, dim] of a fused projection.
@@ -29,10 +29,10 @@ struct RotaryHeads {
   at::Tensor v;
 };
 
-/// The heads of `fused` [B, S, heads, dim], of any strides whose last one is 1: q, then k, both turned as by `rotary`,
-/// then v. They turn where they lie: the results share fused's memory, which nobody may read as it was, so pass what
-/// no other function keeps (a product's result). Backward writes the gradient of `fused` in one pass from those of the
-/// three, whatever their strides. Numbers as above.
+/// The heads of `fused` [B, S, heads, dim], whose last stride is 1, the others any: q, then k, both turned as by
+/// `rotary`, then v. They turn where they lie: the results share fused's memory and its old values are lost, so pass
+/// what no other function keeps (a product's result). Backward writes the gradient of `fused` in one pass from those of
+/// the three, whatever their strides. Numbers as above.
 RotaryHeads rotary_heads_(const at::Tensor& fused, std::int64_t queries, std::int64_t keys, const at::Tensor& positions,
                           const std::vector<double>& frequencies);
 

@@ -39,8 +39,8 @@ struct Estimate {
 class Predictor {
  public:
   using Environment = std::function<std::optional<std::string>(const std::string&)>;
-  /// Throws Error for machines that cannot be, and for a configuration with faults that no option of a strategy mends.
-  /// `host` outlives it.
+  /// Throws Error for machines that cannot be, and for a configuration with faults that no option of a strategy
+  /// repairs. `host` outlives it.
   Predictor(const std::string& config, const std::vector<std::string>& overrides, const Machines& machines,
             const Environment& env, plugin::Host& host);
   ~Predictor();
@@ -51,13 +51,13 @@ class Predictor {
   std::int64_t global_batch() const;
   /// The tables [strategy.NAME] that the configuration has: is it switched on?
   std::map<std::string, bool> strategies() const;
-  /// For people: what predicted times rest on, or why there are none.
+  /// A text for people: what predicted times rest on, or why there are none.
   std::string about_times() const;
 
-  /// With more options ("strategy.fsdp.mode=no_shard"): how many ranks have samples of their own, with micro-batches of
+  /// How many ranks have samples of their own with these options too ("strategy.fsdp.mode=no_shard"), micro-batches of
   /// 1 and the same global batch; nothing where the strategies, the model and the GPUs do not allow it. Fast.
   std::optional<std::int64_t> data_ranks(const std::vector<std::string>& overrides) const;
-  /// The same: what a step takes; nothing where it cannot be made, or not be predicted.
+  /// What a step takes with these options; nothing where it cannot be made, or not be predicted.
   std::optional<Estimate> predict(const std::vector<std::string>& overrides) const;
   /// Throws Error with all faults that the configuration has on these GPUs; returns where it has none.
   void judge() const;

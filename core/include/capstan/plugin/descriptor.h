@@ -28,8 +28,8 @@ extern "C" struct CapstanPluginDescriptor {
           "\n.asciz \"Capstan\"\n"                                                       \
           ".balign 4\n1: .asciz \"" text "\"\n2: .balign 4\n.popsection\n");
 
-/// Beside the CAPSTAN_… line of a plugin that has hints() for people who never named it: where somebody types a name
-/// that is unknown, the program then opens the file and asks. Without it a plugin's hints count where it is open.
+/// Stands next to the CAPSTAN_… line of a plugin that has hints() for people who never named it: when somebody types an
+/// unknown name, the program then opens the file and asks. Without it a plugin's hints count only where it is open.
 #define CAPSTAN_HINTS CAPSTAN_NOTE("3", "hints")
 
 /// The symbol that the host looks for: extern "C" const CapstanPluginDescriptor* capstan_plugin();

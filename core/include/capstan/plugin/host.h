@@ -32,8 +32,8 @@ struct Noted {
 /// Not thread-safe; registrations live as long as the host.
 class Host {
  public:
-  /// `folders`: of CAPSTAN_PLUGIN_PATH, in its order. `uses_gpu`: this rank opens the plugins' GPU modules too, and
-  /// has opened Capstan's own. `trusts_writers`: load plugins too that others may write (see refuse_writable).
+  /// `folders`: those of CAPSTAN_PLUGIN_PATH, in its order. `uses_gpu`: this rank opens the plugins' GPU modules too,
+  /// and has opened Capstan's own. `trusts_writers`: load plugins too that others may write (see refuse_writable).
   explicit Host(const std::vector<std::filesystem::path>& folders = {}, bool uses_gpu = false,
                 bool trusts_writers = false);
 
@@ -41,7 +41,7 @@ class Host {
   /// file and what is wrong with it, or, if none is found, every path tried and the nearest name.
   const Registration& load(const std::string& kind, const std::string& name, const std::string& path = {});
 
-  /// The plugin in a file, of whatever kind. Throws as load() does.
+  /// The plugin in a file, whatever its kind. Throws as load() does.
   const Registration& load_file(const std::filesystem::path& file);
   /// A plugin that no file holds: a type of the program itself.
   void add(Registration registration) { registry_.add(std::move(registration)); }
@@ -50,7 +50,7 @@ class Host {
   std::vector<Found> discover() &;
   std::vector<Found> discover() && = delete;  // what is found points into the host
 
-  /// The commands in the folders, by name; of two of one name the one that load() takes. Opens nothing.
+  /// The commands in the folders, by name; where two have one name, the one that load() takes. Opens nothing.
   std::vector<Noted> commands() const { return noted("command"); }
   /// In the same way the tokenizers that open files by their names.
   std::vector<Noted> tokenizers() const { return noted("tokenizer"); }
@@ -59,7 +59,7 @@ class Host {
   /// be read: load() says why.
   bool has_table(const std::string& command) const;
 
-  /// Other programs' words, of the plugins that are loaded and of those whose files say that they have hints, which are
+  /// Other programs' words that loaded plugins know, and those whose files say that they have hints, which are
   /// loaded now. A file that cannot be used has none.
   std::vector<Hint> hints();
 

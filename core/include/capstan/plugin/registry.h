@@ -20,7 +20,7 @@ struct Saving {
   enum class By { recomputing, sharding, offloading };
   By by = By::sharding;
   std::string words;                 ///< "shard everything"
-  std::vector<std::string> options;  ///< of the plugin's own table: "mode=full_shard"
+  std::vector<std::string> options;  ///< options of the plugin's own table: "mode=full_shard"
 };
 
 /// Makes one object of a plugin from its table of the configuration. Faults go into the Diagnostics.
@@ -33,8 +33,8 @@ struct Registration {
   std::string kind;
   std::string name;
   config::Schema schema;
-  config::Presets presets;      ///< of a model: by name, the options that make a published model of it
-  std::vector<Saving> savings;  ///< of a strategy
+  config::Presets presets;      ///< a model's: by name, the options that make a published model of it
+  std::vector<Saving> savings;  ///< a strategy's
   std::vector<Hint> hints;      ///< other programs' words
   Factory make;
   std::string version;

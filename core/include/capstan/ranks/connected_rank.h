@@ -21,7 +21,7 @@ struct RanksCall {
   std::string config;         ///< a configuration file; empty: none
   std::vector<std::string> overrides;
   int ranks = 0;             ///< local ranks to start; 0: not given
-  bool spawn_local = false;  ///< a task that srun started alone on its node starts the node's ranks
+  bool spawn_local = false;  ///< a task that is the only one srun started on its node starts the node's ranks
 };
 
 /// A rank that is connected to its peers, as commands see it.
@@ -32,7 +32,7 @@ class ConnectedRank {
   bool first() const;
   comm::Communicator& communicator() const;
   command::RankDevice device() const;
-  /// Runs `work` on the first rank alone: all ranks get its result, or throw its Error. `doing`, for messages: "making
+  /// Runs `work` on the first rank only: all ranks get its result, or throw its Error. `doing`, for messages: "making
   /// the run's folder". A collective for which no time limit holds.
   std::string from_first(const std::string& doing, const std::function<std::string()>& work) const;
   /// The same for a new folder, <dir>/<name>, or <name>-2, -3, … where there is one. `fix`: what the error says to do

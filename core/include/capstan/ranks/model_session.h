@@ -16,7 +16,7 @@ namespace ranks {
 /// What a command does with a model, which says what of a configuration it needs.
 enum class ModelUse {
   evaluate,
-  generate  ///< no data: of [data] only the tokenizer counts
+  generate  ///< no data: only the tokenizer counts in [data]
 };
 
 /// What a name on the command line means as a model.

@@ -34,7 +34,7 @@ struct Meta {
   std::map<std::string, double> metrics;        ///< the last values ("eval_loss"), for retention and `checkpoint ls`
   std::string mesh;                             ///< "dp 4", for people
   int world_size = 1;
-  std::string version;  ///< of the Capstan that wrote it; filled in by the writer
+  std::string version;  ///< version of the Capstan that wrote it; filled in by the writer
   std::string date;     ///< UTC, "2026-11-21T00:10:00Z"; filled in by the writer
 };
 
@@ -90,7 +90,7 @@ struct Verdict {
   /// checkpoint, which may be valid.
   bool is_readable = true;
 };
-/// Of `ranks` that verify together, rank `rank` hashes about as many bytes as every other one.
+/// Where `ranks` verify together, rank `rank` hashes about as many bytes as every other one.
 Verdict verify_share(const std::filesystem::path& path, Depth depth, const Progress& progress = {}, int rank = 0,
                      int ranks = 1);
 

@@ -7,13 +7,13 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace record {
 
-/// What somebody who only looks sees of a run's folder.
+/// Whether a process holds a run's folder, as seen by a process that only looks.
 struct HolderSeen {
   enum class State { none, lives, gone };
   State state = State::none;
   std::string name;  ///< "process 4711 on node7"; empty: none
 };
-/// By the process where it is of this machine, else by its last beat. Changes nothing.
+/// Looks at the holding process where it is on this machine, else at its last beat. Changes nothing.
 HolderSeen holder_seen(const std::filesystem::path& folder);
 
 }  // namespace record

@@ -33,8 +33,8 @@ class RunToExport {
 
   /// What a run calls such a folder of its own: "model". Throws Error for what does not go with the run, or together.
   std::string folder_of(const ExportForm& form) const;
-  /// Writes the weights in `weights` (a run's folder, or one of its checkpoints) to `out`, by this process alone. The
-  /// folder appears when it is complete. folder_of() has allowed the form. Returns what was written, in a line.
+  /// Writes the weights in `weights` (a run's folder, or one of its checkpoints) to `out`, in this process. The folder
+  /// appears when it is complete. folder_of() has allowed the form. Returns what was written, in a line.
   std::string write(const ExportForm& form, const std::filesystem::path& weights,
                     const std::filesystem::path& out) const;
 

@@ -12,7 +12,7 @@ namespace strategy {
 /// What an Exporter writes from.
 struct Exported {
   layout::FileMap files;   ///< where the model's own records stand in its published files
-  layout::Source& values;  ///< of all records that the run saved, any box; frozen ones may be in `base` alone
+  layout::Source& values;  ///< all records that the run saved, any box; frozen ones may be only in `base`
   std::string base;        ///< the folder that the run started from; empty: its model was initialised
 };
 
@@ -20,16 +20,16 @@ struct Exported {
 /// A strategy's exporters() gives it, after structure() of a model whose units live as long as it. A folder of another
 /// program that a run shall start from is Strategy::values()' and nn::CodecFiles' work.
 ///
-/// On the training thread. No method calls a collective: all ranks ask name(), at_end() and refusal(), which must give
-/// the same answer on each, and the first rank alone calls write(), while the others wait. Throws Error for what a user
-/// can mend.
+/// Called on the training thread. No method calls a collective: all ranks ask name(), at_end() and refusal(), which
+/// must give the same answer on each, and only the first rank calls write(), while the others wait. Throws Error for
+/// what a user can repair.
 class Exporter {
  public:
   virtual ~Exporter();
-  /// What --to calls it and messages say. "hf" is the model's own folder; of two with one name in a run the
-  /// first one's strategy counts.
+  /// What --to calls it and messages say. "hf" is the model's own folder; where two in a run have one name, the first
+  /// one's strategy counts.
   virtual std::string name() const = 0;
-  /// Its folder in the run's, where nobody names another: "adapter".
+  /// Its folder in the run's, where no other is named: "adapter".
   virtual std::string folder() const = 0;
   /// Does a run write it at its end? The model's own folder is written besides where its files have a place for all
   /// records.

@@ -11,9 +11,9 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace strategy {
 
-/// What an optimizer rule updates: this rank's part of one weight. All tensors are 1-dimensional, of the same length n
-/// and on one device (the host's where optimizer state is offloaded). Padding beyond the parameters is zero in all of
-/// them, and a rule must keep it so: the update of a zero parameter with a zero gradient is zero.
+/// What an optimizer rule updates: this rank's part of one weight. All tensors are 1-dimensional, have the same length
+/// n and are on one device (the host's where optimizer state is offloaded). Padding beyond the parameters is zero in
+/// all of them, and a rule must keep it so: the update of a zero parameter with a zero gradient is zero.
 struct Slice {
   const nn::Weight* weight = nullptr;
   at::Tensor master;              ///< [n] what is updated, in the masters' dtype
@@ -40,7 +40,7 @@ class OptimizerRule {
   virtual std::size_t states() const = 0;
   /// The i-th one's name in a checkpoint. A rule that changes its names cannot resume from earlier checkpoints.
   virtual std::string state_name(std::size_t i) const;
-  /// Each element's update depends on that element alone: a slice may then be updated in parts, which stay in the
+  /// Each element's update depends only on that element: a slice may then be updated in parts, which stay in the
   /// processor's cache for the next pass over them.
   virtual bool is_elementwise() const { return false; }
   /// It writes Slice::copy itself, in the same pass, and reads gradients of other dtypes than the masters'. Other rules

@@ -11,9 +11,9 @@ enum class OnOtherMesh {
   start_anew  ///< it does, with zeros and a warning
 };
 
-/// What a strategy's StepHooks derive from besides, if they say so. Of others a state is refused where a checkpoint has
-/// tensors of records (State::of_part()) beside it, which do come back, since half of a state fits nothing; a state of
-/// tensor() alone starts anew.
+/// What a strategy's StepHooks derive from too, if they say so. For hooks that do not, a state is refused where a
+/// checkpoint also has tensors of records (State::of_part()), which do come back, since half of a state fits nothing; a
+/// state that has only tensor() starts again.
 class OwnState {
  public:
   virtual ~OwnState();

@@ -26,9 +26,9 @@ struct ShardPolicy {
 
   /// Units that are gathered and reduced together: this many neighbours …
   std::int64_t units_per_bucket = 1;
-  /// … or, when not 0, as many neighbours as have at most so many parameters (always at least one unit).
+  /// … or, when not 0, as many neighbours as have at most this many parameters (always at least one unit).
   std::int64_t bucket_elements = 0;
-  /// … or, when not 0, as few neighbours as have at least so many parameters; the last ones may have fewer.
+  /// … or, when not 0, as few neighbours as have at least this many parameters; the last ones may have fewer.
   std::int64_t least_elements = 0;
 
   /// Gathered parameters are freed after a unit's forward and gathered again for its backward.
@@ -48,7 +48,7 @@ struct ShardPolicy {
 
   /// Rank 0's initial values are broadcast; ranks that had others are named.
   bool sync_module_states = false;
-  /// Instead of train.precision's compute dtype, and instead of sums in float32 (for float64: float64).
+  /// Used instead of train.precision's compute dtype, and instead of float32 for sums (for float64: float64).
   std::optional<c10::ScalarType> param_dtype;
   std::optional<c10::ScalarType> reduce_dtype;
 

@@ -49,8 +49,8 @@ struct BucketPart {
 /// Gradients that are reduced together: those of one or more units, or of one tied weight.
 struct Bucket {
   std::string name;  ///< "blocks.3"
-  /// This rank's gradients [n], in the dtype of sums: of this micro-step, or accumulated since the last reduction. n is
-  /// the same on all ranks. Scratch: may be overwritten.
+  /// This rank's gradients [n] in the dtype of sums: this micro-step's, or those accumulated since the last reduction.
+  /// n is the same on all ranks. Scratch: may be overwritten.
   at::Tensor gradient;
   /// Where the sum over `group` is written (not added): [n], or if gradients are sharded [n / group.size()], the piece
   /// at group.rank() · (n / group.size()). May be `gradient` itself.
@@ -65,10 +65,10 @@ struct Bucket {
 /// What a strategy sees between two optimizer steps.
 struct Step {
   std::int64_t number = 0;                   ///< the last one that was made, from 0; -1: none
-  bool last = false;                         ///< of the run
+  bool last = false;                         ///< the run's last step
   at::Tensor finite;                         ///< 0-dim bool: after_step()'s update was made
   c10::Device device{c10::DeviceType::CPU};  ///< the run's
-  std::vector<StepPart> parts;               ///< of all trainable records
+  std::vector<StepPart> parts;               ///< all trainable records
   /// The group along one axis, on the run's device; dp spans ep too, which is a data axis for dense parameters.
   std::function<comm::Group&(layout::Axis)> group;
   /// The same ranks in a communicator of this strategy's own, for tensors on the run's device or on CPU: a collective
@@ -80,8 +80,8 @@ struct Step {
 
 /// A number of each step, for metrics.jsonl and monitors.
 struct Figure {
-  std::string name;  ///< of a column, say "underflow"
-  at::Tensor sum;    ///< 0-dim float64 on the run's device: this rank's, of the step. The ranks' are added up …
+  std::string name;  ///< name of a column, say "underflow"
+  at::Tensor sum;    ///< 0-dim float64 on the run's device: this rank's in the step. The ranks' are added up …
   at::Tensor count;  ///< … and divided by the sum of these; where that is 0 the figure is
 };
 

@@ -37,7 +37,7 @@ struct Facts {
   std::string device;      ///< "cpu", "cuda"
   int gpu_capability = 0;  ///< compute capability of the GPUs, 90 for 9.0; 0: there is none, or it is not known
   std::int64_t ranks_per_node = 1;
-  std::int64_t trainable_parameters = 0;  ///< of the whole model after structure(); known in footprint() only
+  std::int64_t trainable_parameters = 0;  ///< in the whole model after structure(); known in footprint() only
 };
 
 /// What a strategy may use while it places a unit on the mesh.
@@ -62,7 +62,7 @@ struct Placement {
 /// needs another model (`check` runs a micro-step of one on the meta device), it makes other objects from the same
 /// options.
 ///
-/// All on the training thread. An exception ends the run on all ranks, with the plugin's name and the phase.
+/// All are called on the training thread. An exception ends the run on all ranks, with the plugin's name and the phase.
 class Strategy {
  public:
   virtual ~Strategy();
@@ -86,9 +86,9 @@ class Strategy {
   virtual void place(nn::Unit&, const Placement&) {}
   virtual void shard(ShardPolicy&) {}
   virtual std::unique_ptr<UnitHooks> wrap(nn::Unit&) { return nullptr; }
-  /// Should the runner recompute this unit in backward?
+  /// Whether the runner recomputes this unit in backward.
   virtual bool recompute(const nn::Unit&, std::size_t /*index*/) { return false; }
-  /// Once a run. Null: nothing to do each step.
+  /// Called once a run. Null: nothing to do each step.
   virtual std::unique_ptr<StepHooks> step() { return nullptr; }
   /// The rule instead of AdamW; only called for the strategy that claims optimizer_rule_point. adamw(optimizer) is what
   /// the run would have: the returned rule may hold it, with these options or others, and call it.

@@ -34,7 +34,7 @@ std::vector<std::string> file_names(const plugin::Host& host);
 /// plugin cannot read.
 Opened open_named(const std::string& name, const std::string& model_folder, plugin::Host& host);
 
-/// Opens by a plugin, of which `library` is the file; what its tokenizer throws names it.
+/// Opens by a plugin, whose file is `library`; what its tokenizer throws names it.
 Opened open_by(const std::string& plugin, const std::string& library, std::shared_ptr<const Opener> opener,
                OpenRequest request);
 

@@ -15,16 +15,16 @@ struct OpenRequest {
   std::filesystem::path file = {};     ///< what to open where no [tokenizer] names the plugin, but a file that it opens
 };
 
-/// What a tokenizer plugin is: opens the tokenizer that its options describe, or, of a plugin that opens files by their
-/// names (CAPSTAN_TOKENIZER_OF_FILES), the request's file. Called from one thread.
+/// What a tokenizer plugin is: opens the tokenizer that its options describe, or, if it opens files by their names
+/// (CAPSTAN_TOKENIZER_OF_FILES), the request's file. Called from one thread.
 class Opener {
  public:
   virtual ~Opener();
   /// Never null. Throws Error, or Error with several diagnostics, for files and options that are wrong: `capstan check`
   /// opens the tokenizer too, so that it reports them.
   virtual std::shared_ptr<const Tokenizer> open(const OpenRequest& request) const = 0;
-  /// The files that open() reads, of the options or of the model's folder: token caches are made again when one of them
-  /// changes. None by default.
+  /// The files that open() reads, which the options name or the model's folder has: token caches are made again when
+  /// one of them changes. None by default.
   virtual std::vector<std::filesystem::path> files(const OpenRequest& request) const;
   /// Puts what other programs read this tokenizer from into the model folder that a run leaves; returns whether that is
   /// anything. By default copies of files(), by their names.

@@ -16,7 +16,7 @@ class Tokenizer {
   virtual std::string name() const = 0;
   /// Number of ids; every id is below it.
   virtual std::int64_t vocab_size() const = 0;
-  /// Ids of the text alone: no begin or end token is added.
+  /// Ids of the text itself: no begin or end token is added.
   virtual std::vector<std::int64_t> encode(std::string_view text) const = 0;
   /// Text of the ids; special ids give no text, ill-formed UTF-8 becomes U+FFFD.
   virtual std::string decode(const std::vector<std::int64_t>& ids) const = 0;

@@ -98,7 +98,7 @@ TEST_CASE("typed in a file: in a table of ours, in a table of theirs, in none") 
           ("unknown option zero_optimization.stage | did you mean 'strategy.zero.stage'? (DeepSpeed's "
            "zero_optimization.stage; absent: 0)"),
           ("unknown option train.gradient_accumulation_steps | did you mean 'train.accumulation'? (TrainingArguments' "
-           "gradient_accumulation_steps; or give train.global_batch and leave it away)")});
+           "gradient_accumulation_steps; or give train.global_batch and leave it out)")});
 }
 
 TEST_CASE("typed on the command line, with and without a table") {

@@ -195,11 +195,10 @@ TEST_CASE("a line that is too long is an error, or is cut where it hurts least")
           Contains(path + ":2: the line has 11 tokens") && Contains(path + ":3: the line has 12 tokens"));
   auto cut = values;
   cut.emplace_back("too_long", "cut");
-  CHECK(
-      error_of([&] { opened(cut, 8); }) ==
-      path +
-          ":3: the last answer alone has 11 tokens, max_length is 8\n    fix: raise data.max_length to 11 or more, or "
-          "take the line out");
+  CHECK(error_of([&] { opened(cut, 8); }) == path +
+                                                 ":3: the last answer by itself has 11 tokens, max_length is 8\n    "
+                                                 "fix: raise data.max_length to 11 or more, or "
+                                                 "take the line out");
   cut.emplace_back("train_samples", std::int64_t{2});
   const auto sample = opened(cut, 8)->get(0);
   CHECK(shown(sample) == "56789[ab.]");
@@ -298,7 +297,7 @@ TEST_CASE("a prompt that is cut does not show how long the answer is") {
   CHECK(
       error_of([&] { source->question(1, 0); }) ==
       path +
-          ":2: beside an answer there is room for 0 tokens: none of a prompt\n    fix: lower train.max_new_tokens, or "
+          ":2: besides an answer there is room for 0 tokens: none of a prompt\n    fix: lower train.max_new_tokens, or "
           "raise data.max_length");
 }
 

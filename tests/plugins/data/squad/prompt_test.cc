@@ -164,7 +164,7 @@ TEST_CASE("what is asked begins and ends as in training") {
 TEST_CASE("a question that leaves no room for an answer is named") {
   CHECK_NOTHROW(make_prompt(question, context, ByteTokenizer(), 32));
   CHECK_THROWS_WITH(make_prompt(question, context, ByteTokenizer(), 31),
-                    "question 'q1' needs 32 tokens without any context; beside an answer there is room for 31\n"
+                    "question 'q1' needs 32 tokens without any context; besides an answer there is room for 31\n"
                     "    fix: lower train.max_new_tokens, raise data.max_length, or take the question out");
   CHECK_THROWS_WITH(make_prompt(question, context, ByteTokenizer(), -7), Contains("there is room for 0\n"));
 }

@@ -90,8 +90,8 @@ TEST_CASE("runs by block resume bit for bit") {
 }
 
 TEST_CASE("what blocks cannot do is refused in words") {
-  CHECK_THAT(refusal_of_blocks(blocks + "backward = \"e5m2\"\n"), Contains("multiplies e4m3 alone"));
-  CHECK_THAT(refusal_of_blocks(blocks + "accumulate = \"fast\"\n"), Contains("has precise sums alone"));
+  CHECK_THAT(refusal_of_blocks(blocks + "backward = \"e5m2\"\n"), Contains("multiplies only e4m3"));
+  CHECK_THAT(refusal_of_blocks(blocks + "accumulate = \"fast\"\n"), Contains("has only precise sums"));
   const std::string narrow = "hidden_size = 64\nnum_heads = 4\nff_dim = 64\n";
   CHECK_THAT(refusal_of_blocks(blocks, narrow),
              Contains("no multiples of 128 (experts: 16) are the sizes of") && Contains("linear_fc2 [64 x 64]"));

@@ -180,7 +180,7 @@ TEST_CASE("steps before the model that are not supported are refused by their na
        "is a second ByteLevel, which is not supported\n"},
       {with(with(bytes, "/normalizer", {{"type", "Strip"}}), "/added_tokens",
             json::array({added_token(10, " ", {{"normalized", true}})})),
-       "added_tokens has \" \", of which the normalizer leaves nothing\n"},
+       "added_tokens has \" \", which the normalizer removes\n"},
       {with(sentencepiece_file(), "/pre_tokenizer",
             {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}}),
        "pre_tokenizer prepends to the first piece after a normalizer, which is not supported\n"},

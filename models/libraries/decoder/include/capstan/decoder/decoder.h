@@ -17,7 +17,7 @@ namespace decoder {
 /// ".weight" or ".bias"; those of a block have `block` and its number before them. The defaults are Llama's.
 struct Names {
   std::string tokens = "model.embed_tokens";
-  std::string positions;       ///< of learned positions
+  std::string positions;       ///< table of learned positions
   std::string embedding_norm;  ///< empty: there is none
   std::string block = "model.layers.";
   std::string attention_norm = "input_layernorm";  ///< before attention, as norm_before says
@@ -37,7 +37,7 @@ struct Names {
   std::string experts = "mlp.experts";
   std::vector<std::string> expert_parts{"gate_proj", "up_proj", "down_proj"};
   std::string norm = "model.norm";
-  std::string head = "lm_head";  ///< of the causal-LM class; with the prefix where the head is in the bare model
+  std::string head = "lm_head";  ///< the causal-LM class's; with the prefix where the head is in the bare model
   /// What the causal-LM class puts before every name but the head's, and the bare model does not.
   std::string prefix = "model.";
 };
@@ -57,20 +57,20 @@ struct MixtureSpec {
 };
 
 /// What a decoder is: a token table, blocks of attention and feed-forward layer, each with a residual, and a head. Made
-/// of nn's layers, so that every strategy can place it, without a word about ranks here. The defaults are Llama's.
+/// from nn's layers, so that every strategy can place it, without a word about ranks here. The defaults are Llama's.
 struct Spec {
   enum class Norm { layer, rms };
   enum class HeadNorms {
     none,
     each,  ///< RMS norms of q and k by head: a vector [dim] for all heads
-    all    ///< of the features of all heads together: vectors [heads · dim]
+    all    ///< RMS norms over the features of all heads together: vectors [heads · dim]
   };
 
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
   std::int64_t num_layers = 0;
   std::int64_t max_positions = 0;
-  std::int64_t ff_dim = 0;  ///< of an expert, where feed-forward layers are mixtures (but for dense_blocks)
+  std::int64_t ff_dim = 0;  ///< an expert's, where feed-forward layers are mixtures (but for dense_blocks)
   nn::Attention::Heads heads;
 
   Norm norm = Norm::rms;
@@ -94,8 +94,8 @@ struct Spec {
   MixtureSpec mixture;
 
   bool tied_head = false;
-  double embedding_multiplier = 1;  ///< of what the table gives
-  double residual_multiplier = 1;   ///< of what a layer adds to its residual
+  double embedding_multiplier = 1;  ///< multiplies what the table gives
+  double residual_multiplier = 1;   ///< multiplies what a layer adds to its residual
   double logits_multiplier = 1;
 
   double embedding_dropout = 0;
@@ -103,7 +103,7 @@ struct Spec {
   double dropout = 0;            ///< on what a layer adds to its residual
 
   double init_std = 0.02;
-  std::optional<double> residual_init_std;  ///< of products that write to the residual; init_std when not set
+  std::optional<double> residual_init_std;  ///< for products that write to the residual; init_std when not set
   Names names;
 };
 

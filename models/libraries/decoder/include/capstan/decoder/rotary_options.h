@@ -43,7 +43,7 @@ struct RotaryOptions {
   double init_std = 0.02;
 
   std::int64_t kv_heads() const { return num_kv_heads.value_or(num_heads); }
-  /// Of a head.
+  /// A head's dimension.
   std::int64_t dim() const { return head_dim.value_or(hidden_size / num_heads); }
   /// sliding_window, where it is shorter than seq_length. spec() does not have it: a model says which blocks use it.
   std::optional<std::int64_t> window() const {
