@@ -31,7 +31,7 @@ Overrides both(Overrides a, const Overrides& b) {
   return a;
 }
 
-// A fixed scale shows in the gradients alone, so they are compared without it. Where steps overflow there is nothing to
+// A fixed scale shows only in the gradients, so they are compared without it. Where steps overflow there is nothing to
 // compare in them, and a norm that is not finite says no more than that.
 Run comparable(Run run, std::size_t scale) {
   if (scale == 1) {

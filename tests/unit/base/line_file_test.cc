@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// A disk with so many bytes of room left.
+// A disk with `room` bytes left.
 struct Disk {
   std::size_t room = 0;
   int reason = ENOSPC;

@@ -49,7 +49,7 @@ TEST_CASE("of an unknown table's options those are said that a plugin knows") {
 
 TEST_CASE("where no name is unknown, and where no plugin has hints, an error stays as it is") {
   Host host({test::fixture_folder()});
-  Error other("broken", "mend it", "a.toml");
+  Error other("broken", "repair it", "a.toml");
   other.add_context("reading it");
   CHECK(std::string(with_hints(other, host).what()) == other.what());
   CHECK(host.registry().all().empty());

@@ -42,7 +42,7 @@ class Sum : public nn::Unit {
 
 }  // namespace
 
-TEST_CASE("a recomputed unit goes by what its forward decided, anew in each forward") {
+TEST_CASE("a recomputed unit goes by what its forward decided, again in each forward") {
   for (const bool recompute : {false, true}) {
     INFO("recompute " << recompute);
     Deciding first;

@@ -28,7 +28,7 @@ struct BlankOptions {
   static void describe(config::OptionTable<BlankOptions>& t) {
     t.add("samples", &BlankOptions::samples);
     t.add("blank", &BlankOptions::blank).doc("samples without a target");
-    t.add("tokens_of_blank", &BlankOptions::absent).doc("of which so many tokens are another");
+    t.add("tokens_of_blank", &BlankOptions::absent).doc("number of tokens of these that are another");
   }
 };
 

@@ -64,7 +64,7 @@ TEST_CASE("a key of another program is found however it is typed") {
   CHECK(hint("train.stage") == hint("zero_optimization.stage"));
 }
 
-TEST_CASE("what could be several things, or is nobody's, gets no such hint") {
+TEST_CASE("what could be several things, or belongs to nothing, gets no such hint") {
   CHECK(hint("train.enabled") == "");  // of fp16, of bf16, …
   CHECK(hint("lora.rank") == "");      // no environment's RANK
   CHECK(hint("train.micro_batches") == "");

@@ -230,7 +230,7 @@ TEST_CASE("preflight: a gate that cannot be allocated says on which rank") {
   });
 }
 
-TEST_CASE("preflight: what a rank measures alone") {
+TEST_CASE("preflight: what a single rank measures") {
   const test::Folder folder;
   CHECK(measure_gemm(cpu, 64, 0.01) > 0);
   RankMeasures measures;

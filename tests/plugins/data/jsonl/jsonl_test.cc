@@ -236,7 +236,7 @@ TEST_CASE("an answer ends where the template ends the assistant's turn") {
   CHECK(end_of(chat, "So<|im_end|>") == 2);  // the white space after it need not have come
   CHECK(end_of(chat, "So\nYo<|im_end") == none);
   CHECK(end_of("{role}: {content} </{role}>", "user </user> </assistant>") == 13);
-  // White space alone: a line break is an end, a space is in many answers.
+  // Only white space: a line break is an end, a space is in many answers.
   CHECK(end_of("{role}: {content}\n", "So\nuser: ") == 2);
   CHECK(end_of("{role}: {content}\n\n", "a\nb\n\nuser: ") == 3);
   CHECK(end_of("{role}: {content} ", "So long") == none);

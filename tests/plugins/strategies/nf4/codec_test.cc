@@ -31,7 +31,7 @@ at::Tensor decoded(const Codec& codec, const Codec::Extent& extent, const at::Te
   return values;
 }
 
-// The place of the nearest number of an ascending list; of two the lower one.
+// The place of the nearest number of an ascending list; the lower one if two are equally near.
 int nearest(const std::vector<float>& list, float x) {
   int best = 0;
   for (int i = 1; i < static_cast<int>(list.size()); ++i) {

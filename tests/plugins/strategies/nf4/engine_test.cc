@@ -64,7 +64,7 @@ std::int64_t bytes_of(const std::vector<layout::Footprint>& parts, const std::st
 
 }  // namespace
 
-TEST_CASE("a unit computes with what export decodes, and its weights are there for it alone") {
+TEST_CASE("a unit computes with what export decodes, and its weights are there only for it") {
   const int world = GENERATE(1, 2, 3, 5, 6);
   const bool sharded = GENERATE(false, true), broadcasts = GENERATE(false, true);
   INFO(world << " ranks, sharded " << sharded << ", broadcasts " << broadcasts);
