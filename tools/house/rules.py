@@ -7,7 +7,7 @@ from .tree import Finding, room_of
 
 FILE_LINES, FUNCTION_LINES, BRANCHES, PARAMETERS, MEMBERS = 350, 40, 12, 6, 15
 OTHER_FILE_LINES, OTHER_FUNCTION_LINES = 400, 60   # tests and scripts
-ROOMS, ROOM_LINES = 12, 5000                      # of a storey; without SDK headers
+ROOMS, ROOM_LINES = 12, 5000                      # a storey's rooms, a room's lines without SDK headers
 # With SDK headers and kernels, and without tests. The engine's aim is 35,000: this number only falls.
 STOREY_LINES = {'host': 12000, 'engine': 40700}
 OR_A_REASON = ', or a line with the reason in tools/house-allow.txt'
@@ -37,7 +37,7 @@ def _include_faults(tree, path, header):
             yield ('plugins see only the SDK', 'plugin fence', 'include a <capstan/…> header, or move what is needed into one')
     if GPU.match(header) and not path.endswith(('.cu', '.cuh', '_cuda.cc')):
         yield ('CUDA, NCCL and NVML are for *.cu and *_cuda.cc', 'gpu fence',
-               'move the code into a *_cuda.cc file beside its plain reference')
+               'move the code into a *_cuda.cc file next to its plain reference')
     if header in ('torch/torch.h', 'torch/all.h') and path.endswith(('.h', '.cuh')):
         yield ('it costs every user of the header 14 s and 1.2 GB', 'torch/torch.h', 'include the ATen or autograd header that is needed')
 
@@ -93,7 +93,7 @@ def below_launch(tree):
         if in_core:
             checks.append((PRINT, 'prints', 'printing', 'use capstan::log, or return the text to cli'))
         elif source.path.startswith('core/') and source.path != PRINTS:
-            checks = [(PRINT, 'prints by itself', 'printing', f'print with capstan/base/terminal.h: {PRINTS} alone writes to the terminal')]
+            checks = [(PRINT, 'prints by itself', 'printing', f'print with capstan/base/terminal.h: only {PRINTS} writes to the terminal')]
         elif not in_plugin:
             continue
         for pattern, what, rule, fix in checks:
@@ -225,7 +225,7 @@ def document_paths(tree):
                 if '*' in path and any(base.glob(path)):
                     continue
                 if not (base / path).exists():
-                    yield Finding(document, number, f'names {path}, which does not exist', 'document paths', 'mend the path, or the sentence')
+                    yield Finding(document, number, f'names {path}, which does not exist', 'document paths', 'correct the path, or the sentence')
 
 
 # A word that the glossary of docs/contributing.md replaces, and what it says instead.

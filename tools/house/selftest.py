@@ -21,7 +21,7 @@ ROOMS = '''# Rooms
 CLEAN = {
     'README.md': 'See [the rooms](docs/architecture.md) and `core/host/base/*.cc`; run `build/cpu/bin/capstan`.\n',
     'core/host/base/clean.cc': '''#include <capstan/base/clean.h>
-// getenv("A"), exit(1) and printf("x") in a comment, or in "a string with std::cout", are nobody's fault.
+// getenv("A"), exit(1) and printf("x") in a comment, or in "a string with std::cout", are no fault.
 namespace {
 constexpr int kSize = 3;
 __extension__ using Wide = unsigned __int128;

@@ -172,7 +172,7 @@ TEST_CASE("a rank that stops while a checkpoint is written is named with it, and
     const char* when;
     std::vector<std::string> options;
   };
-  const auto one = GENERATE(Case{"beside training", {"train.max_steps=1000000"}},
+  const auto one = GENERATE(Case{"during training", {"train.max_steps=1000000"}},
                             Case{"training waits", {"train.max_steps=1000000", "checkpoint.asynchronous=false"}},
                             Case{"at the end", {"train.max_steps=4"}});
   INFO(one.when);

@@ -234,7 +234,7 @@ TEST_CASE("as many of the last are kept as is asked for, and the best") {
     save_all();
     CHECK(steps_in(options.folder) == std::vector<std::int64_t>{6, 5});
   }
-  SECTION("the last and the lowest; of equals the newest") {
+  SECTION("the last and the lowest; the newest where several are equal") {
     options.keep.last = 1;
     options.keep.best = "loss";
     save_all();

@@ -48,7 +48,7 @@ class AgainRecorder final : public ops::GraphRecorder {
 struct Learnt {
   std::vector<double> losses;
   std::vector<double> auxiliary;
-  std::vector<double> expert_tokens;                         // of the first expert
+  std::vector<double> expert_tokens;                         // the first expert's
   std::vector<std::map<std::string, at::Tensor>> gradients;  // by step
 };
 

@@ -41,7 +41,7 @@ nn::Batch packed_batch(bool training) {
     }
   }
   batch.positions = at::tensor(positions, at::kLong).view({rows, cols});
-  batch.sample_ids = at::full({rows}, -5, at::kLong);  // of no meaning here
+  batch.sample_ids = at::full({rows}, -5, at::kLong);  // they mean nothing here
   batch.documents = nn::Documents{at::tensor(packed, at::kLong), at::tensor(alone, at::kLong),
                                   at::tensor(ids, at::kLong), static_cast<std::int64_t>(places.size()), longest};
   batch.seed = 7;

@@ -187,7 +187,7 @@ TEST_CASE("a lock that cannot be read is not a lock that is free") {
 TEST_CASE("the clock that stamps files jumps by an hour: who touches the file lives, and no time is below zero") {
   const test::Folder folder;
   auto later = elsewhere();
-  later.since += 7200;  // of a clock that has been set back since
+  later.since += 7200;  // as by a clock that has been set back since
   RunLock lock(folder.path(), later, RunLock::Patience{50ms, 400ms, 300000ms});
   REQUIRE(lock.take());
   std::filesystem::last_write_time(folder.path() / "running", std::filesystem::file_time_type::clock::now() - 1h);

@@ -196,7 +196,7 @@ TEST_CASE("a run that starts from its beginning keeps what an earlier start told
   write_file(folder / "metrics-1.jsonl", "the first\n");
   observe::RunFolder run(folder, 0);
   run.start_over();
-  run.start_over();  // of nothing there is nothing to keep
+  run.start_over();  // an empty file has nothing to keep
   CHECK(read_file(folder / "metrics-1.jsonl") == "the first\n");
   CHECK(read_file(folder / "metrics-2.jsonl") == "{\"step\":0,\"loss\":1.0}\n");
   CHECK(read_file(folder / "metrics.jsonl").empty());

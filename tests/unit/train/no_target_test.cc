@@ -95,7 +95,7 @@ TEST_CASE("one among very many is refused when it is drawn") {
     seen.insert(index);
     return data::Sample{{1, 2}, {false, true}, 0, "", {}};
   });
-  std::int64_t hidden = 4;  // of the second step
+  std::int64_t hidden = 4;  // in the second step
   while (seen.contains(hidden)) ++hidden;
   REQUIRE(hidden < 12);
   const auto text = cat("samples = ", samples, "\nblank = [", hidden, "]\n");

@@ -90,7 +90,7 @@ TEST_CASE("an outlier costs only its block's digits") {
   x.select(1, 7).mul_(1e5);
   const auto error = [&](const fp8_test::Recipe& recipe) {
     auto without = x.clone();
-    without.narrow(1, 0, 128).zero_();  // of what the outlier does not share a block with
+    without.narrow(1, 0, 128).zero_();  // leaves what the outlier shares no block with
     auto other = w.clone();
     other.narrow(1, 0, 128).zero_();
     const auto y = Multiplier::multiply(fp8_test::multiplier(recipe), x, other), expected = without.mm(other.t());

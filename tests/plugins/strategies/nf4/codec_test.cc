@@ -131,7 +131,7 @@ TEST_CASE("what is decoded is what the definition says, to the bit") {
         const at::Tensor expected = at::tensor(defined(list_of(values[m]))).to(type);
         CHECK(at::equal(result[m], expected));
       }
-      CHECK(result.select(1, 0).abs().max().item<double>() == 0);  // of a block of zeros
+      CHECK(result.select(1, 0).abs().max().item<double>() == 0);  // a block of zeros
     }
   }
 }
