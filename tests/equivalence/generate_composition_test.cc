@@ -1,5 +1,5 @@
-// Answers and their scores are the same however strategies share a model: five questions, on four data ranks too, of
-// which one is answered at once.
+// Answers and their scores are the same however strategies share a model: five questions, on four data ranks too; one
+// question is answered at once.
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 #include <capstan_places.h>

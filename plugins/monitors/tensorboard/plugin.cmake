@@ -1,4 +1,4 @@
-find_path(PROTOZERO_INCLUDE protozero/pbf_writer.hpp REQUIRED)   # headers alone
+find_path(PROTOZERO_INCLUDE protozero/pbf_writer.hpp REQUIRED)   # headers only
 if(NOT TARGET protozero)
   add_library(protozero INTERFACE IMPORTED)
   target_include_directories(protozero INTERFACE ${PROTOZERO_INCLUDE})
