@@ -4,6 +4,7 @@ import re
 from . import limits
 from .cxx import Walk, mutable_static
 from .tree import Finding, room_of
+from .words import plain_words
 
 FILE_LINES, FUNCTION_LINES, BRANCHES, PARAMETERS, MEMBERS = 350, 40, 12, 6, 15
 OTHER_FILE_LINES, OTHER_FUNCTION_LINES = 400, 60   # tests and scripts
@@ -280,4 +281,4 @@ def allow_list(tree):
     yield from tree.allowed.stale()
 
 
-ALL = (include_rules, unknown_rooms, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, words, options, allow_list)
+ALL = (include_rules, unknown_rooms, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, words, plain_words, options, allow_list)
