@@ -146,7 +146,7 @@ TEST_CASE("the first micro-steps show which weights have gradients: replays pass
   });
 }
 
-TEST_CASE("of how many positions logits are computed is a part of the shape") {
+TEST_CASE("the number of positions whose logits are computed is a part of the shape") {
   const auto overrides = with(one_shape, "train.precision=fp32");
   const Change change = [](execution::StepInput& input) {
     // 300 labels take 512 positions in the first micro-step and in the last; others keep 256.

@@ -36,7 +36,7 @@ TEST_CASE("what plugins know of a name that is unknown is the fault's fix") {
   CHECK(with_hints(unknown("nobody's"), host).diagnostics().front().fix == "one of: a, b");
 }
 
-TEST_CASE("of an unknown table's options those are said that a plugin knows") {
+TEST_CASE("an error names those of an unknown table's options that a plugin knows") {
   Host host({test::fixture_folder()});
   const auto error = with_hints(
       unknown("", "things",

@@ -207,7 +207,7 @@ TEST_CASE("a line that is too long is an error, or is cut where it hurts least")
   CHECK(shown(opened(cut, 8)->get(1)) == "[01234567]");
 }
 
-TEST_CASE("of many lines that are too long the first ten are named, with templates' tokens counted") {
+TEST_CASE("the first ten of many lines that are too long are named, with templates' tokens counted") {
   const Folder folder;
   std::string lines;
   for (int i = 0; i < 13; ++i) {
