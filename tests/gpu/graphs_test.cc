@@ -245,7 +245,7 @@ double mean_distance(const std::vector<double>& a, const std::vector<double>& b)
 
 }  // namespace
 
-// Four samples at once have logits of 256 positions, one at a time, at most 200 positions, of all.
+// Four samples at once have logits of 256 positions; one at a time, with at most 200 positions, has logits of all.
 TEST_CASE("GPU: losses of 30 steps with logits of only the positions with labels are as near to float32 as with all",
           "[labels][training]") {
   const std::string name = GENERATE("bloom", "llama with adapters");

@@ -113,7 +113,7 @@ BROKEN = {
     'exception without reason': ('tools/house-allow.txt', 'core/host/base/clean.cc file\n', 'gives no reason'),
 }
 MORE_ROOMS = [f'{letter}room' for letter in 'abcdefghij']
-# The same, of several files.
+# The same with several files each.
 LARGE = {
     'many rooms': ({'docs/architecture.md': ROOMS + ''.join(f'| {room} | one more | |\n' for room in MORE_ROOMS),
                     **{f'core/engine/{room}/a.cc': 'int f();\n' for room in MORE_ROOMS}}, 'the engine has 13 rooms'),

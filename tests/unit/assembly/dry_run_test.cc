@@ -204,7 +204,7 @@ TEST_CASE("a table whose lookups' gradient is rows is predicted, in memory and i
       const auto job = job_of(small(model, "bf16", strategies), "cuda", 2, {"model.vocab_size=2003"});
       CHECK(job.prediction.activations_note.find("cannot be predicted") == std::string::npos);
       REQUIRE(job.prediction.work);
-      // On two ranks 4 rows of 64 tokens each, of 64 numbers of 16 bits.
+      // Two ranks have 4 rows of 64 tokens each; a token is 64 numbers of 16 bits.
       constexpr auto bytes = std::int64_t{2} * 4 * 64 * 64 * 2;
       std::int64_t gathered = 0;
       for (const auto& [transfer, times] : job.prediction.work->reductions)

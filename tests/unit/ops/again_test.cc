@@ -22,7 +22,7 @@ namespace {
 using Inputs = std::vector<at::Tensor>;
 using Made = std::function<at::Tensor(const at::Tensor& x)>;
 
-/// What feeds a product, of x [3, 4, 16], with as many features.
+/// What feeds a product: it takes x [3, 4, 16] and gives as many features.
 struct Producer {
   std::string name;
   std::int64_t features;

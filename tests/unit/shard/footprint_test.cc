@@ -75,7 +75,7 @@ void use_states(shard::Engine& engine) {
 TEST_CASE("the engine allocates what its footprint says") {
   const int world = GENERATE(1, 2, 3, 8);
   const int stage = GENERATE(0, 1, 2, 3);
-  const int offload = GENERATE(0, 1, 2, 3);  // 3: as 1, of half of the parameters
+  const int offload = GENERATE(0, 1, 2, 3);  // 3: as 1, for half of the parameters
   if ((offload > 0 && stage == 0) || (offload == 2 && stage < 3)) return;
   const std::int64_t accumulation = GENERATE(1, 2);
   const auto reduce = GENERATE(shard::ReduceWhen::step, shard::ReduceWhen::micro_step);

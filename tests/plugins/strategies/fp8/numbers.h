@@ -31,7 +31,7 @@ inline std::vector<double> numbers(const Format& format) {
   }
 }
 
-/// The nearest number of the format, of two the even one.
+/// The nearest number of the format; the even one if two are equally near.
 inline double rounded(double x, const Format& format) {
   const auto all = numbers(format);
   std::size_t best = 0;
