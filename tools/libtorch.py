@@ -129,7 +129,7 @@ def digest(path):
 
 
 def torch_version(folder):
-    """Of LibTorch in `folder`, from its files alone; None where there is none."""
+    """The version of LibTorch in `folder`, only from its files; None where there is none."""
     if not (folder / 'lib' / 'libtorch_cpu.so').exists():
         return None
     try:
@@ -243,12 +243,12 @@ def cuda_major(torch):
 
 
 def provide_nvidia(deps, pins, uses, with_toolkit):
-    """Each library beside LibTorch: there already, linked from the toolkit, or out of its wheel."""
+    """Each library next to LibTorch: there already, linked from the toolkit, or out of its wheel."""
     major = cuda_major(deps.torch)
     if major is None:
         return
     if major != 13:
-        say(f'this LibTorch needs CUDA {major}, whose libraries tools/setup does not fetch: they must be beside it or known to the loader')
+        say(f'this LibTorch needs CUDA {major}, whose libraries tools/setup does not fetch: they must be next to it or known to the loader')
         return
     beside = deps.torch.resolve().parent / 'nvidia'
     missing = [pin for pin in pins.nvidia if pin['use'] in uses and (deps.unfinished(pin['package']) or not any(
@@ -262,7 +262,7 @@ def provide_nvidia(deps, pins, uses, with_toolkit):
 
 
 def provide_parity(deps, pins, environment, use):
-    """An environment with one transformers, beside the unpacked wheel's torch: no second copy of it."""
+    """An environment with one transformers, next to the unpacked wheel's torch: no second copy of it."""
     def show_torch():
         site = next((deps.folder / environment).glob('lib/python3*/site-packages'), None)
         if site:

@@ -1,4 +1,4 @@
-// The auxiliary loss is reported beside the loss of tokens: what the gradients were taken of, on any number of ranks.
+// The auxiliary loss is reported next to the loss of tokens: what the gradients were taken of, on any number of ranks.
 #include <capstan_catch.h>
 #include <capstan_places.h>
 

@@ -35,7 +35,7 @@ const Run& alone(const Family& family, bool with_adapters) {
 
 // The weights at the end, each to the tolerance times its own largest: what the step's losses and norms do not show is
 // whether each record's master and moments came back to where they belong. (No parameter here has a gradient that is
-// rounding alone, of which AdamW would make updates: keys are rotated, so that their biases count.)
+// only rounding, which AdamW would turn into updates: keys are rotated, so that their biases count.)
 std::string weight_differences(const Run& run, const Run& reference) {
   std::string text;
   if (run.weights.size() != reference.weights.size()) text += "another number of records; ";

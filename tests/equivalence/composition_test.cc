@@ -98,7 +98,7 @@ TEST_CASE("float64: tensor x expert parallelism x data modes", "[matrix][train]"
   }
 }
 
-TEST_CASE("float64: tensor and sequence parallelism beside adapters", "[matrix][train]") {
+TEST_CASE("float64: tensor and sequence parallelism with adapters", "[matrix][train]") {
   for (const std::size_t tp : {1, 2}) {
     for (const std::size_t sequence : {0, 1}) {
       check(dense(), {2, tp, 0, sequence, 1, 0, 0});
@@ -107,7 +107,7 @@ TEST_CASE("float64: tensor and sequence parallelism beside adapters", "[matrix][
   }
 }
 
-TEST_CASE("float64: tensor and sequence parallelism beside adapters of models with q, k and v in one module",
+TEST_CASE("float64: tensor and sequence parallelism with adapters of models with q, k and v in one module",
           "[matrix][train]") {
   for (std::size_t family = 0; family < 2; ++family) {
     check(families()[family], {1, 1, 0, 0, 1, 0, 0});
@@ -115,7 +115,7 @@ TEST_CASE("float64: tensor and sequence parallelism beside adapters of models wi
   }
 }
 
-TEST_CASE("float64: eight ranks that split a model, beside adapters", "[matrix][train]") {
+TEST_CASE("float64: eight ranks that split a model, with adapters", "[matrix][train]") {
   check(llama_of_eight_heads(), {2, 3, 0, 0, 1, 0, 0});
   check(llama_of_eight_heads(), {2, 3, 0, 1, 1, 1, 2});
   check(mixtral_of_eight_heads(), {2, 3, 0, 1, 1, 5, 0});

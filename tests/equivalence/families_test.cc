@@ -17,7 +17,7 @@ namespace {
 // promises.
 constexpr double tolerance = 1e-10;
 
-// GPT-2 is what the other matrices train (small_run.h); gradients of its key biases are rounding alone, which no
+// GPT-2 is what the other matrices train (small_run.h); gradients of its key biases are only rounding, which no
 // relative tolerance fits.
 std::vector<Family> families() {
   auto list = testing::odd_families();
@@ -49,7 +49,7 @@ SmallRun run(const Family& family, int world, const std::string& more = {}) {
     testing::run_rank(job, communicator, 5, collected);
   });
   std::filesystem::remove(file);
-  // What is compared is there: of every weight its first step's gradient, and of every step its loss and norm.
+  // What is compared is there: every weight's gradient of the first step, and every step's loss and norm.
   CHECK_FALSE(result.gradients.empty());
   CHECK(result.gradients.size() == result.weights.size());
   CHECK(result.losses.size() == 5);
@@ -112,7 +112,7 @@ TEST_CASE("the routers' loss changes the gradients of a mixture's routers") {
   without.options += "experts_per_token = 2\n";
   without.options.replace(without.options.find("true"), 4, "false");
   const auto with_loss = run(families().back(), 1), plain = run(without, 1);
-  CHECK(with_loss.losses.front() == plain.losses.front());  // what is reported is the loss of tokens alone
+  CHECK(with_loss.losses.front() == plain.losses.front());  // what is reported is only the loss of tokens
   const std::string gate = "model.layers.0.block_sparse_moe.gate.weight";
   CHECK(distance(with_loss.gradients.at(gate), plain.gradients.at(gate)) > 1e-2);
 }

@@ -1,5 +1,5 @@
-// Answers and their scores are the same however strategies share a model: five questions, on four data ranks too, of
-// which one is answered at once.
+// Answers and their scores are the same however strategies share a model: five questions, on four data ranks too; one
+// question is answered at once.
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 #include <capstan_places.h>
@@ -151,7 +151,7 @@ void check(const Family& family, bool with_adapters, const Composition& composit
   }
 }
 
-// Besides the others: each kind of sharding with four data ranks, of which three have no second question.
+// Besides the others: each kind of sharding with four data ranks. Three of them have no second question.
 std::vector<Composition> layouts() {
   auto list = compositions();
   list.push_back({"fsdp on four", 4, "[strategy.fsdp]\n"});

@@ -44,7 +44,7 @@ const std::vector<std::string> recomputes{"", "[strategy.recompute]\n", "[strate
 enum Splits : std::size_t { whole, tp2, tp2_with_sequences, ep2 };
 const std::vector<std::size_t> levels{joins.size(), 4, 3, recomputes.size(), 4, 2, 2};
 
-// Of nf4 a tensor rank's part of a matrix is whole groups of 16,384 values, which share a magnitude.
+// With nf4, a tensor rank's part of a matrix consists of whole groups of 16,384 values that share a magnitude.
 Family model_of(const Choice& c) {
   const std::string sizes = c[base_] == nf4 ? "hidden_size = 256\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 128\n"
                                             : "hidden_size = 64\nnum_heads = 4\nnum_kv_heads = 4\nff_dim = 64\n";

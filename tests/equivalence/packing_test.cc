@@ -16,7 +16,7 @@ namespace {
 // promises.
 constexpr double tolerance = 1e-10;
 
-// 50 questions of some 140 bytes, 6 at once, of which three share a row of 450.
+// 50 questions of some 140 bytes, 6 at once. Three of the 6 share a row of 450.
 std::string config_of(const Scratch& scratch, const Family& family, const std::string& more = {}) {
   return scratch.write("a.toml", "[run]\nseed = 3\ndevice = \"cpu\"\n" + testing::family_config(family, 460) +
                                      family.dropout +

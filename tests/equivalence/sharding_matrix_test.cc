@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t steps = 10;
 // Some ten units of sums in float64, whose order differs between layouts: what the project promises.
 constexpr double tolerance = 1e-10;
-// The GPT, of sizes that no number of ranks divides: an odd vocabulary, three heads, and a feed-forward layer of three
+// The GPT with sizes that no number of ranks divides: an odd vocabulary, three heads, and a feed-forward layer of three
 // rows, fewer than four ranks.
 const std::string model =
     "[model]\nplugin = \"gpt\"\nvocab_size = 261\nhidden_size = 12\nnum_layers = 2\nnum_heads = 3\nff_dim = 3\n"
@@ -31,7 +31,7 @@ Overrides both(Overrides a, const Overrides& b) {
   return a;
 }
 
-// A fixed scale shows in the gradients alone, so they are compared without it. Where steps overflow there is nothing to
+// A fixed scale shows only in the gradients, so they are compared without it. Where steps overflow there is nothing to
 // compare in them, and a norm that is not finite says no more than that.
 Run comparable(Run run, std::size_t scale) {
   if (scale == 1) {

@@ -1,4 +1,4 @@
-// Few labels, as in answers to questions: logits are computed of some positions alone (nn::Batch::loss_rows), with the
+// Few labels, as in answers to questions: logits are computed only of some positions (nn::Batch::loss_rows), with the
 // losses, norms and gradients of all positions, on every layout.
 #include <capstan_catch.h>
 #include <capstan_places.h>
@@ -45,7 +45,7 @@ Learnt run(const Family& family, const Layout& layout, bool picks) {
   const auto file = config_of(scratch, family, layout.strategies);
   auto overrides = layout.overrides;
   overrides.push_back("train.accumulation=" + std::to_string(layout.accumulation));
-  // An auxiliary loss is over a micro-step, of which the reference has more.
+  // An auxiliary loss is over a micro-step, and the reference has more of them.
   if (family.plugin == "mixtral") overrides.emplace_back("model.router_aux_loss=false");
   Learnt result;
   std::mutex mutex;
@@ -62,12 +62,12 @@ Learnt run(const Family& family, const Layout& layout, bool picks) {
   return result;
 }
 
-/// Two rows at a time, 256 positions: of all of them logits are computed.
+/// Two rows at a time, 256 positions: logits are computed of all of them.
 const Layout by_two{.accumulation = 16};
 
 }  // namespace
 
-TEST_CASE("float64: logits of positions with labels alone teach what those of all teach, on every layout",
+TEST_CASE("float64: logits of only the positions with labels teach what those of all teach, on every layout",
           "[matrix][train]") {
   for (const auto& family : {testing::dense(), testing::mixture()}) {
     int idle = 0;
@@ -83,7 +83,7 @@ TEST_CASE("float64: logits of positions with labels alone teach what those of al
   }
 }
 
-TEST_CASE("float64: the same beside adapters, and with a head of its own that is trained", "[matrix][train]") {
+TEST_CASE("float64: the same with adapters, and with a head of its own that is trained", "[matrix][train]") {
   const std::string tp = "[strategy.tensor_parallel]\nsize = 2\nsequence_parallel = true\n[strategy.fsdp]\n";
   for (const std::size_t index : {2, 4}) {
     const auto& family = testing::families()[index];

@@ -119,7 +119,7 @@ std::uint64_t fuzz_for(const Target& target, std::uint64_t first, double seconds
   for (const auto& [name, text] : target.beside) folder.write(name, text);
   const Shared told;
   told->number = first;
-  constexpr std::size_t most_faults = 3;  // of a target; the first ones are worth mending
+  constexpr std::size_t most_faults = 3;  // per target; the first ones are worth fixing
   while (Clock::now() < until && faults.size() < most_faults) {
     const auto ended = apart([&] {
       std::string fault;

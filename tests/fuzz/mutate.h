@@ -20,7 +20,7 @@ class Mutator {
   std::vector<std::string> words_;
 };
 
-/// The shortest input, after at most so many tries, of which `fails` still holds.
+/// The shortest input that was found in at most `tries` tries and for which `fails` still holds.
 std::string shrunk(std::string input, const std::function<bool(const std::string&)>& fails, int tries);
 
 }  // namespace fuzz

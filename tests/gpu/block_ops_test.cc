@@ -1,4 +1,4 @@
-// What decoder blocks compute beside their products, and AdamW: CUDA against the plain references.
+// What decoder blocks compute besides their products, and AdamW: CUDA against the plain references.
 #include <ATen/ATen.h>
 #include <capstan/ops/grouped.h>
 #include <capstan/ops/rotary.h>

@@ -1,4 +1,4 @@
-// A save's copies run beside compute, and hold what was there when it began.
+// A save's copies run at the same time as compute, and hold what was there when it began.
 #include <ATen/ATen.h>
 #include <capstan/comm/communicator.h>
 #include <capstan_catch.h>

@@ -16,7 +16,7 @@ inline const at::ScalarType float_types[] = {at::kDouble, at::kFloat, at::kBFloa
 
 inline at::Tensor on_gpu(const at::Tensor& x) { return x.to(at::kCUDA); }
 
-/// The largest difference, of the largest number expected.
+/// The largest difference as a part of the largest number expected.
 inline double distance(const at::Tensor& a, const at::Tensor& b) {
   REQUIRE(a.sizes() == b.sizes());
   const auto expected = b.cpu().to(at::kDouble);

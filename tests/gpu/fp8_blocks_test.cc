@@ -116,7 +116,7 @@ TEST_CASE("SwiGLU and its gradient are rounded by block as they are in memory", 
   }
 }
 
-// Of widths whose tiles are and are not in whole fours, and numbers of rows that are and are not whole blocks.
+// The widths have tiles that are and are not in whole fours; the numbers of rows are and are not whole blocks.
 TEST_CASE("products and gradients by block equal their emulation", "[gpu][fp8][blocks][products]") {
   for (const std::int64_t tokens : {128, 37, 300}) {
     for (const auto& [out, in] :
@@ -136,7 +136,7 @@ TEST_CASE("products and gradients by block equal their emulation", "[gpu][fp8][b
   }
 }
 
-TEST_CASE("frozen layers by block: kept, and in bytes alone, to the same bits", "[gpu][fp8][blocks][products]") {
+TEST_CASE("frozen layers by block: kept, and only in bytes, to the same bits", "[gpu][fp8][blocks][products]") {
   const auto x = of_blocks({150, 256}, 0.2).cuda().set_requires_grad(true);
   const auto w_up = of_blocks({768, 256}, 0.5), w_down = of_blocks({256, 384}, 0.9);
   const auto here = fp8_test::stored(w_up, blocks);

@@ -238,7 +238,7 @@ TEST_CASE("a frozen feed-forward layer is its parts in turn", "[gpu][fp8][produc
   }
 }
 
-TEST_CASE("a weight that is in 8 bits alone multiplies as on CPU, and is transposed to the same bits",
+TEST_CASE("a weight that is only in 8 bits multiplies as on CPU, and is transposed to the same bits",
           "[gpu][fp8][products]") {
   for (const auto& shape : std::vector<std::vector<std::int64_t>>{
            {16, 16}, {48, 96}, {128, 128}, {144, 272}, {1040, 4096}, {4096, 144}, {3, 32, 64}, {2, 400, 208}}) {

@@ -60,7 +60,7 @@ session::Job job_of(const test::Folder& folder, const std::string& model, const 
 struct Learnt {
   std::vector<double> losses;
   std::vector<double> norms;
-  Tensors gradients;  ///< of the last step
+  Tensors gradients;  ///< the last step's
   Tensors weights;
   int graphs = 0;       ///< recorded
   std::string refused;  ///< why some micro-steps cannot be graphs
@@ -183,7 +183,7 @@ TEST_CASE("GPU: losses, norms, gradients and weights are those of eager micro-st
   off.push_back("train.cuda_graphs=off");
   INFO(precision << ", accumulation " << accumulation);
   const auto got = learn(bloom, overrides), expected = learn(bloom, off);
-  check_recorded(got, accumulation == "4" ? 3 : accumulation == "6" ? 2 : 1);  // 4: of more than one shape
+  check_recorded(got, accumulation == "4" ? 3 : accumulation == "6" ? 2 : 1);  // 4: several shapes
   CHECK(expected.graphs == 0);
   check_same(got, expected);
 }
@@ -202,7 +202,7 @@ TEST_CASE("GPU: the same with experts and their auxiliary loss, where products t
 }
 
 // Rows of some 30 labels in micro-batches of 512 to 800 positions: logits of 256.
-TEST_CASE("GPU: the same where logits are computed of positions with labels alone", "[graphs][labels]") {
+TEST_CASE("GPU: the same where logits are computed only of positions with labels", "[graphs][labels]") {
   const std::string precision = GENERATE("bf16", "fp32");
   for (const std::string& model : {std::string(bloom), llama + std::string(lora)}) {
     const std::vector<std::string> overrides{"train.precision=" + precision, "train.micro_batch=4",
@@ -245,8 +245,8 @@ double mean_distance(const std::vector<double>& a, const std::vector<double>& b)
 
 }  // namespace
 
-// Four samples at once have logits of 256 positions, one at a time, at most 200 positions, of all.
-TEST_CASE("GPU: losses of 30 steps with logits of positions with labels alone are as near to float32 as with all",
+// Four samples at once have logits of 256 positions; one at a time, with at most 200 positions, has logits of all.
+TEST_CASE("GPU: losses of 30 steps with logits of only the positions with labels are as near to float32 as with all",
           "[labels][training]") {
   const std::string name = GENERATE("bloom", "llama with adapters");
   const auto losses = [&](const std::string& device, const std::string& precision, int at_once) {

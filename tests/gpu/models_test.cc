@@ -80,7 +80,7 @@ TEST_CASE("GPU: swiglu equals CPU's, in packs of 16 bytes and one by one") {
 
 // bfloat16 takes the grouped kernel where rows are of whole 16 bytes, all else a loop. Sums of up to 96 products of
 // order 1, in float32 (float64); 16-bit results are rounded to 8 and 11 bits.
-TEST_CASE("GPU: the head's loss and gradients of rows with labels alone equal CPU's float64 of all",
+TEST_CASE("GPU: the head's loss and gradients of only the rows with labels equal CPU's float64 of all",
           "[labels][products]") {
   const double bounds[] = {1e-13, 1e-5, 1.0 / 128, 1.0 / 1024};
   const bool deterministic = GENERATE(false, true);

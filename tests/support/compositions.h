@@ -38,7 +38,7 @@ inline const std::vector<Composition>& compositions() {
   return list;
 }
 
-/// Adapters beside a mixture's attention, router and experts, or a dense model's matrices; B is drawn. Where q, k and v
+/// Adapters on a mixture's attention, router and experts, or a dense model's matrices; B is drawn. Where q, k and v
 /// are one module, its biases are trained too.
 inline std::string adapters_of(const Family& family) {
   const std::string table = "[strategy.lora]\nrank = 3\nalpha = 5\ninit = \"random\"\ndropout = 0.1\n";

@@ -6,7 +6,7 @@
 
 namespace test {
 
-/// No file may grow beyond so many bytes while this object lives: a disk that is full, as the kernel says it (EFBIG).
+/// No file may grow beyond this many bytes while this object lives: a disk that is full, as the kernel says it (EFBIG).
 class FileLimit {
  public:
   explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

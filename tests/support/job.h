@@ -18,7 +18,7 @@ inline session::Job job_of(const setup::JobRequest& request, plugin::Host& host)
   return std::move(*job);
 }
 
-/// The same with the plugins of the tree alone.
+/// The same with only the plugins of the tree.
 inline session::Job job_of(const setup::JobRequest& request) {
   static plugin::Host host;
   return job_of(request, host);

@@ -25,7 +25,7 @@ inline Run run_of(const std::string& config, int world = 1) {
 /// How many ranks, and the tables that split the model over them.
 using Split = std::pair<int, std::string>;
 
-/// `tolerance`: of losses, norms, gradients and weights (testing::differences).
+/// `tolerance` holds for losses, norms, gradients and weights (testing::differences).
 inline void check_splits(const std::string& config, const std::vector<Split>& splits, double tolerance) {
   const auto alone = run_of(config);
   CHECK(alone.losses.back() < alone.losses.front());

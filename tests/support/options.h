@@ -10,7 +10,7 @@ namespace capstan::testing {
 
 using OptionValues = std::vector<std::pair<std::string, config::Value>>;
 
-/// Of the table [path], with the values on lines 2, 3, … of a.toml. Throws their faults.
+/// The options of the table [path], with the values on lines 2, 3, … of a.toml. Throws their faults.
 template <class T>
 config::Options<T> options_of(const std::string& path, const OptionValues& values) {
   config::Section section;

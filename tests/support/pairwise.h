@@ -23,7 +23,7 @@ inline void each_choice(const std::vector<std::size_t>& levels, const std::funct
 /// Every pair of levels of two factors as a number: looked up often, so no set.
 struct Pairs {
   std::vector<std::size_t> levels;
-  std::vector<std::size_t> first;  ///< of the pairs of factors (0, 1), (0, 2), … (1, 2), …
+  std::vector<std::size_t> first;  ///< number of each pair of factors (0, 1), (0, 2), … (1, 2), …
   std::size_t count = 0;
 
   std::vector<std::size_t> of(const Choice& choice) const {

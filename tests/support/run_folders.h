@@ -17,7 +17,7 @@ struct Wanted {
   bool on_cpus = false;
 };
 
-/// A run of 4 steps of 10 samples, of which each took 1 s; 40 samples in `runtime_s`.
+/// A run of 4 steps of 10 samples, each of which took 1 s; 40 samples in `runtime_s`.
 inline std::string make_run(const Folder& folder, const std::string& name, const Wanted& wanted = {}) {
   using capstan::cat;
   std::string metrics;
@@ -43,7 +43,7 @@ inline std::string make_run(const Folder& folder, const std::string& name, const
   return (folder.path() / name).string();
 }
 
-/// gpu_memory/ of two GPUs on two hosts, of which node7 is rank 0's.
+/// gpu_memory/ of two GPUs on two hosts; node7 is rank 0's.
 inline void add_gpu_logs(const Folder& folder, const std::string& name) {
   const std::string head = "timestamp, index, name, memory.used [MiB], memory.total [MiB]\n";
   std::string lines = head;

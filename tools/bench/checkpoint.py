@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """tools/bench/checkpoint.py CASE…: what saving and resuming a large model costs, on the GPUs of this machine.
 
-Each case is two runs of the real program on random tokens, deterministic. The first saves beside its training and is
+Each case is two runs of the real program on random tokens, deterministic. The first saves during its training and is
 killed (kill -9 of all its ranks) as soon as the checkpoint is committed; the second continues from that. One JSON line a
 case: case, gpus, parameters, gb (bytes of the checkpoint / 1e9), stall_s (how long training waited for the save),
-write_s (the rest of it, beside training) and write_gb_per_s, step_s (median before the save), step_s_while_saving (the
+write_s (the rest of it, during training) and write_gb_per_s, step_s (median before the save), step_s_while_saving (the
 same until the commit; step_after_save_s: the first of them), start_s and resume_s (from the program's start to the end
-of its first step, anew and from the checkpoint), bit_equal (losses and gradient norms of the resumed steps are those of
+of its first step, without and with the checkpoint), bit_equal (losses and gradient norms of the resumed steps are those of
 the first run), compared_steps, most_apart (their largest relative difference) and, where it failed, error. With --resume-on
 the second run has another number of GPUs: its sums have another order, so that its losses agree up to rounding, and a
 third run, on as many GPUs as the second, must be bit-equal to that (again_bit_equal).
@@ -139,7 +139,7 @@ def resume(arguments, config, options, name):
 
 
 def compare(arguments, config, options, steps):
-    """What the resumed steps are, beside those of the first run."""
+    """What the resumed steps are, compared to those of the first run."""
     first_step_s, resumed, error = resume(arguments, config, options, 'resumed')
     if error:
         return {'error': error}
@@ -182,7 +182,7 @@ def parse(words):
     parser.add_argument('--device', choices=('cuda', 'cpu'), default='cuda')
     parser.add_argument('--model', default='llama', help='model plugin (default llama)')
     parser.add_argument('--preset', default='llama3.1-8b', help='its sizes (default llama3.1-8b)')
-    parser.add_argument('--layers', type=int, help='so many layers instead of its own')
+    parser.add_argument('--layers', type=int, help='number of layers, in place of the model\'s own')
     parser.add_argument('--seq', type=int, default=1024, help='positions of a sample (default 1024)')
     parser.add_argument('--micro-batch', type=int, default=1, help='samples of a rank in a step (default 1)')
     parser.add_argument('--precision', default='bf16_pure', help='train.precision (default bf16_pure: 6 bytes a parameter)')

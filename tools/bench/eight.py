@@ -11,7 +11,7 @@ chosen; preflight's table; a checkpoint with moments, resumed on as many GPUs, o
   eight.py 2 --only llama,checkpoint --seconds 110
   eight.py 8 --cpu                          # all of it with CPU ranks and small sizes: nothing to measure, all to check
 
---peer adds FSDP2 with torch.compile beside full_shard (models.py says how such a script is called). What --seconds leaves
+--peer adds FSDP2 with torch.compile next to full_shard (models.py says how such a script is called). What --seconds leaves
 no time for is named as not run. Exit status 1 where anything failed.
 """
 import argparse
@@ -132,7 +132,7 @@ class Session:
         return self.keep(group, name, {**numbers, **({'error': text[-2000:]} if process.returncode else {})})
 
     def plan(self, folder):
-        """What plan would have chosen for each family on so many GPUs."""
+        """What plan would have chosen for each family on this number of GPUs."""
         gpus = self.arguments.gpus
         for case in ('llama-8b-lora', 'llama-8b', 'mixtral-8x7b-lora', 'bloom-560m'):
             words = models.parse([f'{case}@{gpus}', *self.common()])

@@ -92,7 +92,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--ranks', type=int, default=1)
     parser.add_argument('--threads', type=int, help='of each rank (default: cores / ranks)')
-    parser.add_argument('--core', help='libcapstan.so, to measure its kernel beside')
+    parser.add_argument('--core', help='libcapstan.so, to measure its kernel too')
     parser.add_argument('--millions', type=int, default=400, help='parameters a rank (default 400)')
     arguments = parser.parse_args()
     arguments.threads = arguments.threads or max(1, (os.cpu_count() or 1) // arguments.ranks)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fast Capstan's tokenizers are beside the `tokenizers` package, on one thread, with vocabularies of real size.
+"""How fast Capstan's tokenizers are compared to the `tokenizers` package, on one thread, with vocabularies of real size.
 
     .deps/venv/bin/python3 tools/bench/tokenizer_speed.py SQUAD.json [--build build/cpu] [--size 32000] [--texts 3000]
 

@@ -13,7 +13,7 @@ option(CAPSTAN_CUDA "build the GPU module (needs nvcc)" OFF)
 set(CAPSTAN_SANITIZE "" CACHE STRING "sanitizers to build with, e.g. address,undefined")
 
 # Where each library has a C++ runtime of its own, none of them sees the exceptions that others handle, nor those that are
-# under way. Some compilers bring libstdc++ as an archive alone.
+# under way. Some compilers bring libstdc++ only as an archive.
 if(NOT DEFINED CAPSTAN_SHARED_RUNTIME)
   set(_probe "${CMAKE_BINARY_DIR}/CMakeFiles/runtime-probe")
   try_compile(_links SOURCE_FROM_CONTENT runtime.cc "#include <stdexcept>\nint main(int n, char**) { if (n > 9) throw std::runtime_error(\"x\"); }\n"
@@ -36,7 +36,7 @@ set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor;-Woverloaded-virtual;-Winvalid-pch>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # g++ 12 sees overruns in C++20's constexpr std::string that are not there (GCC bugs 105329 and 105651). Later ones
-  # see some in fmt's headers, which a user cannot mend, so that there warnings are no errors.
+  # see some in fmt's headers, which a user cannot fix, so that there warnings are no errors.
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Werror;-Wno-array-bounds;-Wno-restrict>")
 endif()
 if(CAPSTAN_SANITIZE)

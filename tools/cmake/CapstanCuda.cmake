@@ -53,14 +53,14 @@ endif()
 set(CMAKE_CUDA_EXTENSIONS OFF)
 find_package(CUDAToolkit ${_nvcc_major} REQUIRED)
 
-# NCCL: -DNCCL_ROOT, then the wheel beside LibTorch, what tools/setup fetched, the toolkit, the system.
+# NCCL: -DNCCL_ROOT, then the wheel next to LibTorch, what tools/setup fetched, the toolkit, the system.
 file(GLOB _nccl "${CAPSTAN_TORCH_DIR}/../nvidia/nccl" "${CAPSTAN_NVIDIA}/nccl")
 list(PREPEND _nccl "${NCCL_ROOT}" "$ENV{NCCL_ROOT}")
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${_nccl} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
 find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${_nccl} ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib)
 if(NOT NCCL_INCLUDE_DIR OR NOT NCCL_LIBRARY)
   message(FATAL_ERROR "NCCL is missing (nccl.h: ${NCCL_INCLUDE_DIR}, libnccl: ${NCCL_LIBRARY}).\n"
-    "Install the wheel nvidia-nccl-cu${_nvcc_major} beside LibTorch (tools/setup does), or pass -DNCCL_ROOT=FOLDER.")
+    "Install the wheel nvidia-nccl-cu${_nvcc_major} next to LibTorch (tools/setup does), or pass -DNCCL_ROOT=FOLDER.")
 endif()
 message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} (${CMAKE_CUDA_COMPILER}), architectures ${CAPSTAN_CUDA_ARCHS}, NCCL ${NCCL_LIBRARY}")
 foreach(_part IN ITEMS MAJOR MINOR)

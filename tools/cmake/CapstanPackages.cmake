@@ -13,7 +13,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_library(ELF_LIBRARY elf REQUIRED)
 find_library(UTF8PROC_LIBRARY utf8proc REQUIRED)
-find_path(XXHASH_INCLUDE xxhash.h REQUIRED)          # headers alone
+find_path(XXHASH_INCLUDE xxhash.h REQUIRED)          # headers only
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)   # ranks prove with it that they are of one run
 add_library(capstan_packages INTERFACE)
 target_link_libraries(capstan_packages INTERFACE Threads::Threads spdlog::spdlog tomlplusplus::tomlplusplus

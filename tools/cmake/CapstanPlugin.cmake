@@ -15,7 +15,7 @@
 # monitors and commands are built with capstan::host, which has neither LibTorch's headers nor its libraries, unless they say ENGINE
 # or have kernels. The note says which: needs=host or needs=engine.
 #
-# *.cu and *_cuda.cc among the sources make up <name>_cuda.so beside it (target
+# *.cu and *_cuda.cc among the sources make up <name>_cuda.so next to it (target
 # plugin_<kind>_<name>_cuda; only with CAPSTAN_CUDA), which ranks that use GPUs
 # open too. It exports nothing: it registers CUDA implementations of operators
 # that <name>.so defines (TORCH_LIBRARY_IMPL).

@@ -68,7 +68,7 @@ else()
   message(STATUS "LibTorch ${_version} without CUDA: ${CAPSTAN_TORCH_DIR}")
 endif()
 
-# LibTorch finds NVIDIA's libraries beside itself (nvidia/ in a site-packages folder or in .deps). A LibTorch
+# LibTorch finds NVIDIA's libraries next to itself (nvidia/ in a site-packages folder or in .deps). A LibTorch
 # that was given from elsewhere may lack them: then those that tools/setup fetched are used. Written as DT_RPATH,
 # which LibTorch's own look-ups inherit and which comes before another torch on LD_LIBRARY_PATH.
 file(GLOB _nvidia "${CAPSTAN_NVIDIA}/*/lib")
@@ -89,7 +89,7 @@ target_link_libraries(torch_link INTERFACE torch_headers torch_torch_cpu torch_c
 target_link_options(torch_link INTERFACE "-Wl,--disable-new-dtags")
 add_library(torch::cpu ALIAS torch_link)
 
-# For the GPU module alone: LibTorch's CUDA half, with the headers of a CUDA toolkit of the same major.
+# Only for the GPU module: LibTorch's CUDA half, with the headers of a CUDA toolkit of the same major.
 # Nothing in the module names libtorch_cuda's kernel registrations, so the linker must not drop it.
 if(CAPSTAN_CUDA)
   find_package(CUDAToolkit QUIET)
@@ -101,12 +101,12 @@ if(CAPSTAN_CUDA)
     message(FATAL_ERROR "the CUDA toolkit in ${CUDAToolkit_BIN_DIR} is ${CUDAToolkit_VERSION}, but this LibTorch was built for CUDA "
       "${CAPSTAN_TORCH_CUDA_MAJOR}.\nPut nvcc of CUDA ${CAPSTAN_TORCH_CUDA_MAJOR} on PATH, or pass -DCUDAToolkit_ROOT=FOLDER.")
   endif()
-  # With the toolkit, or in NVIDIA's wheel beside LibTorch.
+  # With the toolkit, or in NVIDIA's wheel next to LibTorch.
   find_path(CAPSTAN_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} "${CAPSTAN_TORCH_DIR}/../nvidia/nccl/include"
     "${CAPSTAN_NVIDIA}/nccl/include")
   if(NOT CAPSTAN_NCCL_INCLUDE)
-    message(FATAL_ERROR "nccl.h is neither in the CUDA toolkit nor beside LibTorch: install the wheel nvidia-nccl-cu${CAPSTAN_TORCH_CUDA_MAJOR} "
-      "beside LibTorch (in Capstan's own tree: tools/setup --cuda --no-toolkit), or pass -DCAPSTAN_NCCL_INCLUDE=FOLDER.")
+    message(FATAL_ERROR "nccl.h is neither in the CUDA toolkit nor next to LibTorch: install the wheel nvidia-nccl-cu${CAPSTAN_TORCH_CUDA_MAJOR} "
+      "next to LibTorch (in Capstan's own tree: tools/setup --cuda --no-toolkit), or pass -DCAPSTAN_NCCL_INCLUDE=FOLDER.")
   endif()
   capstan_import_torch(c10_cuda)
   add_library(torch_cuda_link INTERFACE)

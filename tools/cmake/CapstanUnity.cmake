@@ -1,5 +1,5 @@
 # capstan_unity(<result> <file>...): files that compile several of the given ones each, so that what they all include is
-# read once. A file stands alone when it has compile options of its own, and with CAPSTAN_UNITY=0 every file does.
+# read once. A file stands by itself when it has compile options of its own, and with CAPSTAN_UNITY=0 every file does.
 #
 # Not CMake's UNITY_BUILD: that writes absolute paths, and ccache could then share no object between worktrees.
 set(CAPSTAN_UNITY 8 CACHE STRING "how many C++ files are compiled at once; 0: each by itself, as editors like it")
@@ -13,8 +13,8 @@ function(_capstan_unity_file result name)
     file(RELATIVE_PATH relative "${folder}" "${source}")
     string(APPEND text "#include \"${relative}\"\n")
   endforeach()
-  file(CONFIGURE OUTPUT "${file}" CONTENT "${text}" @ONLY)   # leaves a file alone that says this already
-  # A class of a .cc may well have members of its unnamed namespace: nobody else sees either.
+  file(CONFIGURE OUTPUT "${file}" CONTENT "${text}" @ONLY)   # does not touch a file that says this already
+  # A class of a .cc may well have members of its unnamed namespace: no other file sees either.
   set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS -Wno-subobject-linkage)
   set(${result} "${file}" PARENT_SCOPE)
 endfunction()

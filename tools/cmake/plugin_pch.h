@@ -1,4 +1,4 @@
-// What plugins that speak tensors include, compiled once for all of a project's (CapstanPlugin.cmake): ATen, and the
+// What plugins that use tensors include, compiled once for all of a project's (CapstanPlugin.cmake): ATen, and the
 // SDK but for data sources and monitors, which need no LibTorch.
 #pragma once
 #include <ATen/ATen.h>

@@ -27,7 +27,7 @@ def complexity(source, first, last):
 
 
 def parameters(source, first):
-    """Of the function whose head begins on line `first`."""
+    """How many parameters the function has whose head begins on line `first`."""
     text = '\n'.join(source.code.split('\n')[first - 1:first + 20])
     head = bare(text.split('{')[0])
     match = re.search(r'[~\w]\s*\(', head)

@@ -48,6 +48,7 @@ Thing::Thing(int a) : a_{a}, b_(a) {
     **{f'core/{room}/idea.cc': 'int idea();\n' for room in ('host/config', 'host/plugin', 'engine/strategy', 'engine/shard')},
     'core/include/capstan/link/clean.h': '#include <capstan/comm/clean.h>\n',
     'models/gpt/gpt.cc': '#include <capstan/data.h>\nint gpt() { return "gpt"; }\n',
+    'tests/unit/base/plain.cc': '// So many words that they overflow are recommended; amend `nobody`, one of which is 0.\nint f();\n',
     'core/engine/comm/ring_cuda.cc': '#include <nccl.h>\n#include <capstan/config/options.h>\n',
     'plugins/data/mine/mine.cc': '#include <capstan/data.h>\n#include "mine.h"\n#include <nlohmann/json.hpp>\n',
 }
@@ -105,11 +106,19 @@ BROKEN = {
     'a word in a message': ('plugins/data/mine/a.cc', 'void f() { throw "the run goes on"; }\n', 'continues, resumes'),
     'a word in a document': ('docs/more.md', '\nwho takes the seat\n', 'docs/more.md:2: says "seat"'),
     'a type of old': ('core/engine/comm/a.cc', 'void f(Lane& side) { g(side); }\n', 'SideStream'),
+    'an ellipsis': ('tests/unit/comm/a.cc', 'int a();\nint f();  // Of the ranks none.\n', 'tests/unit/comm/a.cc:2: says "Of the"'),
+    'a refused word in a message': ('plugins/data/mine/a.cc', 'void f() {\n  throw "there are so "\n        "many of them";\n}\n', 'plugins/data/mine/a.cc:2: says "so many"'),
+    'a refused word in a header': ('core/include/capstan/comm/a.h', '#pragma once\n/// Nobody\n/// calls it.\nint f();\n', 'core/include/capstan/comm/a.h:2: says "Nobody"'),
+    'a word on two lines': ('tests/unit/comm/a.cc', 'int a();\n// Three ranks, of\n// which two fail.\n', 'tests/unit/comm/a.cc:2: says "of which"'),
+    'a refused word in Python': ('tests/more.py', 'NAME = "nobody"\n# Begins anew.\n', 'tests/more.py:2: says "anew"'),
+    'a refused word in CMake': ('tests/CMakeLists.txt', 'set(a 1)   # nobody reads it\n', 'no rank, no caller'),
+    'a refused word in a script': ('tools/more', '#!/bin/sh\ntrue\n# so many times\n', 'tools/more:3: says "so many"'),
+    'a refused word in a page': ('README.md', 'It\nis mended.\n\n    mend code\n', 'README.md:2: says "mended"'),
     'stale exception': ('tools/house-allow.txt', 'core/host/base/clean.cc file it was long once\n', 'not needed any more'),
     'exception without reason': ('tools/house-allow.txt', 'core/host/base/clean.cc file\n', 'gives no reason'),
 }
 MORE_ROOMS = [f'{letter}room' for letter in 'abcdefghij']
-# The same, of several files.
+# The same with several files each.
 LARGE = {
     'many rooms': ({'docs/engine.md': ENGINE + ''.join(f'| {room} | one more | |\n' for room in MORE_ROOMS),
                     **{f'core/engine/{room}/a.cc': 'int f();\n' for room in MORE_ROOMS}}, 'the engine has 13 rooms'),

@@ -88,7 +88,7 @@ TEST_CASE("a tied head is the embedding, and its copy in files is passed over") 
   CHECK(make_model("llama", {})->file_map().ignored == std::vector<std::string>{".rotary_emb.inv_freq"});
 }
 
-TEST_CASE("biases: Llama's options, and Qwen 2's on q, k and v alone") {
+TEST_CASE("biases: Llama's options, and Qwen 2's only on q, k and v") {
   const auto biases = [](const ModelOptions& options) {
     std::vector<std::string> out;
     for (const auto& [name, record] : records_of(*make_model("llama", options))) {

@@ -5,7 +5,7 @@
 
 using namespace capstan;
 
-TEST_CASE("OLMo 2 on ranks learns what it learns alone, with and without adapters", "[matrix]") {
+TEST_CASE("OLMo 2 on ranks learns what it learns on one rank, with and without adapters", "[matrix]") {
   const std::string olmo2 =
       "[model]\nplugin = \"olmo2\"\nvocab_size = 261\nhidden_size = 16\nnum_layers = 2\nnum_heads = 4\nnum_kv_heads = "
       "2\n"

@@ -1,4 +1,4 @@
-// Qwen 3, dense and a mixture, on ranks that share layers, positions and experts: what one rank learns alone. The model
+// Qwen 3, dense and a mixture, on ranks that share layers, positions and experts: what a single rank learns. The model
 // has no line for any of it.
 #include <capstan/testing.h>
 #include <capstan_catch.h>
@@ -40,13 +40,13 @@ const std::string fsdp = "[strategy.fsdp]\n";
 
 }  // namespace
 
-TEST_CASE("Qwen 3 on ranks learns what it learns alone", "[matrix]") {
+TEST_CASE("Qwen 3 on ranks learns what it learns on one rank", "[matrix]") {
   check(dense, {{2, fsdp}, {2, tensor(2, false)}, {4, tensor(4, true)}, {4, tensor(2, true) + fsdp}});
   check(dense + "use_sliding_window = true\nsliding_window = 5\nmax_window_layers = 1\n",
         {{2, fsdp}, {4, tensor(4, true)}});
 }
 
-TEST_CASE("Qwen 3's mixture on ranks learns what it learns alone", "[matrix]") {
+TEST_CASE("Qwen 3's mixture on ranks learns what it learns on one rank", "[matrix]") {
   check(mixture, {{2, experts},
                   {4, tensor(2, true) + fsdp},
                   {4, tensor(2, false) + experts},
@@ -54,7 +54,7 @@ TEST_CASE("Qwen 3's mixture on ranks learns what it learns alone", "[matrix]") {
   check(mixture + "sparse_step = 2\n", {{2, experts}, {4, tensor(2, true) + fsdp}});
 }
 
-TEST_CASE("Qwen 3's adapters on ranks learn what they learn alone", "[matrix]") {
+TEST_CASE("Qwen 3's adapters on ranks learn what they learn on one rank", "[matrix]") {
   check(dense + lora + "targets = [\"q_proj\", \"linear_proj\", \"linear_fc1\"]\ndropout = 0.2\n",
         {{2, tensor(2, true)}, {4, tensor(2, false) + fsdp}});
   check(mixture + lora + "targets = [\"all-linear\"]\n", {{2, experts}, {4, tensor(2, true) + experts}});

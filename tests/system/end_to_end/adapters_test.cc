@@ -20,7 +20,7 @@ std::string on_a_trained_model(const Workspace& work, const std::string& tables)
 
 }  // namespace
 
-TEST_CASE("adapters are saved alone, written for peft, and merged into the model", "[lora]") {
+TEST_CASE("adapters are saved by themselves, written for peft, and merged into the model", "[lora]") {
   const Workspace work;
   const auto file = on_a_trained_model(
       work,

@@ -47,7 +47,7 @@ const std::string cpu_block =
 
 }  // namespace
 
-TEST_CASE("memory: nvidia-smi's and psrecord's own files, both column forms, ties, one kind alone") {
+TEST_CASE("memory: nvidia-smi's and psrecord's own files, both column forms, ties, only one kind") {
   const Workspace work;
   work.write("gpu.csv", by_name);
   work.write("util.csv", by_utilisation);

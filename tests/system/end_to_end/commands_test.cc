@@ -129,7 +129,7 @@ TEST_CASE("a command with a table extends the runs whose configuration has it") 
   const auto ended = work.run({"run", file, "gate.code=7"}, with);
   CHECK(ended.code == 7);
   CHECK_THAT(ended.out, !Contains("gate: questions"));
-  // Without its table nobody opens it; `check` makes it and asks it for faults.
+  // Without its table it is not opened; `check` makes it and asks it for faults.
   CHECK_THAT(work.run({"run", file}, with).out, !Contains("gate"));
   CHECK_THAT(work.run({"check", file, "gate.faulty=true"}, with).err,
              Contains("command line: gate.faulty is true\n    fix: leave it out"));

@@ -113,7 +113,7 @@ TEST_CASE("lines that do not fit are found before the first step, by check as by
 TEST_CASE("questions that leave no room for an answer are found before the first step, by check as by run and eval") {
   const Workspace work;
   const auto file = work.write("a.toml", small_config({}));
-  // 130 positions, of which a sample has 97.
+  // 130 positions; a sample has 97 of them.
   const std::vector<std::string> settings{"train.max_new_tokens=100", "train.generate_samples=-1"};
   const auto checked = work.run({"check", file, settings[0], settings[1]});
   CHECK(checked.code == static_cast<int>(ExitCode::usage));

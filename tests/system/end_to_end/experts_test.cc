@@ -12,7 +12,7 @@ using capstan::cat;
 
 namespace {
 
-constexpr double tolerance = 1e-10;  // of sums in float64 in another order
+constexpr double tolerance = 1e-10;  // for sums in float64 in another order
 
 const char* const mixture =
     "[model]\nplugin = \"mixtral\"\nnum_experts = 4\nexperts_per_token = 2\nnum_kv_heads = 1\nff_dim = 10\n"

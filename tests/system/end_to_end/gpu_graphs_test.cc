@@ -74,7 +74,7 @@ TEST_CASE("2 GPUs with deterministic sums: graphs learn the bits of eager micro-
 TEST_CASE("2 GPUs: rows of a tied table learn what its whole gradient does, eagerly and in graphs", "[.gpu][graphs]") {
   if (too_few_gpus(2)) return;
   const Workspace work;
-  // bf16: sums in another order, of 10 steps.
+  // bf16: 10 steps' sums in another order.
   constexpr double tolerance = 2e-2;
   const std::vector<std::string> batch{"train.accumulation=3"};
   auto whole = batch, off = batch;

@@ -47,7 +47,7 @@ std::filesystem::path run(const Workspace& work, const std::string& file, const 
 
 }  // namespace
 
-TEST_CASE("what is saved beside training is what training had: resumed runs are bit-equal on GPUs", "[.gpu][saving]") {
+TEST_CASE("what is saved during training is what training had: resumed runs are bit-equal on GPUs", "[.gpu][saving]") {
   const auto layout =
       GENERATE(Layout{true, "fp32", ""}, Layout{false, "fp32", "[strategy.fsdp]\nmode = \"full_shard\"\n"},
                Layout{false, "bf16", "[strategy.fsdp]\nmode = \"full_shard\"\n"},

@@ -12,7 +12,7 @@ using capstan::cat;
 
 namespace {
 
-constexpr double tolerance = 1e-10;  // of sums in float64 in another order
+constexpr double tolerance = 1e-10;  // for sums in float64 in another order
 
 std::string config(const std::string& more) {
   return small_config(
@@ -27,7 +27,7 @@ std::string config(const std::string& more) {
       cat("[checkpoint]\nevery_steps = 2\nkeep = 0\n", more));
 }
 
-// Runs on so many ranks to the end, from after a step of another run if one is named.
+// Runs to the end on `ranks` ranks, from after a step of another run if one is named.
 Metrics run(const Workspace& work, const std::string& name, int ranks, const std::string& more,
             const std::string& from = {}) {
   std::vector<std::string> arguments{"run", work.write(name + ".toml", config(more)), "run.name=" + name};

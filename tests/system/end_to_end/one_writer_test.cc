@@ -52,7 +52,7 @@ TEST_CASE("two runs of one name: the second is refused, the first continues; wha
   for (std::size_t i = 0; i < steps.size(); ++i) CHECK(steps[i].at("step") == i);  // nothing was cut off meanwhile
 
   Program third(work.folder(), words);
-  REQUIRE(third.wait_for("resuming from ", std::chrono::seconds(40)));  // on this host nobody waits for a sign of life
+  REQUIRE(third.wait_for("resuming from ", std::chrono::seconds(40)));  // on this host no sign of life is waited for
   third.signal(SIGTERM);
   const auto ended = third.wait(limit);
   INFO(ended.all());

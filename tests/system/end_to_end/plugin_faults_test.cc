@@ -17,7 +17,7 @@ constexpr std::chrono::seconds limit(100);
 struct Place {
   const char* kind;
   const char* place;
-  const char* said;  // of where it was
+  const char* said;  // about where it was
 };
 
 using Changes = std::vector<std::pair<std::string, std::string>>;

@@ -1,2 +1,2 @@
-// Of the plugin that reads a tokenizer.json what these tests write one with.
+// The parts of the plugin for tokenizer.json with which these tests write one.
 #include "plugins/tokenizers/hf/byte_level.cc"

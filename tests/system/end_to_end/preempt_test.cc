@@ -193,7 +193,7 @@ TEST_CASE("a run that is stopped inside the evaluation of its best step keeps th
 }
 
 TEST_CASE("a SIGTERM while parameters are made stops there") {
-  // The fixture's step hooks are made for the run alone, before its parameters are filled.
+  // The fixture's step hooks are made only for the run, before its parameters are filled.
   const Place place{"strategy", "step", 0, "while loading the model", ""};
   const Workspace work;
   const auto file = work.write("a.toml", config(place));
@@ -212,7 +212,7 @@ TEST_CASE(
   const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 1000000"}}, probe("pause_s = 0.02")));
   Program program(work.folder(), {"run", file, "-n", "3", "train.eval_every=1000000"});
   REQUIRE(program.wait_for("global_step: 3 "));
-  program.signal(SIGCONT);  // SLURM sends it beside SIGTERM
+  program.signal(SIGCONT);  // SLURM sends it with SIGTERM
   program.signal(number);
   const auto ended = program.wait(limit);
   INFO(ended.err);

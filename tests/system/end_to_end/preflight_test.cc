@@ -37,12 +37,12 @@ TEST_CASE("preflight measures, says one line, and leaves preflight.json") {
   CHECK(read_json(folder / "launch.json").at("world_size") == 3);
 }
 
-TEST_CASE("preflight judges one rank alone") {
+TEST_CASE("preflight judges a single rank") {
   const Workspace work;
   const auto file = work.write("a.toml", small_config({}, quick));
   const auto ran = work.run({"preflight", file, "preflight.min_bus_gbps=5"});
   INFO(ran.all());
-  CHECK(ran.code == 0);  // nobody to reduce with
+  CHECK(ran.code == 0);  // no other rank to reduce with
   CHECK_THAT(ran.out, Contains("preflight: PASS: 1 rank on 1 host\n"));
 }
 

@@ -25,7 +25,7 @@ fs::path own_folder() { return fs::canonical("/proc/self/exe").parent_path(); }
 
 const char* variable(const char* name) { return std::getenv(name); }  // NOLINT(concurrency-mt-unsafe): one thread
 
-// Of the launchers that tests may run under nothing reaches the program; its threads are one a rank.
+// Nothing of the launchers that tests may run under reaches the program. It has one thread a rank.
 std::vector<std::string> environment(const Variables& variables) {
   std::map<std::string, std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {

@@ -189,5 +189,5 @@ TEST_CASE("what monitors return is the mean over ranks") {
   const Workspace work;
   const auto result = run(work, "probe", 3, {"train.accumulation=1", "train.max_steps=4"},
                           "[monitor.probe]\npath = \"" + fixture("monitor", "probe") + "\"\n");
-  CHECK(result.metrics.steps.back().at("probe_rank") == 1.0);  // of 0, 1 and 2
+  CHECK(result.metrics.steps.back().at("probe_rank") == 1.0);  // the mean of 0, 1 and 2
 }

@@ -156,7 +156,7 @@ TEST_CASE("a run that is started again after its end leaves the files that it ha
   const auto predictions = capstan::read_file(run / "predictions-eval.json");
   CHECK(first.size() == 3);
   for (const auto* left : {"summary.json.tmp4711", "checkpoints/latest.tmp4711"}) {
-    capstan::write_file(run / left, "half");  // of a process that was killed
+    capstan::write_file(run / left, "half");  // left by a process that was killed
   }
   for (int again = 0; again < 2; ++again) {
     const auto ended = work.run(line);
@@ -189,12 +189,12 @@ TEST_CASE("a damaged checkpoint is passed over, loudly, and kept aside") {
   CHECK(fs::exists(run / "checkpoints/damaged-step-00000004/manifest.json"));
   CHECK(series(run) == series(work.folder() / "runs/straight"));
 
-  // Without a valid one the run begins anew, in its own folder all the same.
+  // Without a valid one the run begins again, in its own folder all the same.
   for (const int step : {2, 4, 6, 8}) flip_a_byte(step_folder(run, step));
-  const auto anew = work.run(arguments(file, {"checkpoint.resume=auto"}));
-  INFO(anew.all());
-  REQUIRE(anew.code == 0);
-  CHECK_THAT(anew.err, Contains("no checkpoint of this run is valid: it starts from its beginning"));
+  const auto again = work.run(arguments(file, {"checkpoint.resume=auto"}));
+  INFO(again.all());
+  REQUIRE(again.code == 0);
+  CHECK_THAT(again.err, Contains("no checkpoint of this run is valid: it starts from its beginning"));
   CHECK(series(run) == series(work.folder() / "runs/straight"));
 }
 

@@ -131,7 +131,7 @@ void check_saved_before(const Workspace& work, const std::string& file, const st
   INFO(verified.all());
   CHECK(verified.code == 0);
   auto words = run_options;
-  // Nobody stops in these runs, but on a busy machine a rank may be silent for longer than the struck ones wait.
+  // No rank stops in these runs, but on a busy machine a rank may be silent for longer than the struck ones wait.
   words.insert(words.end(), {"checkpoint.resume=auto", "train.max_steps=6", "comm.silence_s=60"});
   const auto resumed = work.run(words);
   INFO(resumed.all());
@@ -172,7 +172,7 @@ TEST_CASE("a rank that stops while a checkpoint is written is named with it, and
     const char* when;
     std::vector<std::string> options;
   };
-  const auto one = GENERATE(Case{"beside training", {"train.max_steps=1000000"}},
+  const auto one = GENERATE(Case{"during training", {"train.max_steps=1000000"}},
                             Case{"training waits", {"train.max_steps=1000000", "checkpoint.asynchronous=false"}},
                             Case{"at the end", {"train.max_steps=4"}});
   INFO(one.when);

@@ -48,7 +48,7 @@ TEST_CASE("commands without tensors open neither the engine nor LibTorch") {
              Contains("libcapstan_engine.so") && Contains("libtorch_cpu.so"));
 }
 
-TEST_CASE("where the engine cannot be opened, check says the host's own faults of a configuration beside it") {
+TEST_CASE("where the engine cannot be opened, check says the host's own faults of a configuration too") {
   const Workspace work;
   const auto lib = work.folder() / "lib";  // in which libcapstan.so looks for the rest of Capstan
   fs::create_directories(lib);

@@ -108,7 +108,7 @@ TEST_CASE("a token cache that cannot be written ends the run with its reason, on
   CHECK(work.run({"check", file}).code == 0);  // check tokenizes nothing
 }
 
-TEST_CASE("data that was written anew with its old size and time is tokenized anew") {
+TEST_CASE("data that was rewritten with its old size and time is tokenized again") {
   const Workspace work;
   const auto data = work.write("d.json", capstan::read_file(source_dir() / "configs/data/mini_squad_train.json"));
   const auto file = work.write("a.toml", small_config({{"train =", "train = \"d.json\"\ncache = \"tokens\""},

@@ -58,7 +58,7 @@ TEST_CASE("docs/workshop/predicted.md has check's numbers", "[workshop]") {
     const auto said = work.run({"check", file, "--gpu", "a100-80g", "--ranks", row[1], "--nodes", row[2],
                                 "data.train=" + nothing("train.json"), "data.eval=" + nothing("eval.json")},
                                {{"HF_HOME", nothing("hub")}, {"HF_HUB_CACHE", nothing("hub")}});
-    INFO(cat(capstan::join(row, " | "), "\ntools/make-predictions writes the table anew\n") << said.all());
+    INFO(cat(capstan::join(row, " | "), "\ntools/make-predictions writes the table again\n") << said.all());
     CHECK(found(said.out, "predicted peak of (\\S+ GiB)") == row[3]);
     CHECK(found(said.out, "\nsum +host +(\\S+ \\S+)") == row[4]);
     CHECK((said.code == 0) == row[5].starts_with("yes"));

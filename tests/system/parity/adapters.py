@@ -37,7 +37,7 @@ def logits(model):
 
 
 def move_whole(adapted):
-    """As if it had been trained: what is trained beside adapters is no longer the base's."""
+    """As if it had been trained: what is trained besides adapters is no longer the base's."""
     torch.manual_seed(5)
     with torch.no_grad():
         for name, parameter in adapted.named_parameters():

@@ -1,15 +1,15 @@
 """What transformers makes of model folders that Capstan wrote.
 
     export.py variants MODELS OUT             models of models.py's folder MODELS as they are published, in OUT:
-        bloom       without "transformer.", n_embed and num_attention_heads, float16 that config.json does not speak of,
+        bloom       without "transformer.", n_embed and num_attention_heads, float16 that config.json does not mention,
                     with a tokenizer
         gpt2        without "transformer.", with mask buffers
         gpt2-head   with mask buffers and a copy of the tied head
-        llama       bfloat16, in several files, with a tokenizer.json alone
+        llama       bfloat16, in several files, with only a tokenizer.json
         mixtral     bfloat16, in several files
         qwen2.5     a tiny Qwen2.5-0.5B-Instruct: its config.json, generation_config.json, tokenizer_config.json and
                     tokenizer.json with the published keys and pipeline, bfloat16
-    export.py qwen OUT                        the last one alone
+    export.py qwen OUT                        only the last one
     export.py logits FOLDER OUT               loads FOLDER, without a warning, in float32; OUT gets the text TEXT as its
         tokenizer's "ids" [1, tokens] and the model's "logits" [1, tokens, vocab]
     export.py check ORIGINAL EXPORTED DTYPE …   loads each pair: EXPORTED must load without a warning, with nothing
@@ -130,7 +130,7 @@ def variants(source, to):
         model = AutoModelForCausalLM.from_pretrained(source / name, dtype=torch.bfloat16)
         model.save_pretrained(to / name, max_shard_size="50KB")
         assert (to / name / "model.safetensors.index.json").exists()
-    shutil.copy(to / "bloom" / "tokenizer.json", to / "llama")  # alone, as some folders have it
+    shutil.copy(to / "bloom" / "tokenizer.json", to / "llama")  # only this file, as in some folders
     write_qwen(to / "qwen2.5")
 
 

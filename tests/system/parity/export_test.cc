@@ -70,7 +70,7 @@ TEST_CASE("models of every family go in and out by the byte, and load without a 
   pairs.check();
 }
 
-TEST_CASE("a model that came from no folder is written from its options alone") {
+TEST_CASE("a model that came from no folder is written only from its options") {
   Pairs pairs;
   for (const auto& one : parity::cases) {
     const auto original = parity::folders() / one.name;

@@ -243,7 +243,7 @@ def train(model):
     """lr 1e-3 after 3 warm-up steps, linear to 0; AdamW, no decay of vectors; clipped to norm 1."""
     ids = random_ids((1, MICRO, BATCH, SEQ), 13).expand(STEPS, -1, -1, -1)  # the same each step, so that it learns them
     labels, real = masked_labels(ids)
-    # Capstan's records of vectors are vectors in the file too, of matrices matrices.
+    # Capstan's records of vectors are vectors in the file too, and those of matrices are matrices.
     groups = [{"params": [p for p in model.parameters() if (p.dim() > 1) == decayed], "weight_decay": decay}
               for decayed, decay in ((True, 0.1), (False, 0.0))]
     optimizer = torch.optim.AdamW(groups, lr=1.0, betas=(0.9, 0.95), eps=1e-8)

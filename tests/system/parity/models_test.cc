@@ -46,8 +46,8 @@ double distance(const at::Tensor& a, const at::Tensor& b, std::optional<double> 
   return (a - b).abs().max().item<double>() / scale;
 }
 
-/// The largest gradient of each weight, by record: over all records of a fused group, for a key's bias alone has a
-/// gradient of pure rounding.
+/// The largest gradient of each weight, by record: over all records of a fused group, for a key's bias by itself has
+/// a gradient of pure rounding.
 std::map<std::string, double> largest_gradients(const session::Session& session, checkpoint::FolderSource& gradients) {
   std::map<std::string, double> out;
   for (const auto& unit : session.units) {

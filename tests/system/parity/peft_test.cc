@@ -96,7 +96,7 @@ void check_close(const at::Tensor& a, const at::Tensor& b) {
   CHECK((a - b).abs().max().item<double>() <= 1e-5 * b.abs().max().item<double>());
 }
 
-// A model as if it had been trained: adapters are drawn, what is trained beside them has moved.
+// A model as if it had been trained: adapters are drawn, what is trained besides them has moved.
 class Trained : public layout::Source {
  public:
   Trained(const fs::path& folder, const layout::FileMap& files) : drawn_(9), base_(folder, files) {}

@@ -1,5 +1,5 @@
 #pragma once
-// What models.py wrote beside a model, and our own logits for it.
+// What models.py wrote next to a model, and our own logits for it.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/checkpoint/safetensors.h>

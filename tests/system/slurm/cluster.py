@@ -1,6 +1,6 @@
 """A real SLURM on this host: slurmctld and four slurmd, "nodes" of 8 cores and 4 GPUs that are not there.
 
-Ports, files and processes are its own, so that several can run side by side, and beside a SLURM of the host's.
+Ports, files and processes are its own, so that several can run side by side, and next to a SLURM of the host's.
 """
 import os
 import pathlib
@@ -66,7 +66,7 @@ def missing():
 
 
 def free_ports(count):
-    """The first of `count` neighbouring ports that nobody listens on."""
+    """The first of `count` neighbouring ports that no process listens on."""
     for first in range(16817 + os.getpid() % 500 * 20, 60000, 20):
         sockets = []
         try:
@@ -98,7 +98,7 @@ class Cluster:
     def start(self):
         for name in ('state', 'log', 'run', 'dev', *(f'spool/{node}' for node in NODES)):
             (self.folder / name).mkdir(parents=True)
-        for gpu in range(4):   # SLURM wants character devices; nobody opens them
+        for gpu in range(4):   # SLURM wants character devices; they are never opened
             os.mknod(self.folder / f'dev/nvidia{gpu}', 0o600 | 0o020000, os.makedev(1, 3))
         port = free_ports(65)
         numbers = {'port': port, 'node_port': port + 1, 'node_end': port + 4, 'reserved': port + 5, 'reserved_end': port + 64}

@@ -102,11 +102,11 @@ def spawned_rank_dies(bench):
 
 
 def without_srun(bench):
-    """A batch script that forgets srun runs alone, and is told so."""
+    """A batch script that forgets srun runs one rank, and is told so."""
     job = bench.batch(('-n4',), f'{bench.program} run {bench.config()} {" ".join(QUICK)}\n')
     check(bench.wait_for_end(job) == 'COMPLETED', bench.output())
     check_words(bench.output(), f'running as a single rank inside SLURM job {job}', 'write srun before the command')
-    check(ranks_of(bench) == 1, 'not alone')
+    check(ranks_of(bench) == 1, 'not one rank')
 
 
 def stale_variables(bench):

@@ -221,7 +221,7 @@ def gate_of_the_file(bench):
 
 
 def array(bench):
-    """Tasks of an array have runs and logs of their own; one that is stopped is queued again alone, and continues in its folder."""
+    """Tasks of an array have runs and logs of their own; one that is stopped is queued again by itself, and continues in its folder."""
     folder = tree(bench, code=87)   # the configuration's own code counts
     file = bench.held()
     job = submitted_job(bench, folder, '--array=0-1', '--ntasks-per-node=2', file.name, 'train.max_steps=40', 'run.requeue_exit_code=86')

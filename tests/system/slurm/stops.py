@@ -100,7 +100,7 @@ def second_signal(bench):
 
 
 def cancelled(bench):
-    """scancel is no preemption: the run saves what it can, and nobody queues the job again."""
+    """scancel is no preemption: the run saves what it can, and the job is not queued again."""
     job = begin(bench)
     bench.slurm.run('scancel', job)
     bench.go_on()

@@ -168,7 +168,7 @@ TEST_CASE("plans that cannot be are refused") {
 }
 
 TEST_CASE("a plan that was not made says so instead of dividing by its steps") {
-  const Plan none;  // of a job that does not train
+  const Plan none;  // the job does not train
   CHECK_THROWS_WITH(none.epoch_of(4), Contains("steps_per_epoch > 0"));
   CHECK_THROWS_WITH(none.ends_epoch(4), Contains("steps_per_epoch > 0"));
   CHECK_THROWS_WITH(none.epoch_progress(4), Contains("steps_per_epoch > 0"));

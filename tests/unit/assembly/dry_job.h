@@ -1,5 +1,5 @@
 #pragma once
-// Jobs of small models on a GPU that nobody has: for tests of what is predicted of them.
+// Jobs of small models on a GPU that does not exist, for tests of what is predicted of them.
 #include <capstan/base/text.h>
 
 #include "assembly/dry_run.h"
@@ -8,7 +8,7 @@
 
 namespace capstan::testing {
 
-inline constexpr std::int64_t rows = 4, length = 64;  // statistics of so many tokens fill whole blocks
+inline constexpr std::int64_t rows = 4, length = 64;  // statistics of this number of tokens fill whole blocks
 
 inline session::Job job_of(const std::string& config, const std::string& device, int world = 1,
                            const std::vector<std::string>& overrides = {}, bool sizes_only = false) {

@@ -105,7 +105,7 @@ struct Case {
   std::int64_t layer_norms;  ///< whose statistics are kept
   std::int64_t segments;     ///< that are recomputed
   std::int64_t again;        ///< numbers a token that a GPU computes again: norms and activations before products
-  std::int64_t slopes = 0;   ///< of ALiBi, made in the first forward
+  std::int64_t slopes = 0;   ///< ALiBi's, made in the first forward
 };
 
 const std::string lora_attention = "[strategy.lora]\nrank = 8\n";
@@ -173,7 +173,7 @@ TEST_CASE("a dry run takes the strategies' part of the work off a rank") {
     CHECK(two > one / 2);
     CHECK(kept(model, tensor(2, true), 2) < two);
   }
-  // Ranks along ep have samples of their own: at an even load as many rows as one rank has alone.
+  // Ranks along ep have samples of their own: at an even load as many rows as a single rank has.
   const std::string experts = "[strategy.expert_parallel]\nsize = 2\nmemory_factor = ";
   const auto even = kept(mixtral, experts + "1\n", 2);
   CHECK(even > kept(mixtral, "", 1));  // rows also as they leave and arrive
@@ -204,7 +204,7 @@ TEST_CASE("a table whose lookups' gradient is rows is predicted, in memory and i
       const auto job = job_of(small(model, "bf16", strategies), "cuda", 2, {"model.vocab_size=2003"});
       CHECK(job.prediction.activations_note.find("cannot be predicted") == std::string::npos);
       REQUIRE(job.prediction.work);
-      // On two ranks 4 rows of 64 tokens each, of 64 numbers of 16 bits.
+      // Two ranks have 4 rows of 64 tokens each; a token is 64 numbers of 16 bits.
       constexpr auto bytes = std::int64_t{2} * 4 * 64 * 64 * 2;
       std::int64_t gathered = 0;
       for (const auto& [transfer, times] : job.prediction.work->reductions)

@@ -47,7 +47,7 @@ TEST_CASE("what the ranks of a node offload is held against what is left, where 
              Contains("offloading needs 3.00 GiB of host memory a rank, 6.00 GiB for the 2 ranks of a node, and") &&
                  Contains("are left") && Contains("use more nodes (check learns of them by --nodes)"));
   CHECK_THAT(faults(job, 0), Contains("offloading needs"));  // a control group at its limit is known to leave nothing
-  CHECK(faults(job, {}).empty());                            // nobody knows what is left
+  CHECK(faults(job, {}).empty());                            // what is left is not known
 }
 
 TEST_CASE("ranks on CPUs take what they do not offload from the same memory") {

@@ -52,7 +52,7 @@ TEST_CASE("a config.json says all sizes, or the configuration does") {
   CHECK_THAT(said(R"({"vocab_size": 10, "n_head": {"a": 1}})"), Contains("must be an integer"));
 }
 
-TEST_CASE("what is no object describes no model, and no library speaks of it") {
+TEST_CASE("what is no object describes no model, and no library's message is shown") {
   for (const char* text : {"[]", "null", "3", "\"x\""}) {
     INFO(text);
     CHECK_THAT(said(text), Contains("config.json: it is ") && Contains(", not an object of a model's options"));
@@ -64,7 +64,7 @@ TEST_CASE("what is no object describes no model, and no library speaks of it") {
   }
 }
 
-TEST_CASE("rotary tables with keys that nobody knows are refused, with the nearest name") {
+TEST_CASE("rotary tables with unknown keys are refused, with the nearest name") {
   const auto with = [](const std::string& rope) { return R"({"vocab_size": 10, "n_head": 2, )" + rope + "}"; };
   CHECK(said(with(R"("rope_parameters": {"rope_theta": 5e5, "factor": 2.0, "partial_rotary_factor": 1.0})")).empty());
   CHECK(said(with(R"("rope_parameters": null, "rope_scaling": {"factor": 2.0})")).empty());

@@ -120,7 +120,7 @@ TEST_CASE("the memory predicted for optimizer state is what the rule asks for, a
     INFO(states << " states");
     const auto job = prepare(options(states, false, false));
     CHECK(bytes_of(job, "optimizer state") == two / 2 * states);
-    // Parameters and so many tensors of their size, where AdamW has three in all.
+    // Parameters and `states` tensors of their size, where AdamW has three in all.
     CHECK(bytes_of(job, "checkpoint copy") == saved / 3 * (1 + states));
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       const auto session = session::materialise(job, communicator);

@@ -42,14 +42,14 @@ constexpr double logits16 = 0.5;
 // GiB of 40 heads of 128 numbers, 16 bits each.
 constexpr double turned(double tokens, double blocks) { return tokens * blocks * 40 * 128 * 2 / (1 << 30); }
 
-// GiB of 16-bit norms and activations that products read: so many numbers a token and block.
+// GiB of 16-bit norms and activations that products read, `numbers` for each token and block.
 constexpr double again(double tokens, double blocks, double numbers) {
   return tokens * blocks * numbers * 2 / (1 << 30);
 }
 constexpr double gpt_3b_again = again(1024, 24, 2 * 3072 + 12288);  // for each row of a micro-batch
 constexpr double llama_again = again(2048, 32, 2 * 4096 + 14336);
 
-// GiB of what goes into the products of frozen experts of Mixtral 8x7B: so many rows a layer.
+// GiB of what goes into the products of frozen experts of Mixtral 8x7B, `each` rows a layer.
 constexpr double frozen_rows(double each, double layers) { return each * layers * (4096 + 14336) * 2 / (1 << 30); }
 // GiB of the experts' gradients, of 8 layers on 4 ranks: 16 bits a number, and were 32.
 constexpr double experts_gradients = 8.0 * 8 * 3 * 4096 * 14336 / 4 * 2 / (1 << 30);
@@ -135,8 +135,8 @@ TEST_CASE("evaluation counts where it takes more than a micro-step") {
   CHECK(evaluation(of_loss) > 0);
   // Also where no file is opened, as when check tries what would help.
   CHECK(evaluation(job({"train.eval_batch=64"}, true)) == evaluation(of_loss));
-  // 64 rows of 64 positions, keys and values of 2 layers, 64 numbers of 16 bits each: some of it beside the loss's
-  // peak.
+  // 64 rows of 64 positions, keys and values of 2 layers, 64 numbers of 16 bits each: some of it is there at the
+  // loss's peak.
   const auto with_answers =
       dry_run_on_gpu(job({"train.eval_batch=64", "train.generate_samples=-1", "train.max_new_tokens=16"}));
   CHECK(with_answers.evaluation_note.empty());

@@ -162,7 +162,7 @@ TEST_CASE("token caches depend on a tokenizer plugin's options and files") {
   folder.write("words.txt", "a b c");
   const auto longer = cache("vocabulary = \"words.txt\"\n");
   CHECK(longer != with_file);
-  // Of the same size and time, and yet another file.
+  // The size and time are the same, and yet it is another file.
   const auto time = std::filesystem::last_write_time(file);
   folder.write("words.txt", "a b d");
   std::filesystem::last_write_time(file, time);

@@ -9,7 +9,7 @@
 
 using namespace capstan;
 
-TEST_CASE("of all that a process does at a disk, what began first is said") {
+TEST_CASE("what began first is said of all that a process does at a disk") {
   const std::filesystem::path first("/x/a"), second("/x/b");
   CHECK_FALSE(DiskWait::oldest());
   auto reads = std::make_unique<DiskWait>("reading", first);

@@ -15,12 +15,12 @@ TEST_CASE("diagnostics are thrown together, and not at all when there are none")
   Diagnostics diagnostics;
   CHECK_NOTHROW(diagnostics.throw_if_any());
   diagnostics.add("a:1", "first");
-  diagnostics.add("a:2", "second", "mend it");
+  diagnostics.add("a:2", "second", "repair it");
   try {
     diagnostics.throw_if_any();
     FAIL("must throw");
   } catch (const Error& error) {
     CHECK(error.diagnostics().size() == 2);
-    CHECK(std::string(error.what()) == "a:1: first\na:2: second\n    fix: mend it");
+    CHECK(std::string(error.what()) == "a:1: first\na:2: second\n    fix: repair it");
   }
 }

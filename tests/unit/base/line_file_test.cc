@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// A disk with so many bytes of room left.
+// A disk with `room` bytes left.
 struct Disk {
   std::size_t room = 0;
   int reason = ENOSPC;
@@ -71,7 +71,7 @@ TEST_CASE("lines for which a disk has no room follow when it has, each whole") {
   disk.room = 1000;  // the destructor tries once more
 }
 
-TEST_CASE("of several lines that wait those stay that were written whole") {
+TEST_CASE("when several lines wait, those that were written whole stay") {
   const test::Folder folder;
   Disk disk;
   LineFile file(folder / "lines", disk.settings());

@@ -114,7 +114,7 @@ TEST_CASE("each errno of a file system has its words") {
   CHECK_THAT(meaning_of(EXDEV), Contains("(errno "));
 }
 
-TEST_CASE("a file that cannot be written whole leaves the old one, and nothing beside it") {
+TEST_CASE("a file that cannot be written whole leaves the old one, and nothing next to it") {
   const test::Folder folder;
   const auto file = fs::path(folder.write("file", "old"));
   int reason = 0;

@@ -41,7 +41,7 @@ TEST_CASE("broken JSON is said with its place and in no library's words") {
   CHECK(json_fault("{\"1e999\": 1, \"b\": -1e999}", 0) == "line 1, column 19: -1e999 is beyond any number");
 }
 
-TEST_CASE("JSON is deeper than it can be where lists are open, not where they stand in texts or beside each other") {
+TEST_CASE("JSON is deeper than it can be where lists are open, not where they stand in texts or next to each other") {
   const std::string open(100, '['), shut(100, ']');
   CHECK(json_depth_fault(open + shut) == "");
   CHECK(json_depth_fault("[" + open + "]" + shut) == "line 1, column 101: a list or an object inside of 100 others");
@@ -53,7 +53,7 @@ TEST_CASE("JSON is deeper than it can be where lists are open, not where they st
   CHECK(json_depth_fault("[" + wide + "0]") == "");
 }
 
-TEST_CASE("a pipe that nobody writes to is refused, not waited for") {
+TEST_CASE("a pipe that nothing writes to is refused, not waited for") {
   const test::Folder folder;
   const auto pipe = (folder / "pipe").string();
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
@@ -62,6 +62,6 @@ TEST_CASE("a pipe that nobody writes to is refused, not waited for") {
   CHECK_THAT(test::error_of([&] { read_file("/dev/zero"); }), Contains("/dev/zero: it is a pipe or a device"));
 }
 
-TEST_CASE("no name is near to one that nobody has typed") {
+TEST_CASE("no name is near to one of a million letters") {
   CHECK(nearest_name(std::string(1000000, 'a'), {std::string(1000000, 'a')}).empty());
 }

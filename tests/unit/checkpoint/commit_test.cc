@@ -242,7 +242,7 @@ TEST_CASE("a host that does not see the folder says so") {
             step_folder(options.folder, 1).string(), " on rank 0"));
 }
 
-TEST_CASE("a folder of weights replaces an older one, and what an attempt left beside it goes") {
+TEST_CASE("a folder of weights replaces an older one, and what an attempt left next to it goes") {
   const Scratch scratch;
   save_at(scratch / "weights", records(), Mesh());
   scratch.write("weights.tmp-4711.0/left over", "x");

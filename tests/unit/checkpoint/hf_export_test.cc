@@ -152,7 +152,7 @@ TEST_CASE("what comes out of a folder goes into one as the same bytes under the 
   }
 }
 
-TEST_CASE("each rank writes files of its own, of the tensors that are in them") {
+TEST_CASE("each rank writes files of its own, with the tensors that belong in them") {
   const Scratch scratch;
   const auto records = all_records();
   Constant ones(1);

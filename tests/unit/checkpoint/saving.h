@@ -24,7 +24,7 @@ Record record(const std::string& name, const capstan::layout::Shape& shape, c10:
               capstan::layout::Layout layout, double first = 0.5);
 /// Cut along dp, ep and tp, in several dimensions and dtypes; one is whole, one a scalar.
 std::vector<Record> records(double first = 0.5);
-/// The same along dp alone, on other dimensions.
+/// The same only along dp, on other dimensions.
 std::vector<Record> records_cut_otherwise();
 
 /// What a rank of the mesh saves: the boxes that it counts, as "model/<name>".
@@ -32,7 +32,7 @@ std::vector<capstan::checkpoint::TensorBox> boxes_of(const std::vector<Record>& 
                                                      const capstan::layout::Mesh& mesh, int rank);
 at::Tensor slice(at::Tensor whole, const capstan::layout::Box& box);
 
-/// Runs `body` as so many ranks with a CPU group of all.
+/// Runs `body` on each of `ranks` ranks with a CPU group of all.
 void on_ranks(int ranks, const std::function<void(const std::shared_ptr<capstan::comm::Group>&)>& body);
 /// Saves to this folder as the ranks of the mesh.
 void save_at(const std::filesystem::path& path, const std::vector<Record>& records, const capstan::layout::Mesh& mesh,

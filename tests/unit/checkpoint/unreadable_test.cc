@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 fs::path step(const Scratch& scratch, int number) { return step_folder(scratch / "checkpoints", number); }
 
-// Two checkpoints, of which anybody may read all.
+// Two checkpoints; every user may read all of them.
 void save_two(const Scratch& scratch) {
   WriterOptions options;
   options.folder = scratch / "checkpoints";
@@ -28,7 +28,7 @@ void save_two(const Scratch& scratch) {
   fs::permissions(scratch.path(), fs::perms::owner_all | fs::perms::others_read | fs::perms::others_exec);
 }
 
-// What every one of so many ranks is told when it looks for the newest checkpoint.
+// What each of `ranks` ranks is told when it looks for the newest checkpoint.
 std::vector<std::string> told(int ranks, const fs::path& folder) {
   std::vector<std::string> out(static_cast<std::size_t>(ranks));
   on_ranks(ranks, [&](const auto& group) {

@@ -82,7 +82,7 @@ TEST_CASE("training continues while a checkpoint is written, and does not change
   CHECK(holds(step_folder(options.folder, 5), 3));
 }
 
-TEST_CASE("what stays as it is until the update is copied beside training, and the update waits for that") {
+TEST_CASE("what stays as it is until the update is copied during training, and the update waits for that") {
   const auto stays = at::ones({100}), changes = at::ones({100});
   const auto box_of = [](const char* name, const at::Tensor& data, bool until_update) {
     return TensorBox{name, {100}, Box::whole({100}), data, until_update};
@@ -91,7 +91,7 @@ TEST_CASE("what stays as it is until the update is copied beside training, and t
   for (int save = 0; save < 2; ++save) {
     const auto copies = copy.begin({box_of("stays", stays, true), box_of("changes", changes, false)});
     changes.fill_(2);
-    stays.fill_(3);  // which nobody may do: it shows that begin() has not copied it
+    stays.fill_(3);  // which no caller may do: it shows that begin() has not copied it
     std::thread writer([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(30));
       copy.finish();
@@ -213,7 +213,7 @@ TEST_CASE("host memory that is not there is said on all ranks") {
   CHECK(Writer::footprint(1000).part == "checkpoint copy");
 }
 
-TEST_CASE("the last so many are kept, and the best") {
+TEST_CASE("as many of the last are kept as is asked for, and the best") {
   const Scratch scratch;
   WriterOptions options;
   options.folder = scratch / "checkpoints";
@@ -234,7 +234,7 @@ TEST_CASE("the last so many are kept, and the best") {
     save_all();
     CHECK(steps_in(options.folder) == std::vector<std::int64_t>{6, 5});
   }
-  SECTION("the last and the lowest; of equals the newest") {
+  SECTION("the last and the lowest; the newest where several are equal") {
     options.keep.last = 1;
     options.keep.best = "loss";
     save_all();

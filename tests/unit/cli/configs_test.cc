@@ -50,8 +50,8 @@ Checked check(const std::string& name, int ranks, std::vector<std::string> overr
   return out;
 }
 
-// A snapshot of a hub id: config.json, and weights of the right names and shapes whose bytes nobody wrote (the file is
-// sparse).
+// A snapshot of a hub id: config.json, and weights of the right names and shapes whose bytes were never written (the
+// file is sparse).
 void make_snapshot(const test::Folder& hub, const std::string& name, const nlohmann::json& config,
                    const session::Job& job) {
   const auto repository = "models--" + name;
@@ -184,7 +184,7 @@ const std::vector<Split> nemo_experiments{
 
 }  // namespace
 
-// Shapes alone: nothing of a model's size is allocated. The published configurations' sizes are the presets'.
+// Only shapes: nothing of a model's size is allocated. The published configurations' sizes are the presets'.
 TEST_CASE("the workshop's NeMo experiments pass check, and each rank holds what the exercise says") {
   const test::Folder hub;
   const auto make = [&](const std::string& random, const std::string& id, const nlohmann::json& config) {

@@ -156,7 +156,7 @@ Options split(std::int64_t tensor, std::int64_t expert) {
   return expert > 1 ? with(options, experts(expert)) : options;
 }
 
-// The same where it fits: beside the exact ones.
+// The same where it fits, in addition to the exact ones.
 Options offloaded(std::int64_t tensor, std::int64_t expert) {
   return with(split(tensor, expert), {{"strategy.fsdp.cpu_offload", true}});
 }

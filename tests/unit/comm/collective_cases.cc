@@ -138,7 +138,7 @@ void check_all_to_all(Group& group, at::ScalarType dtype) {
   require(out.equal(at::cat(expected)), "all-to-all" + name_of(group, dtype, out.size(0)));
 }
 
-/// Everyone sends `rows` rows to the last rank and nothing to others, as when one rank's experts are wanted alone.
+/// Everyone sends `rows` rows to the last rank and nothing to others, as when only one rank's experts are chosen.
 void check_one_sided(Group& group, std::int64_t rows) {
   std::vector<std::int64_t> in_counts(static_cast<std::size_t>(group.size()), 0);
   in_counts.back() = rows;

@@ -136,7 +136,7 @@ TEST_CASE("rank: reserved ports", "[.rank]") {
   as_rank(options, [](Communicator& c) { std::cout << "met at " << c.rendezvous() << std::endl; });
 }
 
-TEST_CASE("processes: of the ports that the launcher reserved the first free one is taken") {
+TEST_CASE("processes: the first free one of the ports that the launcher reserved is taken") {
   const auto taken = Store::serve("127.0.0.1", 0, "x");
   auto other = Store::serve("127.0.0.1", 0, "x");
   const int free = other->port();

@@ -40,7 +40,7 @@ TEST_CASE("call log: calls in flight, oldest first") {
   CHECK(log.last()->operation == "broadcast");
 }
 
-TEST_CASE("call log: a ring that is full forgets the oldest and confuses nobody") {
+TEST_CASE("call log: a ring that is full forgets the oldest and confuses no reader") {
   CallLog log(nullptr, 2);
   const auto lost = log.begin("all-reduce", "dp", "a", 1);
   (void)log.begin("all-reduce", "dp", "b", 2);
@@ -250,14 +250,14 @@ TEST_CASE("connect: no rank 0") {
     CHECK_THROWS_WITH(connect(options),
                       Contains(cat("no process answers at 127.0.0.1:", free_port, ", which ", file, " names")));
   }
-  SECTION("nobody listens at MASTER_ADDR") {
+  SECTION("nothing listens at MASTER_ADDR") {
     options.rendezvous.host = "localhost";
     options.rendezvous.port = free_port;
     CHECK_THROWS_WITH(connect(options), Contains(cat("rank 1 cannot reach the rendezvous at localhost:", free_port)));
   }
 }
 
-TEST_CASE("connect: one rank alone opens nothing and copies") {
+TEST_CASE("connect: a single rank opens nothing and copies") {
   const auto alone = connect(ConnectOptions{});
   CHECK(alone->backend(cpu) == "none");
   CHECK(alone->exchange("me") == std::vector<std::string>{"me"});

@@ -265,7 +265,7 @@ TEST_CASE("rank: another size", "[.rank]") {
 
 TEST_CASE("processes: collectives of different sizes end all ranks") {
   const auto ranks = run_ranks("rank: another size", 2);
-  CHECK(ranks[0].exit_code == -SIGABRT);  // Gloo's own thread throws where nobody can catch it
+  CHECK(ranks[0].exit_code == -SIGABRT);  // Gloo's own thread throws where nothing can catch it
   CHECK_THAT(ranks[0].output, Contains("Is there a distributed collective mismatch in your code?"));
   CHECK(ranks[1].exit_code == 75);
   CHECK_THAT(ranks[1].output, Contains("peer failed: rank 0 on here is gone: its connections are closed"));
@@ -314,7 +314,7 @@ TEST_CASE("rank: unwinds", "[.rank]") {
   try {
     auto communicator = connect(rank_options());
     everyone(*communicator)->all_reduce(at::ones({3}), ReduceOp::sum, "gradients");
-    throw Error("nobody reports this");
+    throw Error("this is not reported");
   } catch (const Error&) {
     std::exit(1);
   }

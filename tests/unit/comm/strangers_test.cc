@@ -70,7 +70,7 @@ TEST_CASE("messages of the store come back as they were, and what is none is ref
   CHECK_FALSE(unpacked(std::string_view("\xff\xff\xff\xff", 4)));
 }
 
-TEST_CASE("a store serves who knows the secret of its run, and nobody else") {
+TEST_CASE("a store serves only those who know the secret of its run") {
   const Log log;
   const auto store = Store::serve("127.0.0.1", 0, "x", "the secret of this run");
   store->set("k", "v");
@@ -123,7 +123,7 @@ TEST_CASE("the store of a run on one host cannot be reached from another") {
   }
 }
 
-TEST_CASE("a secret lies in a file for this user alone, and one that others could have written is none") {
+TEST_CASE("a secret lies in a file for only this user, and one that others could have written is none") {
   const test::Folder folder;
   Rendezvous where;
   where.secret_file = folder / "deeper/secret-4711.0.0";

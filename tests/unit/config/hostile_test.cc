@@ -1,4 +1,4 @@
-// Configurations that nobody writes by hand, and folders that refuse.
+// Configurations that are not written by hand, and folders that refuse.
 #include <capstan_catch.h>
 #include <sys/stat.h>
 

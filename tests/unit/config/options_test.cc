@@ -58,7 +58,7 @@ std::string fault(const std::string& key, Value value) {
 
 }  // namespace
 
-TEST_CASE("options have the struct's defaults, and remember that nobody set them") {
+TEST_CASE("options have the struct's defaults, and remember that they were not set") {
   const Options<Sample> options;
   CHECK(options->rank == 8);
   CHECK(options->betas == std::vector<double>{0.9, 0.95});

@@ -105,7 +105,7 @@ TEST_CASE("how many prompts stand side by side changes no answer; top-p changes 
   const auto reference = with("train.eval_batch=8");
   CHECK(with("train.eval_batch=1") == reference);
   CHECK(with("train.eval_batch=29") == reference);
-  CHECK(with("train.top_p=1e-6") == texts(ask(1, "", {}).front().answers));  // of one token there is nothing to draw
+  CHECK(with("train.top_p=1e-6") == texts(ask(1, "", {}).front().answers));  // one token leaves no choice
   CHECK(with("train.top_p=0.3") != reference);
   CHECK_THROWS_WITH(ask(1, "", {"train.top_p=0.3"}),
                     Contains("command line: train.top_p is below 1, but no token is drawn\n    fix: set "

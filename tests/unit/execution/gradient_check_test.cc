@@ -15,7 +15,7 @@ namespace {
 struct LosingOptions {
   bool everywhere = true;
   static void describe(config::OptionTable<LosingOptions>& t) {
-    t.add("everywhere", &LosingOptions::everywhere).doc("on each rank; else on rank 0 alone");
+    t.add("everywhere", &LosingOptions::everywhere).doc("on each rank; else only on rank 0");
   }
 };
 

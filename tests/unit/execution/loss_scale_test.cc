@@ -233,7 +233,7 @@ TEST_CASE("the state that a checkpoint keeps is taken back, and what follows is 
   CHECK(update.count.item<float>() == 6);
   CHECK(second.save() == first.save());
   CHECK(second.save() == "{\"updates\":6,\"loss_scale\":{\"scale\":256.0,\"good_steps\":0}}");
-  SECTION("a run without a dynamic scale takes the count alone, and the other way round") {
+  SECTION("a run without a dynamic scale takes only the count, and the other way round") {
     execution::Updates plain(options, {}, cpu);
     plain.restore(state);
     CHECK(plain.save() == "{\"updates\":5}");

@@ -48,7 +48,7 @@ class AgainRecorder final : public ops::GraphRecorder {
 struct Learnt {
   std::vector<double> losses;
   std::vector<double> auxiliary;
-  std::vector<double> expert_tokens;                         // of the first expert
+  std::vector<double> expert_tokens;                         // the first expert's
   std::vector<std::map<std::string, at::Tensor>> gradients;  // by step
 };
 
@@ -146,7 +146,7 @@ TEST_CASE("the first micro-steps show which weights have gradients: replays pass
   });
 }
 
-TEST_CASE("of how many positions logits are computed is a part of the shape") {
+TEST_CASE("the number of positions whose logits are computed is a part of the shape") {
   const auto overrides = with(one_shape, "train.precision=fp32");
   const Change change = [](execution::StepInput& input) {
     // 300 labels take 512 positions in the first micro-step and in the last; others keep 256.

@@ -16,7 +16,7 @@ execution::StepSums sums(const at::Tensor& experts, const at::Tensor& figures) {
 
 }  // namespace
 
-TEST_CASE("figures and experts' tokens stand beside each other") {
+TEST_CASE("figures and experts' tokens stand next to each other") {
   const auto experts = at::tensor({3, 4}, at::kLong);
   const auto figures = at::tensor({1.0, 4.0, 0.0, 0.0}, at::kDouble).view({2, 2});
   const auto both = execution::StepNumbers(sums(experts, figures), true).read();
@@ -30,7 +30,7 @@ TEST_CASE("figures and experts' tokens stand beside each other") {
   CHECK(neither.expert_tokens.numel() == 0);
 }
 
-TEST_CASE("a rank that does not speak for its data counts its own figures") {
+TEST_CASE("a rank that does not report for its data counts its own figures") {
   const auto figures = at::tensor({1.0, 4.0}, at::kDouble).view({1, 2});
   const auto silent = execution::StepNumbers(sums(at::tensor({3}, at::kLong), figures), false).read();
   CHECK(silent.loss_sum == 0);

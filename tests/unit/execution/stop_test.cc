@@ -9,7 +9,7 @@
 
 using namespace capstan;
 
-TEST_CASE("nobody asked: no reason, no end") {
+TEST_CASE("no stop was asked for: no reason, no end") {
   const execution::Stop stop;
   CHECK_FALSE(stop.asked());
   CHECK(stop.signal() == 0);

@@ -137,7 +137,7 @@ class Shares : public Tried {
   };
 };
 
-// A sum of each rank's beside what belongs to records: half of it does not survive a change of mesh.
+// A sum that each rank has, together with what belongs to records: half of it does not survive a change of mesh.
 class Halves : public Tried {
  public:
   using Tried::Tried;
@@ -152,7 +152,7 @@ class Halves : public Tried {
   };
 };
 
-// Each rank's alone, and the strategy says that it is nothing without it.
+// The state is each rank's own, and the strategy says that it is nothing without it.
 class Insists : public Tried {
  public:
   using Tried::Tried;

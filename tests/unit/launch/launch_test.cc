@@ -183,7 +183,7 @@ TEST_CASE("launch: a rank of capstan run -n, also inside srun") {
                     Contains("CAPSTAN_RANK is set but CAPSTAN_RENDEZVOUS is ''"));
 }
 
-TEST_CASE("launch: PyTorch's variables that nobody known has set") {
+TEST_CASE("launch: PyTorch's variables that no known launcher has set") {
   const std::map<std::string, std::string> by_hand{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "a"}};
   CHECK_THROWS_WITH(launch(by_hand), Contains("RANK=1, WORLD_SIZE=4 and MASTER_ADDR are set, but by no launcher") &&
                                          Contains("unset RANK and WORLD_SIZE"));
@@ -192,7 +192,7 @@ TEST_CASE("launch: PyTorch's variables that nobody known has set") {
 }
 
 TEST_CASE("launch: alone") {
-  const Launch found = launch({{"RANK", "3"}, {"WORLD_SIZE", "4"}});  // an old export, and nobody who launched
+  const Launch found = launch({{"RANK", "3"}, {"WORLD_SIZE", "4"}});  // an old export, and no launcher
   CHECK(found.world.launcher == "alone");
   CHECK(found.world.rank == 0);
   CHECK(found.world.size == 1);

@@ -38,7 +38,7 @@ TEST_CASE("no file of a run is written over, whatever its name and wherever it l
   CHECK(read_file(folder / "run/report.html") == "new");
 }
 
-TEST_CASE("a folder with a config.toml alone is no run") {
+TEST_CASE("a folder with only a config.toml is no run") {
   const test::Folder folder;
   const auto file = folder.write("config.toml", "");
   CHECK(refusal(file).empty());

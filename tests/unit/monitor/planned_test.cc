@@ -33,7 +33,7 @@ TEST_CASE("where the number of steps is not known, negative ones are refused") {
         "a.toml:3: monitor.trace.steps names step -1\n    fix: name steps from 0 on");
 }
 
-TEST_CASE("of a default one step that there is suffices") {
+TEST_CASE("one existing step of a default suffices") {
   CHECK(faults({"monitor.trace.steps", "default", true, {3, 4}}, 4, "step").empty());
   CHECK_THAT(faults({"monitor.trace.steps", "default", true, {3, 4}}, 2, "step"), Contains("names steps 3, 4"));
 }

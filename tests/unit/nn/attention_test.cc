@@ -136,7 +136,7 @@ TEST_CASE("dropout on the probabilities follows step, sample and seed, and not t
   auto other_seed = batch_of({3, 8});
   other_seed.seed = 8;
   CHECK(difference(attend(in, some_dropout, other_seed), out) > 0.1);
-  // Another sample id for row 1 changes row 1 alone.
+  // Another sample id for row 1 changes only row 1.
   const auto changed = attend(in, some_dropout, batch_of({3, 9}));
   CHECK(difference(changed[0], out[0]) < tolerance);
   CHECK(difference(changed[1], out[1]) > 0.1);

@@ -41,7 +41,7 @@ TEST_CASE("the head's loss is the sum over targets, its logits are those of each
   CHECK(difference(last, at::stack({logits[0][2], logits[1][0]})) < 1e-14);
 }
 
-TEST_CASE("logits of some rows alone give the loss and the gradients of all, wherever the labels are") {
+TEST_CASE("logits of only some rows give the loss and the gradients of all, wherever the labels are") {
   const auto labels = GENERATE(std::vector<std::int64_t>{1, -100, 6, 0, 3, 2, -100, -100},
                                std::vector<std::int64_t>{-100, -100, -100, -100, -100, 4, -100, -100},
                                std::vector<std::int64_t>(8, -100), std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 0, 1});

@@ -85,7 +85,7 @@ TEST_CASE("a unit's weights are those of its layers, in the order in which they 
   CHECK(names(block.all<nn::Mlp>()[0]->weights()).size() == 4);
 }
 
-TEST_CASE("a layer that goes leaves the tree, and one that outlives its root stands alone") {
+TEST_CASE("a layer that goes leaves the tree, and one that outlives its root stands by itself") {
   auto root = std::make_unique<nn::Layer>("root");
   const nn::Dropout stays(*root, "stays", 0.1);
   { const nn::Dropout goes(*root, "goes", 0.1); }
@@ -155,7 +155,7 @@ TEST_CASE("kinds of layers that nn does not have are told, each with its path") 
         "mine does not know the kind of layer blocks.0/gain (and of 1 more of that name) and leaves it whole");
 }
 
-TEST_CASE("a record that no layer owns is refused beside one that ranks share, and only there") {
+TEST_CASE("a record that no layer owns is refused next to one that ranks share, and only there") {
   Block block(true);
   CHECK_NOTHROW(nn::refuse_undeclared(block));
   auto& up = block.weights()[1]->records().front();

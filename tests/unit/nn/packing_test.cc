@@ -24,7 +24,7 @@ struct Place {
   std::int64_t length;
 };
 
-// Samples 40, 41, … in two rows of 9 positions, of which two stay empty.
+// Samples 40, 41, … in two rows of 9 positions; two of these stay empty.
 const std::vector<Place> places{{0, 0, 4}, {0, 4, 5}, {1, 1, 1}, {1, 2, 6}};
 constexpr std::int64_t rows = 2, cols = 9, longest = 6;
 
@@ -41,7 +41,7 @@ nn::Batch packed_batch(bool training) {
     }
   }
   batch.positions = at::tensor(positions, at::kLong).view({rows, cols});
-  batch.sample_ids = at::full({rows}, -5, at::kLong);  // of no meaning here
+  batch.sample_ids = at::full({rows}, -5, at::kLong);  // they mean nothing here
   batch.documents = nn::Documents{at::tensor(packed, at::kLong), at::tensor(alone, at::kLong),
                                   at::tensor(ids, at::kLong), static_cast<std::int64_t>(places.size()), longest};
   batch.seed = 7;
@@ -78,7 +78,7 @@ void check_each(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, b
 
 }  // namespace
 
-TEST_CASE("each sample of a packed row attends to itself alone, with grouped heads and dropout too") {
+TEST_CASE("each sample of a packed row attends only to itself, with grouped heads and dropout too") {
   const bool drops = GENERATE(false, true);
   const nn::Dropout dropout(root, "attention", drops ? 0.4 : 0.0);
   const auto q = numbers({rows, 4, cols, 6}, 0.1), k = numbers({rows, 2, cols, 6}, 0.5),
@@ -99,7 +99,7 @@ TEST_CASE("ALiBi counts distances within each sample of a packed row") {
   });
 }
 
-TEST_CASE("a packed sample has the dropout mask that it has alone") {
+TEST_CASE("a packed sample has the dropout mask that it has in a row of its own") {
   const nn::Dropout dropout(root, "site", 0.5);
   const auto x = numbers({rows, cols, 5}, 0.2);
   const auto out = dropout.forward(x, packed_batch(true));

@@ -51,7 +51,7 @@ TEST_CASE("AdamW in host memory follows its formula") {
   const auto v = before.square.to(at::kDouble) * step.beta2 + g * g * (1 - step.beta2);
   const auto way = m / (1 - std::pow(beta1, 3)) / ((v / (1 - std::pow(step.beta2, 3))).sqrt() + step.eps);
   const auto x = before.master.to(at::kDouble) * (1 - step.lr * step.decay) - way * step.lr;
-  // Some ten roundings of values that are at most 5, of 2^-24 each.
+  // Some ten roundings, by 2^-24 each, of values that are at most 5.
   CHECK((t.average - m).abs().max().item<double>() < 50.0 / (1 << 24));
   CHECK((t.square - v).abs().max().item<double>() < 50.0 / (1 << 24));
   CHECK((t.master - x).abs().max().item<double>() < 50.0 / (1 << 24));

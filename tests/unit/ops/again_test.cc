@@ -22,7 +22,7 @@ namespace {
 using Inputs = std::vector<at::Tensor>;
 using Made = std::function<at::Tensor(const at::Tensor& x)>;
 
-/// What feeds a product, of x [3, 4, 16], with as many features.
+/// What feeds a product: it takes x [3, 4, 16] and gives as many features.
 struct Producer {
   std::string name;
   std::int64_t features;
@@ -65,7 +65,7 @@ Inputs gradients(const std::function<at::Tensor(const Inputs&)>& function, const
   return torch::autograd::grad({out}, leaves, {numbers(out.sizes(), 0.3, out.options())});
 }
 
-/// Bytes that a product leaves for backward beside its result and what it was made from.
+/// Bytes that a product leaves for backward besides its result and what it was made from.
 std::int64_t kept_bytes(const Producer& one, bool again, const at::TensorOptions& options) {
   const auto x = at::empty({3, 4, 16}, options).set_requires_grad(true);
   const auto weight = at::empty({5, one.features}, options).set_requires_grad(true);
@@ -202,7 +202,7 @@ TEST_CASE("what a product and adapters share has the sum of their gradients, and
   CHECK(jacobian_error([&](const Inputs& all) { return function(all, shares); }, in) < 1e-7);
 }
 
-TEST_CASE("an adapter alone has its gradient of a shared input too, and an input without one has none") {
+TEST_CASE("an adapter by itself has its gradient of a shared input too, and an input without one has none") {
   const auto weight = numbers({2, 16}, 0.2, at::kDouble).set_requires_grad(true);
   const auto x = numbers({3, 16}, 0.1, at::kDouble).set_requires_grad(true);
   const auto of = [&](const at::Tensor& in) {

@@ -1,4 +1,4 @@
-// What decoder blocks compute beside their products: each against the plain calls that it replaces.
+// What decoder blocks compute besides their products: each against the plain calls that it replaces.
 #include <ATen/ATen.h>
 #include <capstan/ops/grouped.h>
 #include <capstan/ops/rotary.h>
@@ -90,7 +90,7 @@ TEST_CASE("heads of a fused projection turn in its memory, as rotary turns them"
   CHECK(at::equal(parts.v, fused.narrow(2, 5, 1)));
 }
 
-TEST_CASE("ALiBi's heads: the numbers, ones, and a bias in three parts; gradients of the numbers alone") {
+TEST_CASE("ALiBi's heads: the numbers, ones, and a bias in three parts; gradients of only the numbers") {
   const auto slopes = at::tensor({0.5, 0.25}, at::kDouble);
   const auto function = [&](const Inputs& x) {
     const auto heads = alibi_heads(x[0].flatten(2), slopes, positions, 0.4);

@@ -49,7 +49,7 @@ TEST_CASE("a checksum is of bits: signs of zero and of what is not a number coun
   CHECK(checksum(at::empty({0}, at::kFloat)) == 0);
 }
 
-TEST_CASE("many tensors of several dtypes have the checksums that each has alone") {
+TEST_CASE("many tensors of several dtypes have the checksums that each has by itself") {
   std::vector<at::Tensor> xs;
   for (std::int64_t i = 0; i < 70; ++i)
     xs.push_back(at::arange(i, i + 100 * i % 977, at::kFloat).to(i % 2 ? at::kFloat : at::kBFloat16));

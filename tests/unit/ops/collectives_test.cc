@@ -117,7 +117,7 @@ std::vector<std::vector<std::int64_t>> pieces(std::vector<std::int64_t> shape, s
   return out;
 }
 
-const double tolerance = 1e-8;  // of the central differences; see jacobian.h
+const double tolerance = 1e-8;  // for the central differences; see jacobian.h
 
 }  // namespace
 

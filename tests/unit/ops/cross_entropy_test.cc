@@ -87,7 +87,7 @@ TEST_CASE("chunked cross entropy in narrower dtypes is good to their rounding") 
   }
 }
 
-// With V = 2^14 equal logits each probability is 2^-14; times hidden 2^-10 a product in half alone would be below its
+// With V = 2^14 equal logits each probability is 2^-14; times hidden 2^-10 a product only in half would be below its
 // smallest number, 2^-24.
 TEST_CASE("half keeps small probabilities and sums the weight's gradient in float32") {
   const std::int64_t large = 1 << 14, count = 4096;

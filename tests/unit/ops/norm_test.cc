@@ -55,7 +55,7 @@ TEST_CASE("the number of threads does not change a sum") {
   at::set_num_threads(before);
 }
 
-TEST_CASE("many tensors, each its own sum, with the bits of one alone") {
+TEST_CASE("many tensors, each its own sum, with the bits of a single one") {
   const std::vector<at::Tensor> xs{numbers(5000, at::kFloat), numbers(3, at::kDouble), at::zeros({0}, at::kFloat),
                                    numbers(9000, at::kBFloat16), numbers(4096, at::kHalf).view({64, 64})};
   at::Tensor out = at::full({5}, -1.0, at::kDouble);  // written, not added to

@@ -32,7 +32,7 @@ Inputs inputs(at::ScalarType type) {
   Inputs in;
   in.hidden = at::sin(at::arange(9 * 5, doubles)).view({9, 5}).to(type);
   in.weight = at::cos(at::arange(words * 5, doubles) * 0.7).view({words, 5}).mul(3).to(type);
-  in.labels = at::tensor({0, 10, -100, 5, 6, 3, -100, 7, 2}, at::kLong);  // of every rank, at parts' edges, and none
+  in.labels = at::tensor({0, 10, -100, 5, 6, 3, -100, 7, 2}, at::kLong);  // on every rank, at parts' edges, and none
   return in;
 }
 

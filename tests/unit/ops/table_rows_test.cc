@@ -5,7 +5,7 @@
 
 using namespace capstan::ops;
 
-TEST_CASE("of a marked leaf the gradient is rows, with no id where there is padding") {
+TEST_CASE("a marked leaf's gradient is rows, with no id where there is padding") {
   at::manual_seed(4);
   const auto ids = at::tensor({3, 0, 3, 2, 5, 5}, at::kLong).view({2, 3});
   const auto real = at::tensor({1, 1, 1, 1, 0, 0}, at::kLong).view({2, 3}).to(at::kBool);

@@ -1,4 +1,4 @@
-// A plugin that crashes in its entry is named: the signal alone says nothing of whose fault it is.
+// A plugin that crashes in its entry is named: the signal by itself does not say whose fault it is.
 #include <capstan/base/files.h>
 #include <capstan_catch.h>
 #include <capstan_places.h>

@@ -1,4 +1,4 @@
-// Plugins with a GPU module beside them. That the fixtures' modules hold no kernel makes no difference to the host.
+// Plugins with a GPU module next to them. That the fixtures' modules hold no kernel makes no difference to the host.
 #include <capstan_catch.h>
 #include <capstan_places.h>
 #include <dlfcn.h>

@@ -37,7 +37,7 @@ TEST_CASE("what plugins know of a name that is unknown is the fault's fix") {
   CHECK(with_hints(unknown("nobody's"), host).diagnostics().front().fix == "one of: a, b");
 }
 
-TEST_CASE("of an unknown table's options those are said that a plugin knows") {
+TEST_CASE("an error names those of an unknown table's options that a plugin knows") {
   Host host({test::fixture_folder()});
   const auto error = with_hints(
       unknown("", "things",
@@ -57,7 +57,7 @@ TEST_CASE("a table that is nearly a command's is said to be that") {
 
 TEST_CASE("where no name is unknown, and where no plugin has hints, an error stays as it is") {
   Host host({test::fixture_folder()});
-  Error other("broken", "mend it", "a.toml");
+  Error other("broken", "repair it", "a.toml");
   other.add_context("reading it");
   CHECK(std::string(with_hints(other, host).what()) == other.what());
   CHECK(host.registry().all().empty());

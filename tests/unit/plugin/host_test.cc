@@ -83,7 +83,7 @@ TEST_CASE("a plugin that is not there names every path tried and the nearest nam
              Contains("there is no monitor plugin 'good'; looked for\n      /nowhere/good.so"));
 }
 
-TEST_CASE("the built-in plugins lie beside libcapstan.so") {
+TEST_CASE("the built-in plugins lie next to libcapstan.so") {
   CHECK(Host::builtin_folder() == fs::canonical(fs::path(CAPSTAN_BINARY_DIR) / "lib") / "capstan" / "plugins");
 }
 
@@ -129,7 +129,7 @@ TEST_CASE("discovery lists what can be used, and the reason for what cannot") {
   CHECK(host.load("monitor", "good").file == good.file);
 }
 
-TEST_CASE("a GPU module beside its plugin is no plugin of its own") {
+TEST_CASE("a GPU module next to its plugin is no plugin of its own") {
   const test::Folder folder;
   fs::copy(test::fixture("good"), folder.path() / "good.so");
   fs::copy(test::fixture("good"), folder.path() / "good_cuda.so");

@@ -227,7 +227,7 @@ TEST_CASE("rank: of a dead parent", "[.local]") {
 TEST_CASE("local ranks: they die with their parent") {
   const test::Folder folder;
   setenv("TEST_PID_FILE", (folder / "pid").c_str(), 1);
-  (void)run("parent: is killed");  // returns when the last of them has closed the pipe: that alone is the proof
+  (void)run("parent: is killed");  // returns when the last of them has closed the pipe: only that is the proof
   for (const int rank : {0, 1}) {
     const int process = std::stoi(read_file(folder / cat("pid", rank)));
     CHECK_FALSE(std::filesystem::exists(cat("/proc/", process, "/exe")));  // gone, or a zombie of init's

@@ -11,7 +11,7 @@ using namespace capstan::ranks;
 
 namespace {
 
-// Of two ranks of which the other says what this one does.
+// A communicator of two ranks; the other one says what this one does.
 class Pair final : public comm::Communicator {
  public:
   const comm::World& world() const override { return world_; }

@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-// Runs of the name x, of which checkpoints are saved.
+// Runs of the name x that save checkpoints.
 struct Runs {
   test::Folder folder;
   fs::path dir = folder.path() / "runs";
@@ -31,7 +31,7 @@ struct Runs {
   }
 };
 
-// A step of job 4711, at its first start or after so many restarts.
+// A step of job 4711, at its first start or after this number of restarts.
 launch::Environment step(const char* number, const char* restarts = "0") {
   return launch::environment({{"SLURM_JOB_ID", "4711"}, {"SLURM_STEP_ID", number}, {"SLURM_RESTART_COUNT", restarts}});
 }
@@ -85,13 +85,13 @@ TEST_CASE("each command of a job's script finds its own run") {
   CHECK(runs.found(step("1", "1"), high) == goes_on("x-2"));
   // Whatever number a step has now: a script may leave out at its second start what is done.
   CHECK(runs.found(step("0", "1"), high) == goes_on("x-2"));
-  // One that had not begun finds nobody else's, nor does the same file's name elsewhere.
+  // One that had not begun finds no other run's, nor does the same file's name elsewhere.
   CHECK(runs.found(step("1", "1"), with({"optimizer.lr=3e-2", "train.max_steps=30"})).empty());
   CHECK(runs.found(step("0", "1"), with(low.overrides, "other/x.toml")).empty());
   CHECK(runs.found(step("0", "1"), with({"optimizer.lr=1e-2,train.max_steps=30"})).empty());
 }
 
-TEST_CASE("runs of one command are told apart by their steps; of several of one step the last counts") {
+TEST_CASE("runs of one command are told apart by their steps; the last of several of one step counts") {
   Runs runs({"x", "x-2", "x-3", "x-10"});
   const auto command = with({"train.max_steps=30"});
   ranks::note_job(step("0"), command, runs.dir / "x");

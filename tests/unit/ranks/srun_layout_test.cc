@@ -67,7 +67,7 @@ TEST_CASE("headers that are right") {
   CHECK(outcome({2, 16, "8(x2)", 8, 8, {}}, 15, 7, 1) == "device 7");
   // --gpus=2 --gpus-per-node=1 --ntasks=2 --tasks-per-node=1
   CHECK(outcome({2, 2, "1(x2)", 1, 1, {}}, 1, 0, 1) == "device 0");
-  // --ntasks=2 alone: on one node of two GPUs, or on two of one
+  // only --ntasks=2: on one node of two GPUs, or on two of one
   CHECK(outcome({1, 2, "2", 2, 2, {}}) == "device 0");
   CHECK(outcome({2, 2, "1(x2)", 1, 1, {}}) == "device 0");
 }

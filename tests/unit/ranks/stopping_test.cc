@@ -27,7 +27,7 @@ std::string epoch_in(int seconds) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count());
 }
 
-// Three ranks, of which the last got `signal`, if any.
+// Three ranks; the last one got `signal`, if any.
 std::vector<ranks::Ending> endings(const train::RunEnd& run, int signal) {
   std::vector<ranks::Ending> out(3);
   comm::run_in_process(3, [&](comm::Communicator& communicator) {

@@ -22,7 +22,7 @@ constexpr RunLock::Patience hasty{20ms, 400ms, 300000ms};
 
 LockHolder here(const std::string& job = "") { return RunLock::this_process("n1", job); }
 
-// A process of another machine, of which nothing can be asked here.
+// A process of another machine, about which nothing can be asked here.
 LockHolder elsewhere(const std::string& job = "") { return {"n2", 77, "other", "1", job, here().since - 65}; }
 
 // Asks until there is an answer.
@@ -89,7 +89,7 @@ TEST_CASE("on another machine, who touches the file lives") {
   CHECK_THROWS_WITH(take_in_time(second), Contains("process 77 on n2 (job 12), for 1:0"));
 }
 
-TEST_CASE("on another machine, who leaves the file alone is gone: in the end, or soon where that is long ago") {
+TEST_CASE("on another machine, who does not touch the file is gone: in the end, or soon where that is long ago") {
   const test::Folder folder;
   const auto file = folder.path() / "running";
   const auto text = GENERATE(R"({"host": "n2", "pid": 77, "machine": "other"})", "", "{");
@@ -147,7 +147,7 @@ TEST_CASE("who only looks learns whether a run's process lives, and changes noth
   CHECK(std::filesystem::exists(file));
 }
 
-TEST_CASE("a lock that is a link to nothing is refused: nobody would ever answer") {
+TEST_CASE("a lock that is a link to nothing is refused: no holder would ever answer") {
   const test::Folder folder;
   const auto file = folder.path() / "running";
   std::filesystem::create_symlink("gone", file);
@@ -174,7 +174,7 @@ TEST_CASE("a folder that cannot be written to is said so") {
   CHECK_THROWS_WITH(RunLock("/proc/nowhere", here(), hasty).take(), Contains("cannot write it: "));
 }
 
-TEST_CASE("a lock that cannot be read is not a lock that nobody holds") {
+TEST_CASE("a lock that cannot be read is not a lock that is free") {
   const test::Folder folder;
   const auto file = folder.path() / "running";
   std::filesystem::create_symlink("running", file);
@@ -187,7 +187,7 @@ TEST_CASE("a lock that cannot be read is not a lock that nobody holds") {
 TEST_CASE("the clock that stamps files jumps by an hour: who touches the file lives, and no time is below zero") {
   const test::Folder folder;
   auto later = elsewhere();
-  later.since += 7200;  // of a clock that has been set back since
+  later.since += 7200;  // as by a clock that has been set back since
   RunLock lock(folder.path(), later, RunLock::Patience{50ms, 400ms, 300000ms});
   REQUIRE(lock.take());
   std::filesystem::last_write_time(folder.path() / "running", std::filesystem::file_time_type::clock::now() - 1h);

@@ -31,7 +31,7 @@ TEST_CASE("a run on GPUs says what was there before its steps, what came with th
   CHECK_THAT(plan::against_actual(on_gpu(), "cuda", {6 * gib, 21 * gib, 0.5}, 0), Contains("not predicted"));
 }
 
-TEST_CASE("of a run on CPUs nothing is said: what is predicted there is not what is measured") {
+TEST_CASE("nothing is said of a run on CPUs: what is predicted there is not what is measured") {
   const assembly::Prediction prediction{{{"parameters", 4 * gib, "cpu", "always"}}, false, ""};
   CHECK(plan::against_actual(prediction, "cpu", {0, 0, 0.5}, 0).empty());
 }

@@ -206,7 +206,7 @@ TEST_CASE("data is compared by what is in it: by the bytes of its files, by its 
   CHECK(runs.changed({"data.plugin=others"}) == Names{"data.plugin"});
 }
 
-TEST_CASE("a strategy counts where it is not of the layout alone") {
+TEST_CASE("a strategy counts where it is not only of the layout") {
   Runs runs;
   const std::string teaches = "[strategy.teaches]\namount = 2.0\n";
   const std::string places = "[strategy.places]\n";

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// float16's bits, in a file beside a tensor that says so.
+/// float16's bits, in a file next to a tensor that says so.
 class Halves : public nn::Codec, public nn::CodecFiles {
  public:
   std::string name() const override { return "halves"; }

@@ -22,7 +22,7 @@ assembly::Prediction prediction_of(std::int64_t peak) {
   return {{{"all", peak, "cuda", "always"}, {"offloaded", 500 * gib, "host", "always"}}, true, ""};
 }
 
-// Of a job with micro-batches of 2, accumulated 3 times.
+// The prediction of a job with micro-batches of 2, accumulated 3 times.
 plan::Predicted on_gpus(const assembly::Prediction& prediction) { return {prediction, "cuda", {2, 3, 6, 1}}; }
 
 plan::Fit judge_fit(std::int64_t peak, const Gpu& gpu, const plan::Placement& ranks, const plan::Trials& trials) {
@@ -126,7 +126,7 @@ TEST_CASE("what does not fit is told with what would make it smaller") {
   CHECK_THAT(stuck.text, Contains("Nothing that check tries makes it smaller.\n"));
 }
 
-TEST_CASE("what offload would take of host memory is said, and held against run.host_memory alone") {
+TEST_CASE("what offload would take of host memory is said, and held only against run.host_memory") {
   const auto text = [](Peak of_fsdp, Peak of_zero) {
     const auto peak_with = [&](const Change& change) -> std::optional<Peak> {
       if (change.words == "keep the optimizer and parameters in host memory") return of_fsdp;

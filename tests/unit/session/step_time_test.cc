@@ -96,7 +96,7 @@ const std::vector<Measured>& measured() {
        mixed + batch(2, 1) +
            "[strategy.fsdp]\n[strategy.tensor_parallel]\nsize = 2\n[strategy.expert_parallel]\nsize = 2\n"
            "memory_factor = 1\n",
-       4, 0.19},  // a miss: of the program before its passes were fused, which also had experts' gradients in float32
+       4, 0.19},  // a miss: the program before its passes were fused, which also had experts' gradients in float32
       {"models-4xh200", "llama-8b+tp2+full_shard@4", "", llama,
        mixed + batch(2, 1) + "[strategy.fsdp]\n[strategy.tensor_parallel]\nsize = 2\n", 4},
       // A miss: this record is of the program before its losses and passes were fused.
@@ -112,7 +112,7 @@ double measured_seconds(const Measured& row) {
   double seconds = 0;
   for (const auto& result : json.at("results")) {
     const bool is_program = row.program.empty() || result.value("program", "") == row.program;
-    // Of what was measured twice in a call the first: the second is the host's noise.
+    // Where a call measured twice, the first counts: the second shows the host's noise.
     if (result.at("case") == row.run && is_program && seconds == 0) seconds = result.at("step_s");
   }
   REQUIRE(seconds > 0);
@@ -181,7 +181,7 @@ TEST_CASE("a step's parts follow from its work") {
   auto time = plan::step_time(work, 2, figures);
   CHECK(time.products == Approx(2));
   CHECK(time.total() == Approx(2));
-  // Collectives beside computation cost it a part of their time; what is longer than it is waited for.
+  // Collectives during computation cost it a part of their time; what is longer than it is waited for.
   work.reductions[{"reduce-scatter", 2, 1, 2000000}] = 1;  // 1 s
   CHECK(plan::step_time(work, 2, figures).engine_wait == Approx(0.5));
   work.reductions[{"reduce-scatter", 2, 1, 2000000}] = 3;

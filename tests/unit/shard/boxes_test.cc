@@ -1,4 +1,4 @@
-// Which boxes ranks hold, write and count: by the plan alone.
+// Which boxes ranks hold, write and count, from only the plan.
 #include "shard/boxes.h"
 
 #include <capstan_catch.h>

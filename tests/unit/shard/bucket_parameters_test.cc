@@ -61,7 +61,7 @@ TEST_CASE("progress goes up to the number of parameters") {
   });
 }
 
-TEST_CASE("filling moves every leaf's version: who keeps something made of a weight makes it anew") {
+TEST_CASE("filling moves every leaf's version: who keeps something made of a weight makes it again") {
   run_in_process(1, [&](Communicator& communicator) {
     const Rig rig(communicator, {.layer2_trains = false});
     std::vector<std::int64_t> before;

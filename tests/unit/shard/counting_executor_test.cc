@@ -48,7 +48,7 @@ TEST_CASE("what stays from forward to backward is taken once, and the gather for
   shard::CountingExecutor executor(
       plan, [&](const shard::Buffer& buffer, std::int64_t bytes) { now[buffer.lifetime] += bytes; });
   executor.prefetch(1, true);
-  CHECK(now[Lifetime::regather] == plan.buckets[1].shard_elements * 2 * 2);  // of two ranks, in bfloat16
+  CHECK(now[Lifetime::regather] == plan.buckets[1].shard_elements * 2 * 2);  // two ranks, in bfloat16
   executor.release(1);
   CHECK(now[Lifetime::regather] == plan.buckets[1].shard_elements * 2 * 2);
   executor.prefetch(1, false);

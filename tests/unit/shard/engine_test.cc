@@ -1,4 +1,4 @@
-// The shard engine on in-process ranks: what lies where, when, and that gradients are those of one rank alone.
+// The shard engine on in-process ranks: what lies where, when, and that gradients are those of a single rank.
 #include <capstan_catch.h>
 
 #include "shard/probe.h"

@@ -11,7 +11,7 @@ using comm::run_in_process;
 
 namespace {
 
-// Of this thread, which is one rank: what it has now, and the most it had since `peak` was last set.
+// This thread is one rank: what it has now, and the most that it had since `peak` was last set.
 thread_local std::int64_t live = 0;
 thread_local std::int64_t peak = 0;
 
@@ -75,7 +75,7 @@ void use_states(shard::Engine& engine) {
 TEST_CASE("the engine allocates what its footprint says") {
   const int world = GENERATE(1, 2, 3, 8);
   const int stage = GENERATE(0, 1, 2, 3);
-  const int offload = GENERATE(0, 1, 2, 3);  // 3: as 1, of half of the parameters
+  const int offload = GENERATE(0, 1, 2, 3);  // 3: as 1, for half of the parameters
   if ((offload > 0 && stage == 0) || (offload == 2 && stage < 3)) return;
   const std::int64_t accumulation = GENERATE(1, 2);
   const auto reduce = GENERATE(shard::ReduceWhen::step, shard::ReduceWhen::micro_step);
@@ -169,7 +169,7 @@ TEST_CASE("a rank's footprint, by hand") {
     expect("gradients", std::int64_t{64} * 8 * 8);
     expect("optimizer state", std::int64_t{64} * 2 * 8 * 8);
     expect("collective buffers", std::int64_t{64} * (2 + 2) * 3 * 8);
-    // Two layers at once, one of them ahead; of the second, 5 rows of 11 take 2 x 3 rows with padding: 66 elements.
+    // Two layers at once, one of them ahead; the second's 5 rows of 11 take 2 x 3 rows with padding: 66 elements.
     expect("gathered units", std::int64_t{64} * (2 * 3 + 1) * 8);
   });
   CHECK(faults.list() == std::vector<std::string>{});

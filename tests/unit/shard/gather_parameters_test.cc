@@ -52,7 +52,7 @@ class Shares : public nn::GatherCodec {
   at::Tensor bytes, scale;
 };
 
-/// The chain's layers, of which two weights are gathered in bytes, and an engine.
+/// The chain's layers, two of whose weights are gathered in bytes, and an engine.
 struct InBytes {
   TinyChain chain = rig_chain({});
   std::vector<std::shared_ptr<Shares>> codecs;

@@ -123,7 +123,7 @@ TEST_CASE("stages 1 and 2: parameters are gathered once after an update, and nev
   CHECK(test.recorder.taken() == gathers);
 }
 
-TEST_CASE("nothing sharded: gradients alone move") {
+TEST_CASE("nothing sharded: only gradients move") {
   Case test(0);
   test.forward();
   CHECK(test.recorder.taken() == Calls{});

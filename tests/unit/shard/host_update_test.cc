@@ -12,7 +12,7 @@ using namespace capstan::testing;
 using comm::Communicator;
 using comm::run_in_process;
 
-TEST_CASE("what a rule throws beside training ends the next call that needs its result") {
+TEST_CASE("what a rule throws during training ends the next call that needs its result") {
   run_in_process(1, [](Communicator& communicator) {
     RigOptions options;
     options.policy = [](strategy::ShardPolicy& policy) { set_stage(policy, 1, 1); };

@@ -6,7 +6,7 @@
 
 using capstan::shard::InFlight;
 
-TEST_CASE("small reductions are in flight together, a large one alone") {
+TEST_CASE("small reductions are in flight together, a large one by itself") {
   InFlight in_flight;
   std::vector<std::size_t> freed;
   const auto begin = [&](std::size_t bucket, std::int64_t elements) {

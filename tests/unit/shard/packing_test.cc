@@ -13,7 +13,7 @@ using namespace capstan::testing;
 
 namespace {
 
-// layer1 on so many ranks: a fused weight of two records, a matrix, a bias.
+// layer1 on `ranks` ranks: a fused weight of two records, a matrix, a bias.
 shard::BucketPlan layer1(int ranks) {
   const auto chain = rig_chain({});
   shard::EngineOptions options;

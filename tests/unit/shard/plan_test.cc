@@ -50,7 +50,7 @@ TEST_CASE("neighbouring units are joined by number or by size, frozen weights ap
   CHECK(shard::make_plan(pointers(chain), options).runs.size() == 4);
 }
 
-TEST_CASE("as few neighbours as have so many parameters; the last ones may have fewer") {
+TEST_CASE("as few neighbours as have the number of parameters that is asked for; the last ones may have fewer") {
   const auto chain = rig_chain({});  // 35, 75 and 115 parameters, then the head
   const auto last_of_runs = [&](std::int64_t least) {
     auto options = on_two_ranks(3);

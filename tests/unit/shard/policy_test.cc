@@ -145,7 +145,7 @@ class NanInNewMemory {
 TEST_CASE("beyond a slice's parameters its gradient is zero, whatever staging held before") {
   const NanInNewMemory nan;
   REQUIRE(at::empty({1}, at::kFloat).isnan().item<bool>());
-  const int world = GENERATE(2, 5);  // of 5, who share biases evenly
+  const int world = GENERATE(2, 5);  // 5 ranks share biases evenly
   const bool coalesce = GENERATE(false, true), mixed = GENERATE(false, true);
   const std::int64_t accumulation = GENERATE(1, 2);
   const int offload = GENERATE(0, 1);

@@ -27,7 +27,7 @@ struct Case {
   int data_ranks = 2;
   int part_ranks = 2;
   shard::ReduceOverride override_sum = {};  ///< for dp
-  int copies = 1;                           ///< hybrid: of the data ranks
+  int copies = 1;                           ///< hybrid: copies among the data ranks
   std::int64_t most_staged = 1 << 20;       ///< elements
 };
 
@@ -103,7 +103,7 @@ Result run(const Case& c) {
     rig.step();
     merge(result.gradients, mutex, rig.engine->gradient_boxes());
     const auto norm = rig.engine->squared_grad_norms().sum().item<double>();
-    // The second step writes the gradients anew.
+    // The second step writes the gradients again.
     rig.step();
     update_with(*rig.engine, 0, [](std::vector<strategy::Slice>& slices) {
       for (auto& slice : slices) slice.master.sub_(slice.grad);

@@ -129,7 +129,7 @@ TEST_CASE("gradients to which nothing is added stay in the compute dtype") {
   CHECK(shard::make_plan(pointers(chain), options).buckets[1].buffer(Purpose::gradient_full)->dtype == at::kFloat);
 }
 
-TEST_CASE("gradients that this rank alone has, where others are summed, are read where autograd leaves them") {
+TEST_CASE("gradients that only this rank has, where others are summed, are read where autograd leaves them") {
   auto options = mixed(1, 0);
   options.mesh = layout::Mesh({{layout::Axis::ep, 2}});
   const auto experts = [&] {

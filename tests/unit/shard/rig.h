@@ -41,8 +41,8 @@ struct RigOptions {
   bool reshard_after_forward = true;
   bool layer2_trains = true;
   bool coalesce = false;
-  /// Of a micro-batch; the table is then one of 61 rows that an nn::Embedding looks up, and `tied` says whether the
-  /// head uses it too.
+  /// A micro-batch's tokens; with any, the table is one of 61 rows that an nn::Embedding looks up, and `tied` says
+  /// whether the head uses it too.
   std::int64_t micro_tokens = 0;
   bool tied = true;
   /// Changes the policy once the fields above have set it.
@@ -139,7 +139,7 @@ struct Rig {
   }
 
  private:
-  /// All ranks; with `part` this rank's block of so many.
+  /// All ranks; with `part` this rank's block of `part` ranks.
   std::shared_ptr<comm::Group> neighbours(comm::Communicator& communicator, std::int64_t part) {
     if (part == 0) return group;
     auto& made = neighbours_[part];

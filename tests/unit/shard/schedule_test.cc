@@ -54,7 +54,7 @@ TEST_CASE("reshard_after_forward: the last run stays for its backward, or all th
     CHECK(schedule.stays_gathered(4, true));
     CHECK(schedule.stays_gathered(2, true) == !reshard);
     CHECK(schedule.needs_regather(2, true) == reshard);
-    CHECK_FALSE(schedule.stays_gathered(0, true));  // frozen: nobody would ever free it
+    CHECK_FALSE(schedule.stays_gathered(0, true));  // frozen: nothing would ever free it
     CHECK_FALSE(schedule.needs_regather(0, true));
     CHECK_FALSE(schedule.stays_gathered(4, false));  // evaluation
   }

@@ -42,7 +42,7 @@ class Sum : public nn::Unit {
 
 }  // namespace
 
-TEST_CASE("a recomputed unit goes by what its forward decided, anew in each forward") {
+TEST_CASE("a recomputed unit goes by what its forward decided, again in each forward") {
   for (const bool recompute : {false, true}) {
     INFO("recompute " << recompute);
     Deciding first;
@@ -61,7 +61,7 @@ TEST_CASE("a recomputed unit goes by what its forward decided, anew in each forw
       CHECK(second.decisions == micro_step);
       CHECK(first.runs == micro_step * (recompute ? 2 : 1));
     }
-    CHECK(first.gradient().item<double>() == 2.0 * (1 + 4));  // of both micro-steps
+    CHECK(first.gradient().item<double>() == 2.0 * (1 + 4));  // both micro-steps
     CHECK(second.gradient().item<double>() == 2.0 * (1 + 4));
   }
 }

@@ -331,7 +331,7 @@ TEST_CASE("what a hook throws in backward comes out as it is, what a recomputed 
     const std::size_t unit = GENERATE(0, 1, 2);
     runner.set_recompute(unit, true);
     chain[unit]->on_forward = [](int count) {
-      if (count == 2) throw Error("the unit is broken", "mend it", "here");
+      if (count == 2) throw Error("the unit is broken", "repair it", "here");
     };
     const auto loss = runner.forward(tiny_batch(0)).states;
     try {
@@ -339,7 +339,7 @@ TEST_CASE("what a hook throws in backward comes out as it is, what a recomputed 
       FAIL("nothing was thrown");
     } catch (const Error& error) {
       CHECK(error.what() ==
-            "here: the unit is broken\n    fix: mend it\n    while the model was in phase forward of unit " +
+            "here: the unit is broken\n    fix: repair it\n    while the model was in phase forward of unit " +
                 chain[unit]->name());
     }
   }

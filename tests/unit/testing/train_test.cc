@@ -224,7 +224,7 @@ TEST_CASE("differences by hand: scale of the fused group, NaN, lengths, shapes, 
   const auto reference = by_hand();
   CHECK(differences(by_hand(), reference, 0) == "");
   auto run = by_hand();
-  run.gradients.at("k").fill_(-1e-17);  // rounding, beside q's 1
+  run.gradients.at("k").fill_(-1e-17);  // rounding, compared to q's 1
   CHECK(differences(run, reference, 1e-10) == "");
   CHECK(differences(run, reference, 0) == "gradient of k: apart by 2e-17 where the largest of its group is 1\n");
   run = by_hand();

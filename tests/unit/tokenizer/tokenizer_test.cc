@@ -33,7 +33,7 @@ TEST_CASE("an unknown tokenizer is refused with the nearest name") {
   CHECK_THROWS_WITH(open_tokenizer("sentencepiece"), Contains("one of: auto, byte"));
 }
 
-TEST_CASE("a file is opened by the one plugin that says so: of several, and of none that can be used, all are named") {
+TEST_CASE("a file is opened by the one plugin that says so; where several do, or none can be used, all are named") {
   const Scratch folder;
   const Scratch plugins;
   const auto open = [&] {
@@ -60,7 +60,7 @@ TEST_CASE("a file is opened by the one plugin that says so: of several, and of n
 
 TEST_CASE("each maximal ill-formed part becomes one U+FFFD") {
   CHECK(repair_utf8("plain é 漢 😀") == "plain é 漢 😀");
-  CHECK(repair_utf8("\x80\xBF") == "\uFFFD\uFFFD");                      // continuation bytes alone
+  CHECK(repair_utf8("\x80\xBF") == "\uFFFD\uFFFD");                      // only continuation bytes
   CHECK(repair_utf8("\xC0\xAF") == "\uFFFD\uFFFD");                      // overlong, two bytes
   CHECK(repair_utf8("\xE0\x80\x80") == "\uFFFD\uFFFD\uFFFD");            // overlong, three bytes
   CHECK(repair_utf8("\xED\xA0\x80") == "\uFFFD\uFFFD\uFFFD");            // a surrogate

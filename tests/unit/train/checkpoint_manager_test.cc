@@ -80,7 +80,7 @@ using Steps = std::vector<std::int64_t>;
 TEST_CASE("a run saves when it is asked to, and always at its end") {
   CHECK(run_loop("by-steps", {"checkpoint.every_steps=4"}).saved == Steps{4, 6});
   CHECK(run_loop("by-epochs", {"checkpoint.every_epoch=true"}).saved == Steps{3, 6});
-  // The wish of a rank's clock goes with the sums of the step before.
+  // What a rank's clock asks for travels with the sums of the step before.
   CHECK(run_loop("by-time", {"checkpoint.every_minutes=1e-9"}).saved == Steps{1, 3, 5, 6});
   CHECK(run_loop("by-long-time", {"checkpoint.every_minutes=600"}).saved == Steps{6});
   CHECK(run_loop("beside", {"checkpoint.every_steps=2", "checkpoint.asynchronous=false"}).saved == Steps{2, 4, 6});
@@ -196,7 +196,7 @@ TEST_CASE("a run that starts from its beginning keeps what an earlier start told
   write_file(folder / "metrics-1.jsonl", "the first\n");
   observe::RunFolder run(folder, 0);
   run.start_over();
-  run.start_over();  // of nothing there is nothing to keep
+  run.start_over();  // an empty file has nothing to keep
   CHECK(read_file(folder / "metrics-1.jsonl") == "the first\n");
   CHECK(read_file(folder / "metrics-2.jsonl") == "{\"step\":0,\"loss\":1.0}\n");
   CHECK(read_file(folder / "metrics.jsonl").empty());

@@ -41,7 +41,7 @@ TEST_CASE("the rank that comes late is in collectives least") {
   CHECK(values[1].second < 10);
 }
 
-TEST_CASE("one rank waits for nobody") {
+TEST_CASE("one rank waits for no other") {
   CHECK(observe::slowest_rank({0.5}).empty());
   CHECK(observe::slowest_rank({}).empty());
 }

@@ -119,7 +119,7 @@ fs::path run_loop(const std::string& name, const std::string& tables) {
   return folder;
 }
 
-// By key of metrics.jsonl, of all lines that have it.
+// The values of this key of metrics.jsonl, from all lines that have it.
 std::vector<double> numbers(const fs::path& run, const std::string& key, const std::string& besides) {
   std::vector<double> values;
   for (const auto& line : split(trim(read_file(run / "metrics.jsonl")), '\n')) {

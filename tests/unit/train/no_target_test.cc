@@ -28,7 +28,7 @@ struct BlankOptions {
   static void describe(config::OptionTable<BlankOptions>& t) {
     t.add("samples", &BlankOptions::samples);
     t.add("blank", &BlankOptions::blank).doc("samples without a target");
-    t.add("tokens_of_blank", &BlankOptions::absent).doc("of which so many tokens are another");
+    t.add("tokens_of_blank", &BlankOptions::absent).doc("number of tokens of these that are another");
   }
 };
 
@@ -95,7 +95,7 @@ TEST_CASE("one among very many is refused when it is drawn") {
     seen.insert(index);
     return data::Sample{{1, 2}, {false, true}, 0, "", {}};
   });
-  std::int64_t hidden = 4;  // of the second step
+  std::int64_t hidden = 4;  // in the second step
   while (seen.contains(hidden)) ++hidden;
   REQUIRE(hidden < 12);
   const auto text = cat("samples = ", samples, "\nblank = [", hidden, "]\n");

@@ -99,7 +99,7 @@ TEST_CASE("an adapter that one tensor rank changed") {
   check_all(faults, {"the parameter of ", "lora_", "along tp"});
 }
 
-TEST_CASE("a router that one expert rank changed, and experts that each has alone") {
+TEST_CASE("a router that one expert rank changed, and experts that only one has") {
   const Scratch scratch;
   const auto file = scratch.write("a.toml", "[run]\nseed = 3\ndevice = \"cpu\"\n" +
                                                 testing::family_config(testing::families().back(), 130) +
@@ -122,7 +122,7 @@ TEST_CASE("a compute copy that one rank changed, where masters are sharded") {
   check_all(faults, {"the compute copy of ", "along dp"});
 }
 
-TEST_CASE("what is sharded over all ranks has no replicas; runs that nobody disturbed are equal") {
+TEST_CASE("what is sharded over all ranks has no replicas; runs that nothing disturbed are equal") {
   const auto nothing = [](session::Session&) {};
   for (const std::string tables : {"", "[strategy.fsdp]\n", "[strategy.zero]\nstage = 2\n",
                                    "[strategy.fsdp]\nmode = \"hybrid_shard\"\nshard_size = 2\n", two_way.c_str()}) {

@@ -234,7 +234,7 @@ TEST_CASE("parameters and optimizer state that ranks keep for themselves are sav
   // After step 3 ranks are apart; after step 4 they have just met.
   for (const std::int64_t k : {3, 4}) {
     auto resumed = train_resumed(setting, k, setting);
-    // Gradients are each rank's own: of which one it is told is chance.
+    // Gradients are each rank's own: whose gradients it gets is chance.
     resumed.disagreements.clear();
     resumed.gradients = straight.gradients;
     CHECK(differences(resumed, straight, 0) == "");

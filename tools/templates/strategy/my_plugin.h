@@ -21,7 +21,7 @@ class MyPlugin final : public capstan::strategy::Strategy {
  public:
   explicit MyPlugin(capstan::config::Options<MyPluginOptions> options) : options_(std::move(options)) {}
 
-  /// Faults that the configuration alone shows; `capstan check` lists them with file and line.
+  /// Faults that the configuration by itself shows; `capstan check` lists them with file and line.
   void check(const capstan::strategy::Facts& facts, capstan::Diagnostics& diagnostics) const override;
   /// Sees the model's units before anything is allocated.
   void structure(std::vector<std::unique_ptr<capstan::nn::Unit>>& units) override;

@@ -59,7 +59,7 @@ double distance(const std::map<std::string, at::Tensor>& a, const std::map<std::
   return most;
 }
 
-// Gradients are each rank's own: of which one the test is told is chance.
+// Gradients are each rank's own: whose gradients the test gets is chance.
 std::string apart(testing::Run mine, const testing::Run& other) {
   mine.disagreements.clear();
   mine.gradients = other.gradients;
@@ -131,7 +131,7 @@ TEST_CASE("an exchange must end before the next one begins") {
   CHECK_THROWS_WITH(run(2, "[strategy.diloco]\nevery = 2\noverlap = 2\n"), Contains("overlap is not below every"));
 }
 
-TEST_CASE("it is refused beside a strategy that cuts parameters, both named") {
+TEST_CASE("it is refused together with a strategy that cuts parameters, both named") {
   CHECK_THROWS_WITH(run(2, "[strategy.diloco]\n[strategy.fsdp]\n"),
                     Contains("summed gradients on dp") && Contains("diloco") && Contains("fsdp"));
 }

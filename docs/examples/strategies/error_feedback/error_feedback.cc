@@ -26,8 +26,8 @@ class Reduce : public strategy::StepHooks {
     const auto parts = at::empty_like(mine);
     const std::vector<std::int64_t> a_row_each(static_cast<std::size_t>(ranks), 1);
     bucket.group.all_to_all(parts, mine, a_row_each, a_row_each, "error_feedback " + bucket.name);
-    const auto sum = parts.to(padded.scalar_type()).sum(0);  // of this rank's piece
-    if (bucket.out.numel() != n) {                           // gradients are sharded: nobody else needs it
+    const auto sum = parts.to(padded.scalar_type()).sum(0);  // this rank's piece
+    if (bucket.out.numel() != n) {                           // gradients are sharded: no other rank needs it
       bucket.out.copy_(sum);
       return;
     }

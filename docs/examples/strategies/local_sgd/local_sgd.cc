@@ -36,7 +36,7 @@ class LocalSgd : public strategy::Strategy {
   explicit LocalSgd(config::Options<LocalSgdOptions> options) : options_(std::move(options)) {}
 
   void claim(strategy::Claims& claims) const override {
-    claims.exclusive("summed gradients on dp");  // nobody may shard what differs between ranks
+    claims.exclusive("summed gradients on dp");  // no strategy may shard what differs between ranks
   }
   void place(nn::Unit& unit, const strategy::Placement&) override {
     for (const auto& weight : unit.weights()) {

@@ -47,7 +47,7 @@ TEST_CASE("a run resumes from a checkpoint bit by bit, also where ranks are apar
   for (const std::int64_t saved_after : {6, 8}) {
     INFO("saved after " << saved_after << " steps");
     auto resumed = testing::train_resumed(setting, saved_after, setting);
-    // Gradients are each rank's own: of which one it is told is chance.
+    // Gradients are each rank's own: whose gradients it gets is chance.
     resumed.disagreements.clear();
     resumed.gradients = straight.gradients;
     CHECK(testing::differences(resumed, straight, 0) == "");

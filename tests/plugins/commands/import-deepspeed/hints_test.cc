@@ -64,8 +64,8 @@ TEST_CASE("a key of another program is found however it is typed") {
   CHECK(hint("train.stage") == hint("zero_optimization.stage"));
 }
 
-TEST_CASE("what could be several things, or is nobody's, gets no such hint") {
-  CHECK(hint("train.enabled") == "");  // of fp16, of bf16, …
+TEST_CASE("what could be several things, or belongs to nothing, gets no such hint") {
+  CHECK(hint("train.enabled") == "");  // could be fp16's, bf16's, …
   CHECK(hint("lora.rank") == "");      // no environment's RANK
   CHECK(hint("train.micro_batches") == "");
   CHECK(hint("") == "");

@@ -98,7 +98,7 @@ const std::vector<Part> stages{
     {R"("zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "ratio": 0}})",
      "zero_optimization.offload_optimizer.ratio is 0, expected above 0 and at most 1"}};
 
-// Each part of one kind that is not refused, beside each of another.
+// Each part of one kind that is not refused, together with each of another.
 void check_pairs(const std::vector<Part>& some, const std::vector<Part>& others) {
   for (const auto& one : some) {
     for (const auto& other : others) {

@@ -251,7 +251,7 @@ TEST_CASE("details of fp16 are not taken over where fp16 is off") {
   CHECK(has_note(imported, "fp16.loss_scale is not taken over: fp16 is not enabled"));
 }
 
-TEST_CASE("what belongs to a dynamic loss scale is not taken over beside a fixed one, and no default is added") {
+TEST_CASE("what belongs to a dynamic loss scale is not taken over with a fixed one, and no default is added") {
   const auto imported = import_text(R"({"fp16": {"enabled": true, "loss_scale": 128, "initial_scale_power": 12,
     "loss_scale_window": 500, "min_loss_scale": 2}})");
   CHECK(text(options_of(imported.toml)) ==

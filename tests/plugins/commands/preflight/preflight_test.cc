@@ -211,7 +211,7 @@ TEST_CASE("preflight: all ranks look between the same parts, and may stop there"
     LinkMeasures links(c, cpu, [&] {
       if (++looks == 5) throw Enough();
     });
-    (void)links.collective("all-reduce", 100'000, 1, 20);  // of these, many are one part
+    (void)links.collective("all-reduce", 100'000, 1, 20);  // many of these are one part
     if (looks != 2) throw std::runtime_error(cat(looks, " looks"));
     try {
       (void)links.collective("all-reduce", 130LL << 20U, 1, 100);
@@ -230,7 +230,7 @@ TEST_CASE("preflight: a gate that cannot be allocated says on which rank") {
   });
 }
 
-TEST_CASE("preflight: what a rank measures alone") {
+TEST_CASE("preflight: what a single rank measures") {
   const test::Folder folder;
   CHECK(measure_gemm(cpu, 64, 0.01) > 0);
   RankMeasures measures;

@@ -160,7 +160,7 @@ TEST_CASE("rates in notes have the name of the column whose definition they shar
              Contains("Samples/s (Callback) a GPU: a 5.000") && Contains("Samples/s a GPU: a 0.200"));
 }
 
-TEST_CASE("runs on CPUs have a column for memory, and a table of GPUs alone has none") {
+TEST_CASE("runs on CPUs have a column for memory, and a table of only GPUs has none") {
   const test::Folder folder;
   const auto cpu = read_runs({make_run(folder, "cpu", {2, 1, 100, "[run]\ndevice = \"cpu\"\n", "", true})});
   const auto gpu = read_runs({make_run(folder, "gpu", {2, 1, 100})});

@@ -112,12 +112,12 @@ TEST_CASE("without a GPU the spans are the work, and a collective is not its uni
   CHECK_THAT(trace_text(report), Contains("(no GPU)") && Contains("collectives"));
 }
 
-TEST_CASE("without a GPU collectives of threads that work at once count once, and those beside work are hidden") {
+TEST_CASE("without a GPU collectives of threads that work at once count once, and those during work are hidden") {
   const auto report =
       read_trace(trace_of(event("user_annotation", "step 0", 0, 1000, 1) +
                           event("user_annotation", "forward blocks.0", 0, 600, 1) +
                           event("user_annotation", "all-gather 'x'", 100, 100, 1) +     // the thread waits for it
-                          event("user_annotation", "reduce 'y'", 300, 500, 2) +         // beside the unit until 600
+                          event("user_annotation", "reduce 'y'", 300, 500, 2) +         // during the unit until 600
                           event("user_annotation", "reduce 'z'", 400, 500, 3) +         // at the same time as the other
                           event("user_annotation", "all-gather 'late'", 950, 400, 2)),  // the step ends at 1000
                  "a.json");

@@ -206,7 +206,7 @@ TEST_CASE("a line that is too long is an error, or is cut where it hurts least")
   CHECK(shown(opened(cut, 8)->get(1)) == "[01234567]");
 }
 
-TEST_CASE("of many lines that are too long the first ten are named, with templates' tokens counted") {
+TEST_CASE("the first ten of many lines that are too long are named, with templates' tokens counted") {
   const Folder folder;
   std::string lines;
   for (int i = 0; i < 13; ++i) {
@@ -235,7 +235,7 @@ TEST_CASE("an answer ends where the template ends the assistant's turn") {
   CHECK(end_of(chat, "So<|im_end|>") == 2);  // the white space after it need not have come
   CHECK(end_of(chat, "So\nYo<|im_end") == none);
   CHECK(end_of("{role}: {content} </{role}>", "user </user> </assistant>") == 13);
-  // White space alone: a line break is an end, a space is in many answers.
+  // Only white space: a line break is an end, a space is in many answers.
   CHECK(end_of("{role}: {content}\n", "So\nuser: ") == 2);
   CHECK(end_of("{role}: {content}\n\n", "a\nb\n\nuser: ") == 3);
   CHECK(end_of("{role}: {content} ", "So long") == none);

@@ -82,7 +82,7 @@ TEST_CASE("options reach the samples") {
   CHECK_THROWS_WITH(options({{"loss", "answers"}}), Contains("answers") && Contains("answer"));
 }
 
-TEST_CASE("questions that fit no sample are found when the file is opened, the used ones alone") {
+TEST_CASE("questions that fit no sample are found when the file is opened, only the used ones") {
   const Folder folder;
   const auto path = folder.write("a.json", good);
   const auto open = [&](std::int64_t most, std::int64_t samples) {

@@ -32,7 +32,7 @@ TEST_CASE("a run that resumes drops the rows of steps that it makes again") {
   CHECK(capstan::read_file(file) == "step,loss\n1,1\n2,2\n3,30\n");
 }
 
-TEST_CASE("a run that starts anew, or has lost the file, begins a new one") {
+TEST_CASE("a run that starts again, or has lost the file, begins a new one") {
   const test::Folder folder;
   const auto file = folder.write("metrics.csv", "step,old\n1,2\n");
   Table(file, 0).add(1, {{"loss", 1}});

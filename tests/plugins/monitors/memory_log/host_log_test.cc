@@ -93,7 +93,7 @@ TEST_CASE("where no interval is asked for it follows the steps") {
   CHECK_THAT(log.cpu_text(), Contains(capstan::cat("(", host.samples.load(), " samples of all processes of the run")));
 }
 
-TEST_CASE("a run that resumes continues its logs, one that starts anew does not") {
+TEST_CASE("a run that resumes continues its logs, one that starts again does not") {
   const test::Folder folder;
   FakeHost host;
   host.gpus = false;

@@ -38,7 +38,7 @@ std::set<std::string> spans_of(const std::filesystem::path& file) {
 
 }  // namespace
 
-TEST_CASE("chosen steps alone are recorded, and those that follow one another share a file") {
+TEST_CASE("only chosen steps are recorded, and those that follow one another share a file") {
   const test::Folder folder;
   Recorder recorder({{1, 2, 5}}, folder / "traces", "rank-0", -1);
   for (int step = 0; step < 7; ++step) make_step(recorder, std::to_string(step));

@@ -112,7 +112,7 @@ TEST_CASE("MFU is of all positions computed, of one rank, of the peak that is na
   CHECK(told.summary_entries(run_end(1, 2)).values.at(7).second == Approx(0.5));
 }
 
-TEST_CASE("MFU counts logits of positions that bear loss alone: no others are computed") {
+TEST_CASE("MFU counts only logits of positions that bear loss: no others are computed") {
   RunStarted run;
   run.world_size = 4;
   run.flops_per_token = 2e12;

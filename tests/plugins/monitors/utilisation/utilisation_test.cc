@@ -81,7 +81,7 @@ TEST_CASE("a peak is never below what a step had, and counts until the end") {
   CHECK(utilisation.step_ended() == Values{{"mem_rss_MB", 143.42}});
   CHECK(value(utilisation.summary(), "peak_mem_rss_MB") == 143.42);
   now = 100;
-  peak = 150;  // of the last evaluation
+  peak = 150;  // the last evaluation's
   CHECK(utilisation.summary() == Values{{"avg_mem_rss_MB", 143.42}, {"peak_mem_rss_MB", 150}});
 }
 

@@ -20,7 +20,7 @@ RunStarted started(const test::Folder& folder, std::map<std::string, std::string
   run.hosts = {"gpu1"};
   run.settings = {{"train", "micro_batch", std::int64_t{4}, {}}};
   run.environment = [variables](const std::string& name) -> std::optional<std::string> {
-    // Nobody may ask for a key.
+    // The monitor may not ask for a key.
     CHECK(name.find("KEY") == std::string::npos);
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);

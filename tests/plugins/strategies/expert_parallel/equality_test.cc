@@ -83,7 +83,7 @@ TEST_CASE("prefetch, resharding, buckets of several units, offload and rank 0's 
   }
 }
 
-// The router learns from the balancing loss alone: a single choice always weighs 1.
+// The router learns only from the balancing loss: a single choice always weighs 1.
 TEST_CASE("one expert a token: some of eight experts get nothing") {
   const std::vector<std::string> few{"model.num_experts=8", "model.experts_per_token=1", "train.global_batch=8"};
   const auto alone = train({.config = mixture(), .overrides = few, .steps = 5});

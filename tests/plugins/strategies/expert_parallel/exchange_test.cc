@@ -171,7 +171,7 @@ const std::vector<Case> cases{
     {"the last one does", {6, 3}, [](auto, auto, auto) { return count - 1; }},
     {"one expert gets nothing", {6, 6}, [](auto rank, auto t, auto k) { return 1 + (rank + t + k) % 3; }},
     {"all rows change sides", {4, 5}, [](auto rank, auto t, auto k) { return (rank == 0 ? 2 : 0) + (t + k) % 2; }},
-    {"nobody's rows leave", {4, 5}, [](auto rank, auto t, auto k) { return (rank == 0 ? 0 : 2) + (t + k) % 2; }},
+    {"no rank's rows leave", {4, 5}, [](auto rank, auto t, auto k) { return (rank == 0 ? 0 : 2) + (t + k) % 2; }},
     {"one token each", {1, 1, 1, 1}, [](auto rank, auto, auto k) { return (rank + k) % count; }},
     {"four ranks, all to one", {3, 1, 4, 2}, [](auto, auto, auto) { return 2; }},
     {"four ranks, spread", {3, 8, 4, 5}, [](auto rank, auto t, auto k) { return (rank * t + k) % count; }},

@@ -1,4 +1,4 @@
-// Products with a scale for each block: of rounded operands, each rounded once.
+// Products with a scale for each block: their operands are rounded, each once.
 #include <ATen/ATen.h>
 #include <capstan/ops/swiglu.h>
 #include <capstan_catch.h>
@@ -21,7 +21,7 @@ namespace {
 const fp8_test::Recipe by_block{.by_block = true};
 constexpr std::int64_t row = 1, tile = 128;
 
-// Of many magnitudes, by row, by column and from number to number.
+// Numbers whose magnitudes differ by row, by column and from one to the next.
 at::Tensor of_blocks(at::IntArrayRef shape) {
   at::Tensor x = at::randn(shape, at::kDouble);
   x.mul_(at::randn({shape[shape.size() - 2], 1}, at::kDouble).mul(2).exp());
@@ -84,13 +84,13 @@ TEST_CASE("a product by block and both gradients are those of rounded operands")
   }
 }
 
-TEST_CASE("an outlier costs the digits of its block alone") {
+TEST_CASE("an outlier costs only its block's digits") {
   at::manual_seed(23);
   const auto x = at::randn({128, 512}), w = at::randn({128, 512});
   x.select(1, 7).mul_(1e5);
   const auto error = [&](const fp8_test::Recipe& recipe) {
     auto without = x.clone();
-    without.narrow(1, 0, 128).zero_();  // of what the outlier does not share a block with
+    without.narrow(1, 0, 128).zero_();  // leaves what the outlier shares no block with
     auto other = w.clone();
     other.narrow(1, 0, 128).zero_();
     const auto y = Multiplier::multiply(fp8_test::multiplier(recipe), x, other), expected = without.mm(other.t());
@@ -100,7 +100,7 @@ TEST_CASE("an outlier costs the digits of its block alone") {
   CHECK(error({}) > 0.1);
 }
 
-TEST_CASE("frozen weights and feed-forward layers by block: kept, in bytes alone, and in turn") {
+TEST_CASE("frozen weights and feed-forward layers by block: kept, only in bytes, and in turn") {
   at::manual_seed(24);
   const auto x = of_blocks({2, 70, 256}).requires_grad_();
   const auto w_up = of_blocks({512, 256}), w_down = of_blocks({128, 256});
@@ -118,7 +118,7 @@ TEST_CASE("frozen weights and feed-forward layers by block: kept, in bytes alone
   check_same_gradient(x, in_bytes.multiply(x, stored_up.bytes, stored_down.bytes), both.multiply(x, w_up, w_down));
 }
 
-TEST_CASE("tiles in bytes: what is exported is what is multiplied, and other values are found anew") {
+TEST_CASE("tiles in bytes: what is exported is what is multiplied, and other values are found again") {
   at::manual_seed(25);
   const auto w = of_blocks({256, 384});
   const StoredTiles codec(384);

@@ -59,7 +59,7 @@ TEST_CASE("gathered in 8 bits, weights are multiplied as if they had come in 16"
   check_same(2, tensorwise, full, {"train.precision=fp32"});
 }
 
-TEST_CASE("experts are gathered in train.precision beside layers in 8 bits") {
+TEST_CASE("experts are gathered in train.precision next to layers in 8 bits") {
   Setting setting{.world = 2, .overrides = {"train.precision=bf16"}, .steps = steps_of_gather};
   setting.config =
       family_config({"mixtral", "hidden_size = 64\nnum_heads = 4\nnum_kv_heads = 4\nff_dim = 64\nnum_experts = 4\n"}) +
@@ -69,7 +69,7 @@ TEST_CASE("experts are gathered in train.precision beside layers in 8 bits") {
   CHECK(differences(train(setting), in_16_bits, 0) == "");
 }
 
-TEST_CASE("adapters are trained beside a base that is gathered as it is kept") {
+TEST_CASE("adapters are trained on a base that is gathered as it is kept") {
   check_same(2, tensorwise, "[strategy.fsdp]\n[strategy.lora]\ntargets = [\"all-linear\"]\ninit = \"random\"\n");
 }
 

@@ -26,7 +26,7 @@ inline std::shared_ptr<fp8::Multiplier> multiplier(const Recipe& recipe = {}) {
   return made;
 }
 
-/// Of a frozen weight of these values, which is kept in 8 bits besides.
+/// The multiplier of a frozen weight of these values, which is also kept in 8 bits.
 inline std::shared_ptr<fp8::Multiplier> frozen(const at::Tensor& value, const Recipe& recipe = {}) {
   auto made = multiplier(recipe);
   made->weight = capstan::testing::bound("w", value);
@@ -36,7 +36,7 @@ inline std::shared_ptr<fp8::Multiplier> frozen(const at::Tensor& value, const Re
   return made;
 }
 
-/// A weight that is in 8 bits alone: the bytes that ports get, who multiplies them, and the numbers for which they
+/// A weight that is only in 8 bits: the bytes that ports get, who multiplies them, and the numbers for which they
 /// stand.
 struct InBytes {
   std::shared_ptr<fp8::Multiplier> how;

@@ -31,7 +31,7 @@ inline std::vector<double> numbers(const Format& format) {
   }
 }
 
-/// The nearest number of the format, of two the even one.
+/// The nearest number of the format; the even one if two are equally near.
 inline double rounded(double x, const Format& format) {
   const auto all = numbers(format);
   std::size_t best = 0;
@@ -65,7 +65,7 @@ inline at::Tensor as_scaled(const at::Tensor& x, bool by_row, const Format& form
   return out;
 }
 
-/// The same with a scale for each 128 neighbours of so many rows, in e4m3.
+/// The same with a scale for each 128 neighbours of `rows` rows, in e4m3.
 inline at::Tensor in_blocks(const at::Tensor& x, std::int64_t rows) {
   constexpr std::int64_t columns = 128;
   at::Tensor out = x.to(at::kDouble).clone(at::MemoryFormat::Contiguous);

@@ -1,4 +1,4 @@
-// A frozen base in 8 bits alone: ranks that split it, share it or gather it learn what one rank learns.
+// A frozen base that is only in 8 bits: ranks that split it, share it or gather it learn what one rank learns.
 #include <capstan_catch.h>
 
 #include "support/layouts.h"

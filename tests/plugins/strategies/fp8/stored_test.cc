@@ -1,4 +1,4 @@
-// Frozen weights that are in memory in 8 bits alone.
+// Frozen weights that are in memory only in 8 bits.
 #include "plugins/strategies/fp8/stored.h"
 
 #include <ATen/ATen.h>
@@ -15,7 +15,7 @@ using fp8_test::as_scaled;
 
 namespace {
 
-// Of so many magnitudes by row and by column that some numbers are rounded anew in the transpose.
+// The magnitudes differ so much by row and by column that some numbers are rounded again in the transpose.
 at::Tensor spread(at::IntArrayRef shape) {
   at::Tensor x = at::randn(shape, at::kDouble);
   x.mul_(at::randn({shape[shape.size() - 2], 1}, at::kDouble).mul(4).exp());
@@ -80,7 +80,7 @@ TEST_CASE("experts and feed-forward layers in 8 bits are those of their numbers"
   CHECK(at::equal(y, expected));
 }
 
-TEST_CASE("scales of columns are found anew when the weight is filled anew") {
+TEST_CASE("scales of columns are found again when the weight is filled again") {
   at::manual_seed(14);
   const auto x = spread({16, 32}).requires_grad_(), g = spread({16, 16});
   const auto made = fp8_test::stored(spread({16, 32}));

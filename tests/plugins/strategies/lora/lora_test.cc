@@ -117,7 +117,7 @@ TEST_CASE("float64: adapters learn the same on every layout", "[matrix]") {
   }
 }
 
-TEST_CASE("only adapters, and what is asked for beside them, are trained") {
+TEST_CASE("only adapters, and what is asked for besides them, are trained") {
   const auto names = [](const std::string& config) {
     std::vector<std::string> list;
     for (const auto& [name, gradient] :
@@ -204,19 +204,19 @@ TEST_CASE("what is to be trained whole gets no adapter, under any of its names")
     return planned(model + lora("targets = [\"" + target + "\"]\nmodules_to_save = [" + whole + "]\n")).model->changes;
   };
   const auto experts = changes(mixtral, "linear_proj", "\"experts\"");
-  CHECK_THAT(experts, Contains("with strategies: 3,456 trainable + "));  // 2 · 108 beside o_proj, and 2 · 1,620
+  CHECK_THAT(experts, Contains("with strategies: 3,456 trainable + "));  // 2 · 108 besides o_proj, and 2 · 1,620
   CHECK_THAT(experts, !Contains("Adding lora to: model.layers.0.block_sparse_moe"));
   CHECK_THAT(changes(mixtral, "linear_proj", "\"linear_fc1\""), Contains("with strategies: 2,376 trainable + "));
   for (const char* router : {"\"router\"", "\"gate\"", "\"block_sparse_moe.gate\""})
     CHECK_THAT(changes(mixtral, "linear_proj", router), Contains("with strategies: 324 trainable + "));
   for (const char* whole : {"\"linear_qkv\"", "\"q_proj\", \"k_proj\", \"v_proj\""}) {
     const auto text = changes(llama, "down_proj", whole);
-    CHECK_THAT(text, Contains("with strategies: 1,320 trainable + "));  // 2 · 120 beside down_proj, and 2 · 540
+    CHECK_THAT(text, Contains("with strategies: 1,320 trainable + "));  // 2 · 120 besides down_proj, and 2 · 540
     CHECK_THAT(text, !Contains("Adding lora to: model.layers.0.self_attn"));
   }
 }
 
-TEST_CASE("a part of what is stored as one is not trained alone, nor in silence with the rest") {
+TEST_CASE("a part of what is stored as one is not trained by itself, nor in silence with the rest") {
   const auto text =
       refusal(llama + lora("targets = [\"down_proj\"]\nmodules_to_save = [\"q_proj\", \"mlp.up_proj\"]\n"));
   CHECK_THAT(text, Contains("modules_to_save names q_proj, stored and trained together with k_proj and v_proj") &&

@@ -31,7 +31,7 @@ at::Tensor decoded(const Codec& codec, const Codec::Extent& extent, const at::Te
   return values;
 }
 
-// The place of the nearest number of an ascending list; of two the lower one.
+// The place of the nearest number of an ascending list; the lower one if two are equally near.
 int nearest(const std::vector<float>& list, float x) {
   int best = 0;
   for (int i = 1; i < static_cast<int>(list.size()); ++i) {
@@ -131,7 +131,7 @@ TEST_CASE("what is decoded is what the definition says, to the bit") {
         const at::Tensor expected = at::tensor(defined(list_of(values[m]))).to(type);
         CHECK(at::equal(result[m], expected));
       }
-      CHECK(result.select(1, 0).abs().max().item<double>() == 0);  // of a block of zeros
+      CHECK(result.select(1, 0).abs().max().item<double>() == 0);  // a block of zeros
     }
   }
 }

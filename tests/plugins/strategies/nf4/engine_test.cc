@@ -64,7 +64,7 @@ std::int64_t bytes_of(const std::vector<layout::Footprint>& parts, const std::st
 
 }  // namespace
 
-TEST_CASE("a unit computes with what export decodes, and its weights are there for it alone") {
+TEST_CASE("a unit computes with what export decodes, and its weights are there only for it") {
   const int world = GENERATE(1, 2, 3, 5, 6);
   const bool sharded = GENERATE(false, true), broadcasts = GENERATE(false, true);
   INFO(world << " ranks, sharded " << sharded << ", broadcasts " << broadcasts);
@@ -104,7 +104,7 @@ TEST_CASE("a unit computes with what export decodes, and its weights are there f
     faults.expect(bytes_of(said, "parameters") == bytes_of(held, "parameters"), "the footprint is what is held");
     // 384 x 256 + 256 x 384 elements, in half a byte and a 64th part of a byte each, of three records.
     constexpr std::int64_t elements = std::int64_t{2} * 384 * 256;
-    // A rank has room for its groups of 64 · 256 elements, of the records' 2, 4 and 2 times 3.
+    // A rank has room for its share of groups of 64 · 256 elements; the records have 2, 4 and 2 times 3 groups.
     const auto of = [&](int groups) { return sharded ? (groups + world - 1) / world : groups; };
     const auto least = (elements / 2 + elements / 64) / 12 * (of(2) + of(4) + 3 * of(2));
     const auto boxes = kept.engine->stored_boxes();

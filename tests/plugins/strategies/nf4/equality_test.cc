@@ -83,8 +83,7 @@ void check_thirds(const std::string& plugin, const std::string& sizes, const std
 
 }  // namespace
 
-TEST_CASE("float64: the same on any number of ranks, of which some have more than others and some nothing",
-          "[matrix]") {
+TEST_CASE("float64: the same on any number of ranks, where some have more than others and some nothing", "[matrix]") {
   const std::string fsdp = "[strategy.fsdp]\n",
                     zero = "[strategy.zero]\nstage = 3\noffload_optimizer = \"cpu\"\noffload_param = \"cpu\"\n",
                     experts = "[strategy.expert_parallel]\nsize = 2\n";

@@ -125,7 +125,7 @@ TEST_CASE("a matrix is written and read without a changed bit, whole, in rows an
     codec.decode(one, bytes, expected);
     CHECK(at::equal(whole[m].reshape({1, -1}), expected));
   }
-  // Its last third, of rows; and the second third of the columns.
+  // The last third of its rows, and the second third of its columns.
   constexpr std::int64_t third = 16384, begin = rows * columns - third;
   CHECK(at::equal(decoded({2, third, true}, begin, matrices), whole.reshape({2, -1}).narrow(1, begin, third)));
   CHECK(at::equal(decoded({2, rows * 128, true, 128, columns, 128}, 0, matrices),

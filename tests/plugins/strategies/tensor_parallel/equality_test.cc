@@ -1,4 +1,4 @@
-// What ranks learn that split the model is what one rank learns alone.
+// What ranks learn that split the model is what a single rank learns.
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 

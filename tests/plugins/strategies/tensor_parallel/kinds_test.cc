@@ -1,4 +1,4 @@
-// Layers of a model's own kind, norms of heads, and records that nobody owns.
+// Layers of a model's own kind, norms of heads, and records that no layer owns.
 #include <ATen/ATen.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
@@ -213,7 +213,7 @@ std::string error_of(int world, const std::string& config) {
 
 // Each rank has some of the heads, so that what it adds to a norm's gradient is a part: the layer says so, the model
 // does not. Two key heads on four ranks are held by two each.
-TEST_CASE("norms of q and k, and a layer of a kind of its own, learn on ranks what they learn alone") {
+TEST_CASE("norms of q and k, and a layer of a kind of its own, learn on ranks what they learn on one rank") {
   for (const std::string model : {"", "all_heads = true\n", "all_heads = true\nkeys = 1\n", "scaled = true\n"}) {
     const auto alone = train(1, model);
     for (const auto& [world, more] : std::vector<std::pair<int, std::string>>{
@@ -236,7 +236,7 @@ TEST_CASE("a layer of a kind that the strategy does not know is told") {
         std::vector<std::string>{"tensor_parallel does not know the kind of layer blocks.0/gain and leaves it whole"});
 }
 
-TEST_CASE("a record that the unit uses itself, beside layers that are split, is refused by name") {
+TEST_CASE("a record that the unit uses itself, next to layers that are split, is refused by name") {
   CHECK(error_of(1, "raw = true\n").empty());
   CHECK_THAT(
       error_of(2, "raw = true\n" + tensor(2)),

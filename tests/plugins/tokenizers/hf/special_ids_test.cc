@@ -17,7 +17,7 @@ std::shared_ptr<const tokenizer::Tokenizer> beside(const std::map<std::string, s
 
 }  // namespace
 
-TEST_CASE("a tokenizer alone ends and pads nothing") {
+TEST_CASE("a tokenizer by itself ends and pads nothing") {
   const auto tokenizer = beside({});
   CHECK(tokenizer->end_id() == -1);
   CHECK(tokenizer->pad_id() == -1);

@@ -108,7 +108,7 @@ TEST_CASE("a pattern's classes are the tokenizers package's, whatever Unicode ve
   CHECK(as_pairs(matched(R"(\w)")) == as_pairs(pattern_word_characters()));
   CHECK(as_pairs(matched(R"([^\D])")) == as_pairs(*characters_with("Nd")));
   CHECK(as_pairs(matched(R"(\s)")) == as_pairs(spaces()));  // Oniguruma's own: it has not changed since Unicode 6.3
-  CHECK(contains(*characters_with("lo"), 0x2EBF0));         // of Unicode 15.1
+  CHECK(contains(*characters_with("lo"), 0x2EBF0));         // new in Unicode 15.1
   CHECK(with_own_classes(R"([]\]\[a]\.[^]x]\s)") == R"([]\]\[a]\.[^]x]\s)");
   CHECK(cut_at(R"(\b)", "a1_ ²x, b", Behavior::isolated) == Pieces{"a1_", " ", "²x", ", ", "b"});
   CHECK(cut_at(R"(\B)", "ab  c", Behavior::isolated) == Pieces{"a", "b ", " c"});

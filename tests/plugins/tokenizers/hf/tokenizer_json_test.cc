@@ -7,7 +7,7 @@ using namespace capstan;
 using Ids = std::vector<std::int64_t>;
 using nlohmann::json;
 
-TEST_CASE("byte-level BPE merges the earliest pair of the list first, of equal ones the leftmost") {
+TEST_CASE("byte-level BPE merges the earliest pair of the list first, and the leftmost of equal ones") {
   const auto tokenizer = opened(byte_level_file());
   CHECK(tokenizer->vocab_size() == 10);
   CHECK(tokenizer->encode("").empty());
