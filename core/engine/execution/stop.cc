@@ -47,9 +47,9 @@ bool Stop::time_is_up(std::chrono::duration<double> needed) const {
 }
 
 void StopAgreement::check() const {
-  const bool wish = stop_.asked() || (is_time_ && is_time_());
-  const auto most = at::full({1}, wish ? 1 : 0, at::kLong);
-  group_->all_reduce(most, comm::ReduceOp::max, "all-reduce stop wish");
+  const bool asked = stop_.asked() || (is_time_ && is_time_());
+  const auto most = at::full({1}, asked ? 1 : 0, at::kLong);
+  group_->all_reduce(most, comm::ReduceOp::max, "all-reduce stop request");
   if (most.item<std::int64_t>() > 0) throw Stopped();
 }
 

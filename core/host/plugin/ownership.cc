@@ -40,9 +40,10 @@ bool is_own_group(gid_t group) {
 
 namespace fs = std::filesystem;
 
-// Who else could have written the file, or what is in the folder; empty: nobody else.
+// Who else could have written the file, or what is in the folder; empty: no one else.
 std::string writers_of(const struct stat& info, bool is_near) {
-  constexpr uid_t unknown = 65534;  // "nobody": one whom this system cannot name, as a container those of its host
+  constexpr uid_t unknown =
+      65534;  // an owner whom this system cannot name, as a container cannot name users of its host
   const auto owner = info.st_uid;
   const bool is_sticky = S_ISDIR(info.st_mode) && (info.st_mode & S_ISVTX) != 0;  // there others' files are safe
   const bool owner_counts = owner != unknown || (is_near && !is_sticky);

@@ -24,8 +24,8 @@ class RunWatch {
 /// A line of blocks, higher where the values are: the mean of neighbours where there are more than `columns`.
 std::string sparkline(const std::vector<double>& values, std::size_t columns);
 
-/// Step, loss curve, throughput, the slowest rank, and each GPU's memory and utilisation where they are logged, in so
-/// many columns. A run without a summary whose writer is gone was killed.
+/// Step, loss curve, throughput, the slowest rank, and each GPU's memory and utilisation where they are logged, in
+/// `columns` columns. A run without a summary whose writer is gone was killed.
 std::string snapshot_text(const runs::Run& run, std::size_t columns, const capstan::record::HolderSeen& writer);
 
 }  // namespace top

@@ -93,8 +93,8 @@ class LayerNorm : public Layer {
 /// x / sqrt(mean(x²) + epsilon) · weight over the last dimension (Zhang and Sennrich 2019).
 class RmsNorm : public Layer {
  public:
-  /// `use`: states; heads, where it acts on each attention head; split, where it acts on the features of all heads, of
-  /// which a rank then has some.
+  /// `use`: states; heads, where it acts on each attention head; split, where it acts on the features of all heads,
+  /// some of which each rank then has.
   RmsNorm(Layer& parent, std::string name, WeightPtr weight, double epsilon, Use use = Use::states);
   ~RmsNorm() override;
   at::Tensor forward(const at::Tensor& x) const;
