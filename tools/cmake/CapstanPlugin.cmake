@@ -7,8 +7,8 @@
 # host looks for it; elsewhere in <build>/plugins/<kind>/, for CAPSTAN_PLUGIN_PATH.
 # It is installed to lib/capstan/plugins/<kind>/, but not with OUTPUT_DIRECTORY.
 # LIBRARIES: what else the plugin is linked with: targets such as capstan::decoder or Arrow::arrow_shared, or files.
-# INCLUDES: folders of headers that no target brings. The plugin finds shared libraries where the build found them, when
-# it is installed too, and its tests (capstan_add_test) get the same libraries and folders.
+# INCLUDES: folders of headers that no target brings. The plugin finds shared libraries where the build found them; when it
+# is installed, those outside of the project. Its tests (capstan_add_test) get the same libraries and folders.
 # ABI_TAG writes another tag into the note: only tests of the host need it.
 #
 # Models and strategies need the engine, and so LibTorch: they are built with capstan::engine. Data, tokenizers,
