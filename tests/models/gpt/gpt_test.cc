@@ -2,7 +2,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/nn/model.h>
-#include <capstan/nn/summary.h>
+#include <capstan/nn/model_summary.h>
 #include <capstan_catch.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // The plugin as the host loads it. What it computes is compared with transformers in tests/system/parity.
 #include <capstan/base/text.h>
-#include <capstan/nn/summary.h>
+#include <capstan/nn/model_summary.h>
 #include <capstan_catch.h>
 
 #include "support/model.h"

@@ -1,4 +1,4 @@
-#include <capstan/nn/summary.h>
+#include <capstan/nn/model_summary.h>
 #include <capstan_catch.h>
 
 #include "support/model.h"
