@@ -19,7 +19,7 @@ double largest(const at::Tensor& tensor) { return tensor.numel() == 0 ? 0.0 : te
 
 class Comparison {
  public:
-  Comparison(const Run& run, const Run& reference, double tolerance)
+  Comparison(const TrainResult& run, const TrainResult& reference, double tolerance)
       : run_(run), reference_(reference), tolerance_(tolerance) {}
 
   void series(const char* what, const std::vector<double>& mine, const std::vector<double>& theirs) {
@@ -85,15 +85,15 @@ class Comparison {
     return most;
   }
 
-  const Run& run_;
-  const Run& reference_;
+  const TrainResult& run_;
+  const TrainResult& reference_;
   double tolerance_;
   std::string text_;
 };
 
 }  // namespace
 
-std::string differences(const Run& run, const Run& reference, double tolerance) {
+std::string differences(const TrainResult& run, const TrainResult& reference, double tolerance) {
   Comparison comparison(run, reference, tolerance);
   comparison.tensors("gradient of", run.gradients, reference.gradients);
   comparison.series("loss", run.losses, reference.losses);
@@ -103,7 +103,7 @@ std::string differences(const Run& run, const Run& reference, double tolerance) 
   return comparison.text();
 }
 
-double weight_distance(const Run& run, const Run& reference) {
+double weight_distance(const TrainResult& run, const TrainResult& reference) {
   double most = 0;
   for (const auto& [name, weight] : reference.weights) most = std::max(most, largest(weight - run.weights.at(name)));
   return most;

@@ -23,7 +23,7 @@ struct DataOptions {
 // Sequences in which the previous token determines the next one, so that there is something to learn.
 class Sequences : public data::DataSource {
  public:
-  Sequences(std::int64_t count, const data::OpenRequest& request, bool is_even)
+  Sequences(std::int64_t count, const data::SplitRequest& request, bool is_even)
       : count_(count),
         longest_(request.max_length),
         alphabet_(std::min<std::int64_t>(29, request.vocab_size)),
@@ -59,7 +59,7 @@ class TinyData : public data::Data {
     diagnostics.add(options_.where(&DataOptions::length), "data.length leaves no token to predict",
                     "use 3 or more, or 0");
   }
-  std::shared_ptr<data::DataSource> open(const data::OpenRequest& request) const override {
+  std::shared_ptr<data::DataSource> open(const data::SplitRequest& request) const override {
     if (request.split == data::Split::eval) return nullptr;
     return std::make_shared<Sequences>(options_->samples, request, options_->length > 0);
   }

@@ -33,8 +33,8 @@ class Embedding : public nn::Unit {
  public:
   Embedding(const nn::WeightPtr& table, double dropout)
       : Unit("embedding"),
-        tokens_(*this, "tokens", nn::Split::vocabulary, table),
-        positions_(*this, "positions", nn::Split::none,
+        tokens_(*this, "tokens", nn::WeightSplit::vocabulary, table),
+        positions_(*this, "positions", nn::WeightSplit::none,
                    add_record("positions.weight", {positions, width}, Init::normal(0.1), true)),
         dropout_(*this, "embedding.dropout", dropout) {}
 
@@ -57,12 +57,12 @@ class Block : public nn::Unit {
         index_(index),
         norm_(*this, "norm", vector("norm.weight", width, Init::ones()), vector("norm.bias", width, Init::zeros()),
               1e-5),
-        qkv_(*this, "linear_qkv", nn::Split::columns, fused("weight", {width, width}), fused("bias", {width})),
-        projection_(*this, "linear_proj", nn::Split::rows, matrix("proj.weight", {width, width}),
+        qkv_(*this, "linear_qkv", nn::WeightSplit::columns, fused("weight", {width, width}), fused("bias", {width})),
+        projection_(*this, "linear_proj", nn::WeightSplit::rows, matrix("proj.weight", {width, width}),
                     vector("proj.bias", width, Init::zeros())),
-        up_(*this, "linear_fc1", nn::Split::columns, matrix("up.weight", {inner, width}),
+        up_(*this, "linear_fc1", nn::WeightSplit::columns, matrix("up.weight", {inner, width}),
             vector("up.bias", inner, Init::zeros())),
-        down_(*this, "linear_fc2", nn::Split::rows, matrix("down.weight", {width, inner}),
+        down_(*this, "linear_fc2", nn::WeightSplit::rows, matrix("down.weight", {width, inner}),
               vector("down.bias", width, Init::zeros())),
         attention_dropout_(*this, name() + ".attention.dropout", dropout),
         dropout_(*this, name() + ".dropout", dropout) {}

@@ -74,17 +74,17 @@ plugin::Registration linked(const CapstanPluginDescriptor& descriptor, const std
   return plugin::registration_of(descriptor, file, file.parent_path().string());
 }
 
-Run train(const Setting& setting) {
+TrainResult train(const Setting& setting) {
   at::set_num_threads(1);
-  Run run;
+  TrainResult run;
   Collected collected(run);
   train_stretch(setting, {setting.stop_after}, collected);
   return run;
 }
 
-Run train_resumed(const Setting& first, std::int64_t steps, const Setting& then) {
+TrainResult train_resumed(const Setting& first, std::int64_t steps, const Setting& then) {
   at::set_num_threads(1);
-  Run run;
+  TrainResult run;
   auto saves = first;
   saves.overrides.push_back(cat("checkpoint.every_steps=", steps));
   Collected collected(run);

@@ -30,7 +30,7 @@ class Folder {
 class Collected {
  public:
   /// Adds to `run`, which must outlive it.
-  explicit Collected(Run& run) : run_(run) {}
+  explicit Collected(TrainResult& run) : run_(run) {}
   const std::filesystem::path& folder() const { return folder_.path(); }
   void gradients(const session::Session& session);
   void weights(const session::Session& session);
@@ -41,7 +41,7 @@ class Collected {
  private:
   void merge(const char* what, std::map<std::string, at::Tensor>& whole, const std::vector<shard::StoredBox>& boxes);
 
-  Run& run_;
+  TrainResult& run_;
   Folder folder_;
   std::mutex mutex_;
 };

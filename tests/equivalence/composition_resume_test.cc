@@ -26,8 +26,8 @@ Setting setting(const Family& family, bool with_adapters, const Composition& com
           .steps = steps};
 }
 
-const Run& alone(const Family& family, bool with_adapters) {
-  static std::map<std::pair<std::string, bool>, Run> runs;
+const TrainResult& alone(const Family& family, bool with_adapters) {
+  static std::map<std::pair<std::string, bool>, TrainResult> runs;
   const auto found = runs.find({family.plugin, with_adapters});
   if (found != runs.end()) return found->second;
   return runs[{family.plugin, with_adapters}] = train(setting(family, with_adapters, compositions().front()));
@@ -36,7 +36,7 @@ const Run& alone(const Family& family, bool with_adapters) {
 // The weights at the end, each to the tolerance times its own largest: what the step's losses and norms do not show is
 // whether each record's master and moments came back to where they belong. (No parameter here has a gradient that is
 // only rounding, which AdamW would turn into updates: keys are rotated, so that their biases count.)
-std::string weight_differences(const Run& run, const Run& reference) {
+std::string weight_differences(const TrainResult& run, const TrainResult& reference) {
   std::string text;
   if (run.weights.size() != reference.weights.size()) text += "another number of records; ";
   for (const auto& [name, weight] : reference.weights) {

@@ -52,15 +52,15 @@ const Precision float64{"fp64", 1e-10};
 // Rounding of 1e-7 a term, and AdamW's amplification of it over ten steps.
 const Precision float32{"fp32", 1e-3};
 
-Run run(const std::string& config, int world, const Precision& precision) {
+TrainResult run(const std::string& config, int world, const Precision& precision) {
   return train({.world = world,
                 .config = config,
                 .overrides = {same_micro_steps, "train.precision=" + precision.name},
                 .steps = steps});
 }
 
-const Run& alone(const std::string& config, const Precision& precision) {
-  static std::map<std::pair<std::string, std::string>, Run> runs;
+const TrainResult& alone(const std::string& config, const Precision& precision) {
+  static std::map<std::pair<std::string, std::string>, TrainResult> runs;
   const auto found = runs.find({config, precision.name});
   if (found != runs.end()) return found->second;
   auto one = run(config, 1, precision);

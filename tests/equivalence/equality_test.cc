@@ -5,8 +5,8 @@
 
 using namespace capstan;
 using testing::differences;
-using testing::Run;
 using testing::train;
+using testing::TrainResult;
 
 namespace {
 
@@ -20,7 +20,7 @@ std::string fsdp(const std::string& mode) { return "[strategy.fsdp]\nmode = \"" 
 
 TEST_CASE("float64: every layout learns the same as one rank without sharding", "[matrix][train]") {
   const std::string dropout = GENERATE(as<std::string>(), "0.0", "0.2");
-  static std::map<std::string, Run> references;  // Catch runs this body once a section
+  static std::map<std::string, TrainResult> references;  // Catch runs this body once a section
   if (!references.count(dropout)) references[dropout] = train({.overrides = {"model.dropout=" + dropout}});
   const auto& reference = references.at(dropout);
   REQUIRE(reference.losses.back() < 0.8 * reference.losses.front());

@@ -95,13 +95,13 @@ std::string layout_of(const Choice& c) {
   return tables;
 }
 
-Run run(const std::string& config, int world) {
+TrainResult run(const std::string& config, int world) {
   return train({.world = world, .config = config, .overrides = {same_micro_steps}, .steps = steps});
 }
 
 void check(const Choice& c) {
   const auto model = family_config(model_of(c)) + trained_of(c) + base_of(c);
-  static std::map<std::string, Run> references;
+  static std::map<std::string, TrainResult> references;
   if (references.count(model) == 0) references[model] = run(model, 1);
   const auto& reference = references.at(model);
   INFO(model << layout_of(c) << world_of(c) << " ranks");

@@ -33,7 +33,7 @@ Overrides both(Overrides a, const Overrides& b) {
 
 // A fixed scale shows only in the gradients, so they are compared without it. Where steps overflow there is nothing to
 // compare in them, and a norm that is not finite says no more than that.
-Run comparable(Run run, std::size_t scale) {
+TrainResult comparable(TrainResult run, std::size_t scale) {
   if (scale == 1) {
     for (auto& [name, gradient] : run.gradients) gradient = gradient / fixed_loss_scale;
   } else if (scale == 2) {
@@ -46,7 +46,7 @@ Run comparable(Run run, std::size_t scale) {
 }
 
 // Without a strategy. A power of two is compared with no scale at all; skipped steps with steps skipped alike.
-Run train_reference(int world, Overrides overrides, const ShardingCase& c, std::size_t scale) {
+TrainResult train_reference(int world, Overrides overrides, const ShardingCase& c, std::size_t scale) {
   const Setting plain{.world = world, .config = model, .overrides = overrides, .steps = steps};
   if (scale < 2) return train(plain);
   auto run = comparable(
@@ -57,7 +57,7 @@ Run train_reference(int world, Overrides overrides, const ShardingCase& c, std::
 }
 
 void check_float64(const Choice& choice) {
-  static std::map<bool, Run> references;
+  static std::map<bool, TrainResult> references;
   const auto c = sharding_case(choice);
   INFO(c.name);
   const bool overflows = choice[scale_] == 2;
@@ -74,7 +74,7 @@ void check_bits(const Choice& choice) {
   if (c.hybrid) return;
   INFO(c.name);
   const auto overrides = both(c.overrides, {"train.precision=fp32", "run.deterministic=true"});
-  static std::map<std::tuple<int, std::size_t, bool>, Run> references;
+  static std::map<std::tuple<int, std::size_t, bool>, TrainResult> references;
   auto& reference = references[{c.world, choice[reduce_], choice[scale_] == 2}];
   if (reference.losses.empty()) reference = train_reference(c.world, overrides, c, choice[scale_]);
   const auto run =

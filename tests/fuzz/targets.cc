@@ -176,7 +176,7 @@ void read_manifest(const fs::path& folder) {
 }
 
 void read_lines(const fs::path& folder) {
-  const jsonl::LineFile file((folder / "a.jsonl").string());
+  const jsonl::MappedLines file((folder / "a.jsonl").string());
   for (std::int64_t i = 0; i < file.size(); ++i) jsonl::read_record(file, i, {"{role}: {content}\n", {}, {}, {}});
 }
 

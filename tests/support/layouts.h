@@ -18,7 +18,7 @@ inline std::string configuration(const std::string& plugin, const std::string& s
   return family_config({plugin, sizes}) + tables;
 }
 
-inline Run run_of(const std::string& config, int world = 1) {
+inline TrainResult run_of(const std::string& config, int world = 1) {
   return train({.world = world, .config = config, .overrides = {same_micro_steps}, .steps = layout_steps});
 }
 

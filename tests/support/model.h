@@ -1,7 +1,7 @@
 #pragma once
 // Model plugins as the host loads them, for their tests.
 #include <capstan/nn/model.h>
-#include "nn/summary.h"
+#include "nn/model_summary.h"
 
 #include <map>
 #include <memory>

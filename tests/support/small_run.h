@@ -21,7 +21,7 @@
 namespace capstan::testing {
 
 /// What a short run gave, over all ranks; testing::differences compares two.
-using SmallRun = Run;
+using SmallRun = TrainResult;
 
 /// A configuration file with a tiny GPT of odd sizes on the small data set, in a fresh temporary folder.
 inline std::string small_config(const std::string& more = {}) {

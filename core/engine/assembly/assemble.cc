@@ -72,7 +72,7 @@ std::string changes_text(const AssembledModel& model, const Strategies& strategi
   });
   const auto whole = nn::summarise(model.units);
   const auto held = nn::summarise(model.units, topology.mesh, topology.rank);
-  const auto line = [](const std::string& of, const nn::Summary& s) {
+  const auto line = [](const std::string& of, const nn::ModelSummary& s) {
     return cat(of, ": ", thousands(s.trainable), " trainable + ", thousands(s.parameters - s.trainable),
                " non-trainable = ", thousands(s.parameters), " parameters\n");
   };

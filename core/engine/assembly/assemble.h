@@ -1,6 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
-#include "nn/summary.h"
+#include "nn/model_summary.h"
 #include "strategy/unit_runner.h"
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace assembly {
 struct BuiltModel {
   std::vector<std::unique_ptr<nn::Unit>> units;  ///< which strategies change later
   std::vector<nn::WeightPtr> own;                ///< the weights that the model's plugin made itself
-  nn::Summary built;                             ///< what the model was before strategies changed it
+  nn::ModelSummary built;                        ///< what the model was before strategies changed it
 };
 
 /// The fourth stage: the model as this rank computes it. Strategies have changed and placed it, its records say what

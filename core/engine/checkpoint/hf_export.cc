@@ -108,14 +108,14 @@ HfWriter::HfWriter(HfWeights weights) : weights_(std::move(weights)) {
 }
 
 // In files a form is one of whole matrices; a tensor that stacks or transposes them is written as numbers.
-const nn::Codec* HfWriter::codec_of(const Piece& piece) const {
+const nn::Codec* HfWriter::codec_of(const RecordPart& piece) const {
   const auto found = weights_.codecs.find(piece.record->name);
   if (found == weights_.codecs.end() || found->second->stacked() > 0) return nullptr;
   const bool is_matrix = piece.place->stack.empty() && !piece.place->part && !piece.place->transposed;
   return is_matrix ? found->second.get() : nullptr;
 }
 
-void HfWriter::add(const std::string& name, const Piece& piece) {
+void HfWriter::add(const std::string& name, const RecordPart& piece) {
   const auto in_file = weights_.original ? weights_.original->in_file(name) : std::nullopt;
   const auto whole_name = in_file ? in_file->name : weights_.map.published(name);
   for (auto& tensor : tensors_) {

@@ -66,21 +66,21 @@ class HfWriter {
 
  private:
   // A record's part of a tensor.
-  struct Piece {
+  struct RecordPart {
     const layout::Param* record = nullptr;
     const layout::FileTensor* place = nullptr;
     std::size_t stacked = 0;  // which of place->stack
   };
   struct Tensor {
     TensorHead head;
-    std::vector<Piece> pieces;
+    std::vector<RecordPart> pieces;
     const nn::Codec* codec = nullptr;  // null: written as numbers
     std::vector<TensorHead> heads() const;
     std::int64_t bytes() const;
   };
-  using Parts = std::map<std::string, at::Tensor>;      // by full name
-  const nn::Codec* codec_of(const Piece& piece) const;  // null: numbers
-  void add(const std::string& name, const Piece& piece);
+  using Parts = std::map<std::string, at::Tensor>;           // by full name
+  const nn::Codec* codec_of(const RecordPart& piece) const;  // null: numbers
+  void add(const std::string& name, const RecordPart& piece);
   void share_out();
   at::Tensor read(const Tensor& tensor) const;
   Parts encoded(const Tensor& tensor) const;

@@ -12,18 +12,18 @@ namespace capstan::comm {
 namespace {
 
 // What a tracer calls it: "all-gather 'fsdp blocks.3'".
-std::string span_name(const Call& call) {
+std::string span_name(const CollectiveCall& call) {
   return call.label.empty() ? call.operation : cat(call.operation, " '", call.label, "'");
 }
 
 }  // namespace
 
-std::string Call::text() const {
+std::string CollectiveCall::text() const {
   return cat(operation, label.empty() ? "" : " '", label, label.empty() ? "" : "'", " of group ", group, ", call ",
              number);
 }
 
-std::string Call::duration() const {
+std::string CollectiveCall::duration() const {
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
   return cat(number_text(std::round(passed.count() * 10) / 10), " s");
 }
@@ -67,9 +67,9 @@ void CallLog::trace(std::shared_ptr<monitor::Tracer> tracer) {
   tracer_ = std::move(tracer);
 }
 
-std::vector<Call> CallLog::in_flight() {
+std::vector<CollectiveCall> CallLog::in_flight() {
   const std::scoped_lock lock(mutex_);
-  std::vector<Call> calls;
+  std::vector<CollectiveCall> calls;
   for (std::uint64_t i = next_ > slots_.size() ? next_ - slots_.size() : 0; i < next_; ++i) {
     Slot& slot = slots_[i % slots_.size()];
     if (slot.state == State::queued && slot.after.is_reached()) slot.state = State::free;
@@ -83,7 +83,7 @@ bool CallLog::is_running() const {
   return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.state == State::running; });
 }
 
-std::optional<Call> CallLog::last() const {
+std::optional<CollectiveCall> CallLog::last() const {
   const std::scoped_lock lock(mutex_);
   if (next_ == 0) return std::nullopt;
   return slots_[(next_ - 1) % slots_.size()].call;

@@ -19,7 +19,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
 
 /// One collective as this rank sees it.
-struct Call {
+struct CollectiveCall {
   std::string operation;    ///< "all-reduce"
   std::string group;        ///< the group's name
   std::string label;        ///< what it is for
@@ -46,20 +46,20 @@ class CallLog {
   /// The call is over (host), or queued on the device's current stream.
   void end(std::uint64_t ticket, c10::Device device);
   /// Calls in flight, oldest first. Polls the events of those that were queued.
-  std::vector<Call> in_flight();
+  std::vector<CollectiveCall> in_flight();
   /// Is a thread inside a call now? One that is queued on a device does not count.
   bool is_running() const;
   /// Calls are spans of this tracer from now on; with null they are spans of no tracer.
   void trace(std::shared_ptr<monitor::Tracer> tracer);
   /// The call that began last.
-  std::optional<Call> last() const;
+  std::optional<CollectiveCall> last() const;
 
  private:
   enum class State { free, running, queued };
   struct Slot {
     State state = State::free;
     std::uint64_t ticket = 0;
-    Call call;
+    CollectiveCall call;
     Event after;
   };
   std::shared_ptr<FailureState> failure_;

@@ -107,7 +107,7 @@ void Group::record(const char* operation, std::string_view label, std::int64_t n
     call();
     log_->end(ticket, device_);
   } catch (Error& error) {
-    const Call here{operation, name_, std::string(label), number, start};
+    const CollectiveCall here{operation, name_, std::string(label), number, start};
     error.add_context(cat("in ", here.text(), ", for ", here.duration()));
     throw;
   }

@@ -32,13 +32,13 @@ std::vector<Line> parse(const std::string& calls) {
 }
 
 /// On this rank the group's call of this number is a different one.
-bool differs(const std::vector<Line>& lines, const Call& call) {
+bool differs(const std::vector<Line>& lines, const CollectiveCall& call) {
   return std::any_of(lines.begin(), lines.end(), [&](const Line& line) {
     return line.group == call.group && line.number == call.number && line.text != call.text();
   });
 }
 
-bool arrived(const std::vector<Line>& lines, const Call& call) {
+bool arrived(const std::vector<Line>& lines, const CollectiveCall& call) {
   if (differs(lines, call)) return false;
   return std::any_of(lines.begin(), lines.end(),
                      [&](const Line& line) { return line.group == call.group && line.number >= call.number; });
@@ -103,12 +103,13 @@ std::string ranks_text(const std::vector<int>& ranks) {
 
 std::string describe_calls(CallLog& log) {
   std::string out = "calls\n";
-  for (const Call& call : log.in_flight()) out += cat("in\t", call.group, '\t', call.number, '\t', call.text(), '\n');
+  for (const CollectiveCall& call : log.in_flight())
+    out += cat("in\t", call.group, '\t', call.number, '\t', call.text(), '\n');
   if (const auto last = log.last()) out += cat("last\t", last->group, '\t', last->number, '\t', last->text(), '\n');
   return out;
 }
 
-std::string hang_report(const Call& waiting, const std::vector<Position>& ranks) {
+std::string hang_report(const CollectiveCall& waiting, const std::vector<Position>& ranks) {
   std::vector<int> there;
   std::vector<int> absent;
   std::vector<Place> places;

@@ -26,7 +26,7 @@ struct Position {
 /// Where the ranks are, in words: "all-gather 'blocks.13' of group shard, call 42, has not ended for 600 s: …", a line
 /// for the ranks that wait in it and for each place where others are, then the conclusion. `waiting` is the call that
 /// the reporting rank waits in; ranks outside of its group are listed if they are in a call themselves.
-std::string hang_report(const Call& waiting, const std::vector<Position>& ranks);
+std::string hang_report(const CollectiveCall& waiting, const std::vector<Position>& ranks);
 
 }  // namespace comm
 CAPSTAN_END_NAMESPACE

@@ -44,7 +44,7 @@ void Patience::pass_on(store::Store& store, const std::vector<std::string>& hear
   passed_on_ = std::move(text);
 }
 
-void Patience::look(store::Store& store, const std::vector<Call>& calls, Clock::time_point now) {
+void Patience::look(store::Store& store, const std::vector<CollectiveCall>& calls, Clock::time_point now) {
   // At most what two beats take: a process that was suspended has seen nothing meanwhile.
   const auto passed = std::min<Clock::duration>(now - std::exchange(looked_, now), seconds(2));
   if (calls.empty() || now - calls.front().start < soon || !store.has({at_disk_key})) return;
@@ -60,7 +60,7 @@ void Patience::look(store::Store& store, const std::vector<Call>& calls, Clock::
   tell(named, std::chrono::duration_cast<seconds>(waited).count());
 }
 
-bool Patience::ends(const Call& call, Clock::time_point now) const {
+bool Patience::ends(const CollectiveCall& call, Clock::time_point now) const {
   return now - call.start > timeout_ + (call.start == call_ ? excused_ : Clock::duration{});
 }
 

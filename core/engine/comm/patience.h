@@ -31,9 +31,9 @@ class Patience {
   /// Called by rank 0 at each heartbeat with all ranks' values, by rank.
   void pass_on(store::Store& store, const std::vector<std::string>& heartbeats);
   /// Called at each heartbeat: reads whom rank 0 has named, if this rank waits. `calls`: those in flight, oldest first.
-  void look(store::Store& store, const std::vector<Call>& calls, Clock::time_point now);
+  void look(store::Store& store, const std::vector<CollectiveCall>& calls, Clock::time_point now);
   /// Has this call taken so long that it counts as a hang?
-  bool ends(const Call& call, Clock::time_point now) const;
+  bool ends(const CollectiveCall& call, Clock::time_point now) const;
 
   /// A message for the log, if there is one: who is at a disk while others wait. Returned once. From any thread: the
   /// heartbeat's own must not log it, since the log may be on that disk.

@@ -110,7 +110,7 @@ void Watch::announce(const Failure& failure) {
   const auto level = tells ? log::Level::error : log::Level::debug;
   log::write(level, cat("first error: ", failure.text()));
   std::set<std::string> groups;
-  for (const Call& call : log_->in_flight()) {
+  for (const CollectiveCall& call : log_->in_flight()) {
     if (!groups.insert(call.group).second) continue;  // the others of a group wait for its oldest call
     log::write(level, cat("rank ", options_.world.rank, " was in ", call.text(), ", for ", call.duration()));
   }

@@ -19,8 +19,8 @@ std::vector<layout::Axis> spanned(layout::Axis axis) {
 
 }  // namespace
 
-strategy::Step StrategyHooks::step_after(std::int64_t steps_done) {
-  strategy::Step step;
+strategy::StepContext StrategyHooks::step_after(std::int64_t steps_done) {
+  strategy::StepContext step;
   step.number = steps_done - 1;
   step.last = steps_done == session_.job->samples.plan.steps;
   step.finite = at::ones({}, at::TensorOptions().dtype(at::kBool).device(session_.device));
@@ -31,7 +31,7 @@ strategy::Step StrategyHooks::step_after(std::int64_t steps_done) {
   return step;
 }
 
-void StrategyHooks::call(const session::StepHooksOf& made, const char* name, Hook hook, strategy::Step& step) {
+void StrategyHooks::call(const session::StepHooksOf& made, const char* name, Hook hook, strategy::StepContext& step) {
   step.state = &session_.state->of(made.plugin, "step");
   step.own_group = [this, &made](layout::Axis axis, c10::Device device) -> comm::Group& {
     return *session_.groups().own(made.plugin, spanned(axis), device);

@@ -34,9 +34,9 @@ class StrategyHooks {
   void during_evaluation(std::int64_t steps_done, const std::function<void()>& call);
 
  private:
-  using Hook = void (strategy::StepHooks::*)(strategy::Step&);
-  void call(const session::StepHooksOf& made, const char* name, Hook hook, strategy::Step& step);
-  strategy::Step step_after(std::int64_t steps_done);
+  using Hook = void (strategy::StepHooks::*)(strategy::StepContext&);
+  void call(const session::StepHooksOf& made, const char* name, Hook hook, strategy::StepContext& step);
+  strategy::StepContext step_after(std::int64_t steps_done);
 
   session::Session& session_;
 };

@@ -230,8 +230,8 @@ void make_norm(std::optional<RmsNorm>& norm, Layer& parent, const char* name, co
 Attention::Attention(Layer& parent, Kind kind, Weights weights)
     : Layer(parent, "attention"),
       kind_(std::move(kind)),
-      qkv_(*this, "linear_qkv", Split::columns, std::move(weights.qkv.weight), std::move(weights.qkv.bias)),
-      projection_(*this, "linear_proj", Split::rows, std::move(weights.projection.weight),
+      qkv_(*this, "linear_qkv", WeightSplit::columns, std::move(weights.qkv.weight), std::move(weights.qkv.bias)),
+      projection_(*this, "linear_proj", WeightSplit::rows, std::move(weights.projection.weight),
                   std::move(weights.projection.bias)),
       dropout_(*this, parent.name() + ".attention.dropout", kind_.dropout) {
   make_norm(query_norm_, *this, "query_norm", weights.query_norm, kind_);

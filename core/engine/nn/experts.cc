@@ -26,7 +26,7 @@ at::Tensor real_tokens(const Batch& batch, const at::TensorOptions& options) {
 
 Router::Router(Layer& parent, std::string name, WeightPtr gate, std::int64_t experts_per_token, bool sum_to_one)
     : Layer(parent, std::move(name)),
-      gate_(*this, this->name(), Split::none, std::move(gate), nullptr),
+      gate_(*this, this->name(), WeightSplit::none, std::move(gate), nullptr),
       experts_per_token_(experts_per_token),
       sum_to_one_(sum_to_one) {}
 

@@ -14,13 +14,13 @@
 
 namespace capstan::nn {
 
-Linear::Linear(Layer& parent, std::string name, Split may_split, WeightPtr weight, WeightPtr bias)
+Linear::Linear(Layer& parent, std::string name, WeightSplit may_split, WeightPtr weight, WeightPtr bias)
     : Layer(parent, std::move(name)),
       may_split_(may_split),
-      weight_(own(std::move(weight), may_split == Split::none ? Use::states : Use::split)),
+      weight_(own(std::move(weight), may_split == WeightSplit::none ? Use::states : Use::split)),
       bias_(std::move(bias)) {
   // Where inputs are split, results are partial sums and the bias is added to their sum.
-  if (bias_) own(bias_, may_split == Split::columns ? Use::split : Use::states);
+  if (bias_) own(bias_, may_split == WeightSplit::columns ? Use::split : Use::states);
 }
 
 Linear::~Linear() = default;
@@ -53,10 +53,10 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
   return bias ? y + *bias : y;
 }
 
-Embedding::Embedding(Layer& parent, std::string name, Split may_split, WeightPtr weight)
+Embedding::Embedding(Layer& parent, std::string name, WeightSplit may_split, WeightPtr weight)
     : Layer(parent, std::move(name)),
       may_split_(may_split),
-      weight_(own(std::move(weight), may_split == Split::none ? Use::states : Use::split)) {}
+      weight_(own(std::move(weight), may_split == WeightSplit::none ? Use::states : Use::split)) {}
 
 Embedding::~Embedding() = default;
 
@@ -115,8 +115,8 @@ SumAndNorm RmsNorm::forward_sum(const at::Tensor& x, const at::Tensor& y) const 
 Mlp::Mlp(Layer& parent, Kind kind, LinearWeights up, LinearWeights down)
     : Layer(parent, "mlp"),
       kind_(kind),
-      up_(*this, "linear_fc1", Split::columns, std::move(up.weight), std::move(up.bias)),
-      down_(*this, "linear_fc2", Split::rows, std::move(down.weight), std::move(down.bias)) {}
+      up_(*this, "linear_fc1", WeightSplit::columns, std::move(up.weight), std::move(up.bias)),
+      down_(*this, "linear_fc2", WeightSplit::rows, std::move(down.weight), std::move(down.bias)) {}
 
 Mlp::~Mlp() = default;
 

@@ -126,7 +126,7 @@ Requests settle(const MeshSpec& spec, Diagnostics& diagnostics) {
 }
 
 // How one copy of the model is split.
-struct Split {
+struct ModelSplit {
   std::optional<std::int64_t> ranks = 1;  // none: more than can be counted
   std::vector<std::string> factors;       // "tp 2"
   std::vector<std::string> askers;        // "tp by strategy.tensor_parallel (a.toml:3)"
@@ -137,8 +137,8 @@ struct Split {
   }
 };
 
-Split split_of(const Requests& settled) {
-  Split split;
+ModelSplit split_of(const Requests& settled) {
+  ModelSplit split;
   for (const Axis axis : model_axes) {
     const auto found = settled.find(axis);
     if (found == settled.end() || found->second.size == 1) continue;
@@ -153,7 +153,7 @@ Split split_of(const Requests& settled) {
 }
 
 // A world that is no multiple of the split, with the multiples of it around the world: "start 4 or 8 ranks".
-void refuse_world(std::int64_t world, const Split& split, Diagnostics& diagnostics) {
+void refuse_world(std::int64_t world, const ModelSplit& split, Diagnostics& diagnostics) {
   std::string fix = "change these sizes";
   if (split.ranks) {
     const auto below = world / *split.ranks * *split.ranks;

@@ -43,7 +43,7 @@ at::Tensor sum_over(comm::Group& group, const at::Tensor& x, std::string_view la
 
 /// This rank's piece of `dim`, a copy.
 at::Tensor cut(const comm::Group& group, const at::Tensor& x, std::int64_t dim) {
-  const Piece piece = piece_of(x.size(dim), group.size(), group.rank());
+  const ShardRange piece = piece_of(x.size(dim), group.size(), group.rank());
   return x.narrow(dim, piece.begin, piece.length).clone(at::MemoryFormat::Contiguous);
 }
 
@@ -146,7 +146,7 @@ class ScatterFunction : public Function<ScatterFunction> {
 
 }  // namespace
 
-Piece piece_of(std::int64_t full, int size, int rank) {
+ShardRange piece_of(std::int64_t full, int size, int rank) {
   const std::int64_t length = piece_length(full, size);
   const std::int64_t begin = std::min(full, rank * length);
   return {begin, std::min(length, full - begin)};

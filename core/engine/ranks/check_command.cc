@@ -52,7 +52,7 @@ std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Chang
 
 namespace {
 
-int ranks_per_node(const plan::Placement& ranks) {
+int ranks_per_node(const plan::RankCounts& ranks) {
   if (ranks.nodes == 0) return 0;
   if (ranks.all % ranks.nodes == 0) return ranks.all / ranks.nodes;
   const auto more = (ranks.all / ranks.nodes + 1) * ranks.nodes;
@@ -91,7 +91,7 @@ std::string host_elsewhere_text(const session::Job& job) {
 }
 
 // What is said of a configuration without faults.
-void print_checked(const session::Job& job, const launch::CheckArguments& arguments, const plan::Placement& ranks,
+void print_checked(const session::Job& job, const launch::CheckArguments& arguments, const plan::RankCounts& ranks,
                    const std::string& device) {
   if (const auto warning = observe::unsaved_warning(job.config.checkpoint); !warning.empty()) log::warning(warning);
   terminal::print(job.text());
@@ -114,7 +114,7 @@ int check_command(const launch::CheckArguments& arguments, const launch::Environ
   request.file = arguments.config;
   request.overrides = arguments.overrides;
   request.hub = config::hub_cache(env);
-  const plan::Placement ranks{arguments.ranks > 0 ? arguments.ranks : 1, arguments.nodes};
+  const plan::RankCounts ranks{arguments.ranks > 0 ? arguments.ranks : 1, arguments.nodes};
   request.world_size = ranks.all;
   request.ranks_per_node = ranks_per_node(ranks);
   request.activations = true;

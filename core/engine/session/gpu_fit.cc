@@ -68,7 +68,7 @@ std::vector<Change> changes_for(const data::BatchShape& batch, const std::vector
   return list;
 }
 
-std::vector<Change> more_ranks(const Placement& ranks) {
+std::vector<Change> more_ranks(const RankCounts& ranks) {
   std::vector<Change> list;
   // More ranks are more nodes of the same size, where that is known.
   for (const int times : {2, 4, 8})
@@ -99,7 +99,7 @@ std::vector<Help> helping(const std::vector<Change>& changes, std::int64_t peak,
   return list;
 }
 
-std::string what_helps(const Predicted& predicted, const Gpu& gpu, const Placement& ranks, std::int64_t peak,
+std::string what_helps(const Predicted& predicted, const Gpu& gpu, const RankCounts& ranks, std::int64_t peak,
                        const Trials& trials) {
   auto changes = changes_for(predicted.batch, trials.offers);
   for (auto& change : more_ranks(ranks)) changes.push_back(std::move(change));
@@ -164,7 +164,7 @@ std::vector<Help> what_saves_most(const data::BatchShape& batch, std::int64_t pe
   return list;
 }
 
-Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const Placement& ranks, const Trials& trials) {
+Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const RankCounts& ranks, const Trials& trials) {
   if (!predicted.prediction.activations) {
     throw Error(
         cat("--gpu: ", predicted.device == "cuda" ? predicted.prediction.activations_note : "run.device is \"cpu\""),

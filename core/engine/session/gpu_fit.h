@@ -33,7 +33,7 @@ Gpu gpu_named(const std::string& text);
 void judge_gpu(const Gpu& gpu, const std::string& precision, int cuda_major, Diagnostics& faults);
 
 /// The ranks of a run and where they are.
-struct Placement {
+struct RankCounts {
   int all = 1;
   int nodes = 0;  ///< each has as many ranks; 0: not said, all are on one
 };
@@ -93,7 +93,7 @@ struct Help {
 std::vector<Help> what_saves_most(const data::BatchShape& batch, std::int64_t peak, const Trials& trials);
 
 /// Holds the predicted peak against the GPU. Throws Error where activations are not in the prediction.
-Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const Placement& ranks, const Trials& trials);
+Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const RankCounts& ranks, const Trials& trials);
 
 }  // namespace plan
 CAPSTAN_END_NAMESPACE

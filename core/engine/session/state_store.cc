@@ -44,12 +44,11 @@ class StateStore::View : public strategy::State {
   void require_held(const strategy::StepPart& part, const std::string& name) const {
     const auto held = store_.held_.find(part.record->name);
     if (store_.held_.empty() || (held != store_.held_.end() && held->second == part.box)) return;
-    throw Error(
-        cat("strategy '", plugin_, "' asks for state '", name, "' of record '", part.record->name, "' for the box ",
-            part.box.text(), ", but this rank ",
-            held == store_.held_.end() ? "updates nothing of it" : "updates " + held->second.text()),
-        "give of_part() a part of Step::parts as it is, and narrow the tensor that it returns: a checkpoint saves "
-        "state by the boxes of these parts");
+    throw Error(cat("strategy '", plugin_, "' asks for state '", name, "' of record '", part.record->name,
+                    "' for the box ", part.box.text(), ", but this rank ",
+                    held == store_.held_.end() ? "updates nothing of it" : "updates " + held->second.text()),
+                "give of_part() a part of StepContext::parts as it is, and narrow the tensor that it returns: a "
+                "checkpoint saves state by the boxes of these parts");
   }
 
   StateStore& store_;

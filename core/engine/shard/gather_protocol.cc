@@ -161,7 +161,7 @@ class GatherProtocol::Hooks : public strategy::UnitHooks {
  private:
   GatherProtocol& protocol_;
   std::size_t unit_, number_;  ///< number of the run
-  const Run& run_;
+  const UnitRun& run_;
 };
 
 std::unique_ptr<strategy::UnitHooks> GatherProtocol::hooks(std::size_t unit) {

@@ -39,10 +39,10 @@ bool can_be_cut(const PlannedWeight& planned) {
 
 }  // namespace
 
-std::vector<Piece> pieces_of(const BucketPlan& bucket, std::int64_t most) {
+std::vector<BucketPiece> pieces_of(const BucketPlan& bucket, std::int64_t most) {
   const auto limit = std::max<std::int64_t>(1, most / bucket.ranks);
-  std::vector<Piece> pieces;
-  Piece piece;
+  std::vector<BucketPiece> pieces;
+  BucketPiece piece;
   const auto close = [&](std::int64_t end) {
     if (end == piece.begin) return;
     pieces.push_back({piece.begin, end});

@@ -41,7 +41,7 @@ void unpack_weight(const PlannedWeight& planned, int position, const at::Tensor&
                    Moves& moves, std::int64_t begin = 0);
 
 /// Elements [begin, end) of each rank's shard of a bucket, which are reduced at once.
-struct Piece {
+struct BucketPiece {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t size() const { return end - begin; }
@@ -49,13 +49,13 @@ struct Piece {
 
 /// The pieces of a bucket, in order: whole weights as far as all ranks' shards of them are at most `most` elements, and
 /// parts of a weight that is larger and whose shards are one row of elements.
-std::vector<Piece> pieces_of(const BucketPlan& bucket, std::int64_t most);
+std::vector<BucketPiece> pieces_of(const BucketPlan& bucket, std::int64_t most);
 
 /// A weight's part of a piece, as staging has it: calls visit(position, its elements in `all`, where they begin in the
 /// weight's shard) for each rank.
 template <class Visit>
-void each_staged(const BucketPlan& bucket, const PlannedWeight& planned, const Piece& piece, const at::Tensor& all,
-                 const Visit& visit) {
+void each_staged(const BucketPlan& bucket, const PlannedWeight& planned, const BucketPiece& piece,
+                 const at::Tensor& all, const Visit& visit) {
   const auto from = std::max(piece.begin, planned.shard_offset);
   const auto to = std::min(piece.end, planned.shard_offset + planned.sharding.shard_elements);
   for (int r = 0; r < bucket.ranks && from < to; ++r)

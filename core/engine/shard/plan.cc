@@ -47,8 +47,8 @@ c10::ScalarType dtype_of(const nn::Weight& weight, const EngineOptions& options)
 }
 
 // Neighbouring units, as many as the policy wants together.
-std::vector<Run> make_runs(const std::vector<nn::Unit*>& units, const strategy::ShardPolicy& policy) {
-  std::vector<Run> runs;
+std::vector<UnitRun> make_runs(const std::vector<nn::Unit*>& units, const strategy::ShardPolicy& policy) {
+  std::vector<UnitRun> runs;
   std::int64_t elements = 0;
   for (std::size_t i = 0; i < units.size(); ++i) {
     const auto more = parameters_of(*units[i]);
@@ -100,7 +100,7 @@ std::vector<std::vector<nn::Unit*>> units_of(const std::vector<std::size_t>& run
   return list;
 }
 
-std::string run_name(const std::vector<nn::Unit*>& units, const Run& run) {
+std::string run_name(const std::vector<nn::Unit*>& units, const UnitRun& run) {
   return run.first == run.last ? units[run.first]->name()
                                : cat(units[run.first]->name(), " to ", units[run.last]->name());
 }

@@ -13,7 +13,7 @@
 // A role of the parameters is sharded (a rank keeps its shard) or replicated (every rank keeps all of it).
 //
 //   Bucket        the weights that one collective moves: numbers in BucketPlan, memory in BucketParameters and Reducer
-//   Run           the neighbouring units that are gathered and reduced together; a tied weight's bucket has several
+//   UnitRun       the neighbouring units that are gathered and reduced together; a tied weight's bucket has several
 //   Buffer        memory that the engine allocates for one purpose (shard/buffer.h)
 #include <capstan/base/export.h>
 #include <capstan/nn/codec.h>
@@ -175,7 +175,7 @@ struct BucketPlan {
 };
 
 /// Neighbouring units that are gathered and reduced together.
-struct Run {
+struct UnitRun {
   std::size_t first = 0;  ///< unit
   std::size_t last = 0;
   /// The last of its units that backward reaches, which is its first unit unless backward ends in the middle of it: at
@@ -190,7 +190,7 @@ struct Run {
 };
 
 struct ShardPlan {
-  std::vector<Run> runs;            ///< in forward order
+  std::vector<UnitRun> runs;        ///< in forward order
   std::vector<BucketPlan> buckets;  ///< in the order of their first use
   std::vector<std::size_t> run_of_unit;
   Buffers staging;

@@ -63,7 +63,7 @@ class Reducer {
   Rows take_rows(std::int64_t most);
   void sum(const Reduction& how);
   std::vector<at::Tensor> sources();
-  at::Tensor packed(const Piece& piece, const std::vector<at::Tensor>& sources);
+  at::Tensor packed(const BucketPiece& piece, const std::vector<at::Tensor>& sources);
   void reduce_in_place(const at::Tensor& sum);
   void reduce_staged(const Reduction& how, const at::Tensor& out);
   void exchange(const at::Tensor& sum, const at::Tensor& all);
@@ -76,7 +76,7 @@ class Reducer {
   at::Tensor summed(const PartialRecord& partial) const;
   bool overridden(layout::Axis axis, const Reduction& how, Flat flat, const at::Tensor& gradient, const at::Tensor& out,
                   comm::Group& group);
-  void unpack(const Piece& piece, const at::Tensor& all, bool write);
+  void unpack(const BucketPiece& piece, const at::Tensor& all, bool write);
 
   BucketParameters& parameters_;
   const BucketPlan& plan_;

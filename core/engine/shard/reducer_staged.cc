@@ -14,7 +14,7 @@ std::vector<at::Tensor> Reducer::sources() {
 }
 
 // The piece's staging with the gradients of these weights, gaps zero.
-at::Tensor Reducer::packed(const Piece& piece, const std::vector<at::Tensor>& sources) {
+at::Tensor Reducer::packed(const BucketPiece& piece, const std::vector<at::Tensor>& sources) {
   const bool exchanges = plan_.gradients.sum_by == SumBy::exchange;
   const auto staging = exchanges ? shared_.reduce_staging.view(plan_.parameters.full) : shared_.reduce_staging;
   auto all = staging.narrow(0, 0, piece.size() * plan_.ranks);
@@ -75,7 +75,7 @@ void Reducer::sum_in_order(bool write) {
   }
 }
 
-void Reducer::unpack(const Piece& piece, const at::Tensor& all, bool write) {
+void Reducer::unpack(const BucketPiece& piece, const at::Tensor& all, bool write) {
   Moves moves;
   for (const auto& planned : plan_.weights) {
     const auto full = planned.of_full(full_);

@@ -39,7 +39,7 @@ class Schedule {
   }
 
  private:
-  const std::vector<Run>& runs_;
+  const std::vector<UnitRun>& runs_;
   strategy::ShardPolicy policy_;
 };
 

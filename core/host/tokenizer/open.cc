@@ -117,9 +117,9 @@ Opened open_path(const fs::path& path, const std::string& model_folder, plugin::
 
 Tokenizer::~Tokenizer() = default;
 Opener::~Opener() = default;
-std::vector<fs::path> Opener::files(const OpenRequest&) const { return {}; }
+std::vector<fs::path> Opener::files(const TokenizerRequest&) const { return {}; }
 
-bool Opener::save(const OpenRequest& request, const fs::path& folder) const {
+bool Opener::save(const TokenizerRequest& request, const fs::path& folder) const {
   const auto all = files(request);
   for (const auto& file : all) copy_over(file, folder / file.filename());
   return !all.empty();
@@ -144,7 +144,7 @@ std::vector<std::string> file_names(const plugin::Host& host) {
 }
 
 Opened open_by(const std::string& plugin, const std::string& library, std::shared_ptr<const Opener> opener,
-               OpenRequest request) {
+               TokenizerRequest request) {
   const bool by_file = !request.file.empty();
   auto own = call(plugin, by_file, "open", [&] { return opener->open(request); });
   if (!own) throw Error(cat("tokenizer plugin '", plugin, "' opened no tokenizer"), "return one from open()");

@@ -73,7 +73,7 @@ plugin::Registration linked(const CapstanPluginDescriptor& descriptor,
                             const std::filesystem::path& file = CAPSTAN_TESTED_PLUGIN);
 
 /// What was learnt. Tensors are unsharded, in the masters' dtype, by record name.
-struct Run {
+struct TrainResult {
   std::vector<double> losses;                             ///< each step's: mean over its target tokens
   std::vector<double> norms;                              ///< each step's: the gradient's global norm before clipping
   std::map<std::string, at::Tensor> gradients;            ///< the first step's, before clipping
@@ -87,14 +87,14 @@ struct Run {
 /// Trains, with the loop of `capstan run`, in a temporary folder. Throws what the first failing rank threw: Error with
 /// all faults if the setting is refused. Sets ATen's threads to one, since each rank is a thread. Call it from one
 /// thread at a time.
-Run train(const Setting& setting);
+TrainResult train(const Setting& setting);
 
 /// Trains `steps` steps as `first` says, saves a checkpoint, and resumes from it to the end as `then` says, possibly
 /// with another number of ranks and other strategies. Both settings must have the same batches. Losses and norms are
 /// those of all steps, the weights those at the end:
 ///
 ///     CHECK(testing::differences(testing::train_resumed(mine, 7, mine), testing::train(mine), 0) == "");
-Run train_resumed(const Setting& first, std::int64_t steps, const Setting& then);
+TrainResult train_resumed(const Setting& first, std::int64_t steps, const Setting& then);
 
 /// How `run` differs from `reference`, a line each; "" when it does not.
 ///
@@ -103,10 +103,10 @@ Run train_resumed(const Setting& first, std::int64_t steps, const Setting& then)
 /// more than losses: AdamW hides a factor that all of them share. Final weights may be 1000 times as far apart, since
 /// AdamW turns rounding into updates where a gradient is 0; what was never trained differs by more. Ranks' copies must
 /// agree as well. A tolerance of 0 requires the same bits of all.
-std::string differences(const Run& run, const Run& reference, double tolerance);
+std::string differences(const TrainResult& run, const TrainResult& reference, double tolerance);
 
 /// The largest difference between elements of the final weights: how far runs that are meant to differ are apart.
-double weight_distance(const Run& run, const Run& reference);
+double weight_distance(const TrainResult& run, const TrainResult& reference);
 
 }  // namespace testing
 CAPSTAN_END_NAMESPACE

@@ -127,12 +127,12 @@ class Embedding : public nn::Unit {
   Embedding(const Spec& s, const WeightPtr& tokens)
       : Unit("embedding"),
         multiplier_(s.embedding_multiplier),
-        tokens_(*this, last_part(s.names.tokens), nn::Split::vocabulary, tokens),
+        tokens_(*this, last_part(s.names.tokens), nn::WeightSplit::vocabulary, tokens),
         norm_(*this, "norm", s, s.names.embedding_norm),
         dropout_(*this, "embedding.dropout", s.embedding_dropout) {
     const auto& positions = s.names.positions;
     if (positions.empty()) return;
-    positions_.emplace(*this, last_part(positions), nn::Split::none, table_of(s, positions, s.max_positions));
+    positions_.emplace(*this, last_part(positions), nn::WeightSplit::none, table_of(s, positions, s.max_positions));
   }
 
   Hidden forward(Hidden hidden, const Batch& batch, KVCache*) override {

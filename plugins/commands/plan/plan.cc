@@ -121,9 +121,10 @@ int plan(const PlanArguments& arguments, const command::Call& call) {
   const plan::Machines machines{arguments.gpus, arguments.nodes, arguments.gpu, arguments.node_bandwidth * 1e9};
   const plan::Predictor predictor(arguments.config, arguments.overrides, machines, call.environment, call.plugins);
   const auto global_batch = predictor.global_batch();
-  const Questions ask{
-      [&](const LayoutChoice& layout) { return predictor.data_ranks(layout.overrides); },
-      [&](const LayoutChoice& layout, const Batch& batch) { return predictor.predict(overrides_of(layout, batch)); }};
+  const Questions ask{[&](const LayoutChoice& layout) { return predictor.data_ranks(layout.overrides); },
+                      [&](const LayoutChoice& layout, const BatchSizes& batch) {
+                        return predictor.predict(overrides_of(layout, batch));
+                      }};
   const auto all = search(layouts_of(choices_of(call.plugins, predictor.strategies())), global_batch, ask);
   if (all.empty()) refuse(predictor, arguments.gpus);
   const auto& best = all.front();

@@ -43,7 +43,7 @@ std::optional<Tried> largest(const LayoutChoice& layout, std::int64_t global_bat
   std::optional<Tried> best;
   std::size_t begin = 0, end = sizes.size();
   for (auto at = end - 1; begin < end; at = begin + (end - begin) / 2) {
-    const Batch batch{sizes[at], global_batch / ranks / sizes[at], global_batch, ranks};
+    const BatchSizes batch{sizes[at], global_batch / ranks / sizes[at], global_batch, ranks};
     auto estimate = ask.predict(layout, batch);
     if (!estimate) return best;
     const bool fits = estimate->fits;
@@ -156,7 +156,7 @@ std::vector<Tried> search(const std::vector<LayoutChoice>& layouts, std::int64_t
   return search.take();
 }
 
-std::vector<std::string> overrides_of(const LayoutChoice& layout, const Batch& batch) {
+std::vector<std::string> overrides_of(const LayoutChoice& layout, const BatchSizes& batch) {
   auto all = layout.overrides;
   all.push_back(cat("train.global_batch=", batch.global_batch));
   all.push_back(cat("train.micro_batch=", batch.micro_batch));

@@ -31,7 +31,7 @@ struct LayoutChoice {
 std::vector<LayoutChoice> layouts_of(const std::vector<std::vector<Choice>>& choices);
 
 /// How a step's samples are divided: global_batch = micro_batch x accumulation x data_ranks.
-struct Batch {
+struct BatchSizes {
   std::int64_t micro_batch = 1;
   std::int64_t accumulation = 1;
   std::int64_t global_batch = 1;
@@ -41,18 +41,18 @@ struct Batch {
 /// What one layout with one micro-batch would take.
 struct Tried {
   LayoutChoice layout;
-  Batch batch;
+  BatchSizes batch;
   capstan::plan::Estimate estimate = {};
 };
 /// What makes it so: "strategy.fsdp.mode=full_shard", …, then "train.global_batch=8", ….
-std::vector<std::string> overrides_of(const LayoutChoice& layout, const Batch& batch);
+std::vector<std::string> overrides_of(const LayoutChoice& layout, const BatchSizes& batch);
 
 /// How the search asks.
 struct Questions {
   /// Ranks with samples of their own; nothing where the layout is impossible.
   std::function<std::optional<std::int64_t>(const LayoutChoice&)> data_ranks;
   /// Nothing where it cannot be made.
-  std::function<std::optional<capstan::plan::Estimate>(const LayoutChoice&, const Batch&)> predict;
+  std::function<std::optional<capstan::plan::Estimate>(const LayoutChoice&, const BatchSizes&)> predict;
 };
 
 /// Tries each possible layout with the largest micro-batch that fits: first those without recomputing and offloading,

@@ -45,10 +45,11 @@ Cell eval_loss(const Run& run, long epoch) {
   return no_cell(no_loss);
 }
 
-const Evaluation* last_with(const Run& run, const std::string& score) {
-  const auto found = std::find_if(run.evaluations.rbegin(), run.evaluations.rend(), [&](const Evaluation& evaluation) {
-    return evaluation.split == "eval" && evaluation.scores.contains(score);
-  });
+const EvaluationLine* last_with(const Run& run, const std::string& score) {
+  const auto found =
+      std::find_if(run.evaluations.rbegin(), run.evaluations.rend(), [&](const EvaluationLine& evaluation) {
+        return evaluation.split == "eval" && evaluation.scores.contains(score);
+      });
   return found == run.evaluations.rend() ? nullptr : &*found;
 }
 
@@ -188,9 +189,9 @@ Cell eval_loss_2_cell(const Run& run, const Run&) { return eval_loss(run, 2); }
 Cell eval_loss_3_cell(const Run& run, const Run&) { return eval_loss(run, 3); }
 
 Cell final_eval_loss_cell(const Run& run, const Run&) {
-  const auto found = std::find_if(run.evaluations.rbegin(), run.evaluations.rend(), [](const Evaluation& evaluation) {
-    return evaluation.split == "eval" && evaluation.loss;
-  });
+  const auto found =
+      std::find_if(run.evaluations.rbegin(), run.evaluations.rend(),
+                   [](const EvaluationLine& evaluation) { return evaluation.split == "eval" && evaluation.loss; });
   if (found == run.evaluations.rend()) return no_cell(no_loss);
   return cell(fixed(*found->loss, 4));
 }

@@ -25,7 +25,7 @@ Chart of_runs(const std::vector<Run>& runs, Chart chart, const std::function<Poi
   return chart;
 }
 
-Chart over_steps(const std::vector<Run>& runs, Chart chart, const std::function<double(const Step&)>& value) {
+Chart over_steps(const std::vector<Run>& runs, Chart chart, const std::function<double(const StepLine&)>& value) {
   return of_runs(runs, std::move(chart), [&](const Run& run) {
     Points points;
     for (const auto& step : run.steps) points.emplace_back(step.step, value(step));
@@ -86,15 +86,15 @@ bool has_points(const Chart& chart) {
 }  // namespace
 
 std::vector<Chart> charts_of(const std::vector<Run>& runs, const Run& base) {
-  const auto rate = [](const Step& step) {
+  const auto rate = [](const StepLine& step) {
     return step.step_time_s > 0 ? static_cast<double>(step.samples) / step.step_time_s : none;
   };
   std::vector<Chart> charts{
-      over_steps(runs, {"Training loss", "step", "loss", {}}, [](const Step& s) { return s.loss.value_or(none); }),
+      over_steps(runs, {"Training loss", "step", "loss", {}}, [](const StepLine& s) { return s.loss.value_or(none); }),
       of_runs(runs, {"Evaluation loss", "step", "loss", {}}, evaluation_losses),
-      over_steps(runs, {"Learning rate", "step", "learning rate", {}, true}, [](const Step& s) { return s.lr; }),
+      over_steps(runs, {"Learning rate", "step", "learning rate", {}, true}, [](const StepLine& s) { return s.lr; }),
       over_steps(runs, {"Gradient norm", "step", "norm before clipping", {}, true},
-                 [](const Step& s) { return s.grad_norm.value_or(none); }),
+                 [](const StepLine& s) { return s.grad_norm.value_or(none); }),
       over_steps(runs, {"Throughput", "step", step_rate, {}, true}, rate),
       of_runs(runs, {"GPU 0 memory over time", "seconds", "memory used (MiB)", {}, true, false}, gpu_memory),
       of_runs(runs,

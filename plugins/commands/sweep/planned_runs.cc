@@ -71,9 +71,9 @@ std::string as_name(std::string text) {
   return text;
 }
 
-void add_axes(const std::vector<Axis>& axes, std::vector<PlannedRun>& runs) {
+void add_axes(const std::vector<SweepAxis>& axes, std::vector<SweepRun>& runs) {
   for (const auto& axis : axes) {
-    std::vector<PlannedRun> more;
+    std::vector<SweepRun> more;
     for (const auto& run : runs) {
       for (const auto& value : axis.values) {
         auto& next = more.emplace_back(run);
@@ -87,12 +87,12 @@ void add_axes(const std::vector<Axis>& axes, std::vector<PlannedRun>& runs) {
 
 }  // namespace
 
-std::optional<Axis> axis_of(const std::string& override_text) {
+std::optional<SweepAxis> axis_of(const std::string& override_text) {
   const auto equals = override_text.find('=');
   if (equals == std::string::npos) return {};
   const auto value = override_text.substr(equals + 1);
   if (value.find(',') == std::string::npos || value.find_first_of("[\"'") != std::string::npos) return {};
-  return Axis{override_text.substr(0, equals), split(value, ',')};
+  return SweepAxis{override_text.substr(0, equals), split(value, ',')};
 }
 
 std::vector<int> counts_of(const std::string& text, const std::string& flag) {
@@ -110,14 +110,14 @@ std::vector<int> counts_of(const std::string& text, const std::string& flag) {
   return counts;
 }
 
-std::vector<PlannedRun> planned_runs(const Sweep& sweep, const Run& base) {
+std::vector<SweepRun> planned_runs(const Sweep& sweep, const Run& base) {
   CAPSTAN_ASSERT(!sweep.ranks.empty() && !sweep.nodes.empty());
   const int smallest = sweep.ranks.front() * sweep.nodes.front();
-  std::vector<PlannedRun> runs;
+  std::vector<SweepRun> runs;
   for (const int nodes : sweep.nodes) {
     for (const int ranks : sweep.ranks) {
-      PlannedRun run{cat(sweep.name, "-", nodes > 1 ? cat(nodes, "x", ranks) : std::to_string(ranks)), nodes, ranks,
-                     sweep.overrides};
+      SweepRun run{cat(sweep.name, "-", nodes > 1 ? cat(nodes, "x", ranks) : std::to_string(ranks)), nodes, ranks,
+                   sweep.overrides};
       const auto more = grown(sweep.weak, base, smallest, run.ranks());
       run.overrides.insert(run.overrides.end(), more.begin(), more.end());
       runs.push_back(std::move(run));
@@ -127,7 +127,7 @@ std::vector<PlannedRun> planned_runs(const Sweep& sweep, const Run& base) {
   return runs;
 }
 
-bool is_done(const Run& run, const Run& wanted, const PlannedRun& planned) {
+bool is_done(const Run& run, const Run& wanted, const SweepRun& planned) {
   if (!run.has_summary || run.ranks != planned.ranks() || run.nodes != planned.nodes) return false;
   const auto epochs = run.option("train.epochs");
   const auto most = run.option("train.max_steps");

@@ -55,7 +55,7 @@ class Scratch {
 };
 
 // What the configuration means on the planned ranks: as `check` resolves it, before anything runs.
-runs::Run resolved(const std::string& config, const PlannedRun& planned, const fs::path& folder) {
+runs::Run resolved(const std::string& config, const SweepRun& planned, const fs::path& folder) {
   fs::create_directories(folder);
   std::vector<std::string> command{own_program(),
                                    "check",
@@ -78,7 +78,7 @@ runs::Run resolved(const std::string& config, const PlannedRun& planned, const f
 
 // One of the runs and where it is.
 struct Placed {
-  PlannedRun planned;
+  SweepRun planned;
   fs::path folder;
   bool done = false;
 };
@@ -88,7 +88,7 @@ bool is_number(const std::string& text) {
 }
 
 // The folder of a finished run of this configuration, else the first name that is free.
-Placed place(const PlannedRun& planned, const runs::Run& wanted) {
+Placed place(const SweepRun& planned, const runs::Run& wanted) {
   Placed placed{planned, {}, false};
   const fs::path dir = wanted.option_text("run.dir");
   for (const auto& entry : entries_if_there(dir)) {
@@ -130,7 +130,7 @@ Sweep sweep_of(const SweepChoice& choice) {
 
 std::vector<Placed> plan(const std::string& config, const Sweep& sweep) {
   const Scratch scratch;
-  PlannedRun smallest{sweep.name, sweep.nodes.front(), sweep.ranks.front(), sweep.overrides};
+  SweepRun smallest{sweep.name, sweep.nodes.front(), sweep.ranks.front(), sweep.overrides};
   for (const auto& axis : sweep.axes) smallest.overrides.push_back(cat(axis.option, "=", axis.values.front()));
   const auto base = resolved(config, smallest, scratch.path() / "base");
   std::vector<Placed> placed;

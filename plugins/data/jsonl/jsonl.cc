@@ -31,7 +31,8 @@ std::size_t longest_turn(const Turns& turns) {
 }
 
 // The lines that may be too long, those of most bytes first.
-std::vector<std::int64_t> long_lines(const LineFile& file, std::int64_t lines, const Turns& turns, std::int64_t most) {
+std::vector<std::int64_t> long_lines(const MappedLines& file, std::int64_t lines, const Turns& turns,
+                                     std::int64_t most) {
   std::vector<std::pair<std::size_t, std::int64_t>> found;
   const auto bytes_of_turn = longest_turn(turns);
   for (std::int64_t i = 0; i < lines; ++i) {
@@ -46,7 +47,7 @@ std::vector<std::int64_t> long_lines(const LineFile& file, std::int64_t lines, c
 
 // A line that is too long would end a run at the step that meets it: those that may be are looked at before the first
 // one, the longest first, and of a file of very many no more than takes some ten seconds.
-void refuse_too_long(const LineFile& file, const JsonlSource& source, const Turns& turns, std::int64_t most) {
+void refuse_too_long(const MappedLines& file, const JsonlSource& source, const Turns& turns, std::int64_t most) {
   constexpr std::size_t most_bytes = std::size_t{64} << 20;
   constexpr std::size_t most_named = 10;
   std::map<std::int64_t, Diagnostic> faults;
@@ -132,14 +133,14 @@ Turns JsonlData::turns(Diagnostics& diagnostics) const {
 }
 
 // The file of a split; null when the options name none, or when it added a fault.
-std::shared_ptr<const LineFile> JsonlData::read(const data::SplitFile& split, Diagnostics& diagnostics) const {
+std::shared_ptr<const MappedLines> JsonlData::read(const data::SplitFile& split, Diagnostics& diagnostics) const {
   if (!split.is_there(json_lines(), diagnostics)) return nullptr;
-  auto file = std::make_shared<const LineFile>(split.path);
+  auto file = std::make_shared<const MappedLines>(split.path);
   return split.is_enough(file->size(), json_lines(), diagnostics) ? file : nullptr;
 }
 
 // Every line is read, so that a broken one shows before anything is expensive; the first few that are wrong are named.
-void JsonlData::check_lines(const LineFile& file, const Turns& turns, Diagnostics& diagnostics) const {
+void JsonlData::check_lines(const MappedLines& file, const Turns& turns, Diagnostics& diagnostics) const {
   constexpr int most = 10;
   int faults = 0;
   for (std::int64_t i = 0; i < file.size() && faults < most; ++i) {
@@ -165,7 +166,7 @@ void JsonlData::check(Diagnostics& diagnostics) const {
   data::require_file(train, eval, options_.section().origin.text(), json_lines(), diagnostics);
 }
 
-std::shared_ptr<data::DataSource> JsonlData::open(const data::OpenRequest& request) const {
+std::shared_ptr<data::DataSource> JsonlData::open(const data::SplitRequest& request) const {
   const auto chosen = data::split_file(options_, request.split);
   Diagnostics diagnostics;
   const auto written = turns(diagnostics);

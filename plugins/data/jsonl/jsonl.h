@@ -1,5 +1,5 @@
 #pragma once
-#include "line_file.h"
+#include "mapped_lines.h"
 #include "template.h"
 
 #include <capstan/data.h>
@@ -33,13 +33,14 @@ class JsonlData final : public capstan::data::Data {
  public:
   explicit JsonlData(capstan::config::Options<JsonlOptions> options) : options_(std::move(options)) {}
   void check(capstan::Diagnostics& diagnostics) const override;
-  std::shared_ptr<capstan::data::DataSource> open(const capstan::data::OpenRequest& request) const override;
+  std::shared_ptr<capstan::data::DataSource> open(const capstan::data::SplitRequest& request) const override;
   std::int64_t max_length() const override { return options_->max_length; }
   bool evaluates() const override { return !options_->eval.empty(); }
 
  private:
-  std::shared_ptr<const LineFile> read(const capstan::data::SplitFile& split, capstan::Diagnostics& diagnostics) const;
-  void check_lines(const LineFile& file, const Turns& turns, capstan::Diagnostics& diagnostics) const;
+  std::shared_ptr<const MappedLines> read(const capstan::data::SplitFile& split,
+                                          capstan::Diagnostics& diagnostics) const;
+  void check_lines(const MappedLines& file, const Turns& turns, capstan::Diagnostics& diagnostics) const;
   Turns turns(capstan::Diagnostics& diagnostics) const;
   capstan::config::Options<JsonlOptions> options_;
 };

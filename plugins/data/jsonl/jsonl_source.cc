@@ -112,7 +112,7 @@ void cut(data::Sample& sample, bool is_text, std::size_t most, std::size_t prefi
   drop_beginning(sample, removed, prefix);
 }
 
-bool has_conversations(const LineFile& file, std::int64_t lines) {
+bool has_conversations(const MappedLines& file, std::int64_t lines) {
   for (std::int64_t i = 0; i < lines; ++i) {
     // Inside of a text the quotation marks have backslashes.
     if (file.line(i).find(R"("messages")") != std::string_view::npos) return true;
@@ -122,7 +122,7 @@ bool has_conversations(const LineFile& file, std::int64_t lines) {
 
 }  // namespace
 
-data::Sample make_sample(const Record& record, const std::string& where, const data::OpenRequest& request,
+data::Sample make_sample(const Record& record, const std::string& where, const data::SplitRequest& request,
                          const SampleOptions& options) {
   auto sample = whole_sample(record, *request.tokenizer);
   const auto most = static_cast<std::size_t>(request.max_length);
@@ -135,7 +135,7 @@ data::Sample make_sample(const Record& record, const std::string& where, const d
   return sample;
 }
 
-data::Sample make_question(const Record& record, const std::string& where, const data::OpenRequest& request,
+data::Sample make_question(const Record& record, const std::string& where, const data::SplitRequest& request,
                            const SampleOptions& options, std::int64_t most) {
   auto sample = whole_sample(record, *request.tokenizer);
   if (!options.cut && static_cast<std::int64_t>(sample.tokens.size()) > request.max_length)
@@ -155,8 +155,8 @@ data::Sample make_question(const Record& record, const std::string& where, const
   return sample;
 }
 
-JsonlSource::JsonlSource(std::shared_ptr<const LineFile> file, std::int64_t samples, Turns turns,
-                         data::OpenRequest request, SampleOptions options)
+JsonlSource::JsonlSource(std::shared_ptr<const MappedLines> file, std::int64_t samples, Turns turns,
+                         data::SplitRequest request, SampleOptions options)
     : file_(std::move(file)),
       samples_(samples),
       turns_(std::move(turns)),

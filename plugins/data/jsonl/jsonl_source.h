@@ -21,19 +21,19 @@ struct SampleOptions {
 /// anything else its beginning (except the tokenizer's begin token), but never the last answer. Throws Error at `where`
 /// if that leaves no room, or if it is too long and must not be cut.
 capstan::data::Sample make_sample(const Record& record, const std::string& where,
-                                  const capstan::data::OpenRequest& request, const SampleOptions& options);
+                                  const capstan::data::SplitRequest& request, const SampleOptions& options);
 
 /// Only the prompt of a record, as it is in its sample. If it may be cut, it has at most `most` tokens and max_length;
 /// the number does not depend on the answer.
 capstan::data::Sample make_question(const Record& record, const std::string& where,
-                                    const capstan::data::OpenRequest& request, const SampleOptions& options,
+                                    const capstan::data::SplitRequest& request, const SampleOptions& options,
                                     std::int64_t most);
 
 /// The lines of a file.
 class JsonlSource final : public capstan::data::DataSource {
  public:
-  JsonlSource(std::shared_ptr<const LineFile> file, std::int64_t samples, Turns turns,
-              capstan::data::OpenRequest request, SampleOptions options);
+  JsonlSource(std::shared_ptr<const MappedLines> file, std::int64_t samples, Turns turns,
+              capstan::data::SplitRequest request, SampleOptions options);
   std::int64_t size() const override { return samples_; }
   capstan::data::Sample get(std::int64_t index) const override;
   capstan::data::Sample question(std::int64_t index, std::int64_t most) const override;
@@ -44,10 +44,10 @@ class JsonlSource final : public capstan::data::DataSource {
   std::vector<std::int64_t> end_ids() const override { return end_.ids; }
 
  private:
-  std::shared_ptr<const LineFile> file_;
+  std::shared_ptr<const MappedLines> file_;
   std::int64_t samples_;
   Turns turns_;
-  capstan::data::OpenRequest request_;
+  capstan::data::SplitRequest request_;
   SampleOptions options_;
   TurnEnd end_;
 };

@@ -20,7 +20,7 @@ constexpr const char* forms =
 // A line with its place, for messages.
 class Line {
  public:
-  Line(const LineFile& file, std::int64_t index) : where_(file.where(index)) {
+  Line(const MappedLines& file, std::int64_t index) : where_(file.where(index)) {
     const auto text = file.line(index);
     try {
       json_ = Json::parse(text);
@@ -103,7 +103,7 @@ void read_messages(const Line& line, const Turns& turns, Record& record) {
 
 }  // namespace
 
-Record read_record(const LineFile& file, std::int64_t index, const Turns& turns) {
+Record read_record(const MappedLines& file, std::int64_t index, const Turns& turns) {
   const Line line(file, index);
   const int kinds = static_cast<int>(line.has("messages")) + static_cast<int>(line.has("text")) +
                     static_cast<int>(line.has("prompt") || line.has("completion"));

@@ -1,5 +1,5 @@
 #pragma once
-#include "line_file.h"
+#include "mapped_lines.h"
 #include "template.h"
 
 #include <string>
@@ -9,11 +9,11 @@ namespace jsonl {
 
 /// A line as pieces of text, one after another; those that the model is to write are marked.
 struct Record {
-  struct Piece {
+  struct TextPiece {
     std::string text;
     bool is_answer = false;
   };
-  std::vector<Piece> pieces;
+  std::vector<TextPiece> pieces;
   std::string id;         ///< the line's "id", else its number
   std::string reference;  ///< what is expected after the last prompt; empty: nothing is asked
   bool is_text = false;   ///< {"text"}: no prompt, all of it is learned
@@ -21,6 +21,6 @@ struct Record {
 };
 
 /// Reads a line. Throws Error at "FILE:LINE" that says what is wrong and what a line may be.
-Record read_record(const LineFile& file, std::int64_t index, const Turns& turns);
+Record read_record(const MappedLines& file, std::int64_t index, const Turns& turns);
 
 }  // namespace jsonl

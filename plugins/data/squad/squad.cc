@@ -20,7 +20,7 @@ data::FileKind squad_json() {
 }
 
 // A question that fits no sample would end a run at the step that meets it: all are looked at before the first one.
-void refuse_too_long(const SquadFile& squad, const data::OpenRequest& request) {
+void refuse_too_long(const SquadFile& squad, const data::SplitRequest& request) {
   const auto& tokenizer = *request.tokenizer;
   const Question* first = nullptr;
   std::int64_t longest = 0;
@@ -46,7 +46,7 @@ void refuse_too_long(const SquadFile& squad, const data::OpenRequest& request) {
 /// The questions of a file. Holds their text; get() tokenises.
 class SquadSource final : public data::DataSource {
  public:
-  SquadSource(SquadFile file, data::OpenRequest request, Loss loss)
+  SquadSource(SquadFile file, data::SplitRequest request, Loss loss)
       : file_(std::move(file)), request_(std::move(request)), loss_(loss) {
     CAPSTAN_ASSERT(request_.tokenizer && request_.max_length > 0);
   }
@@ -83,7 +83,7 @@ class SquadSource final : public data::DataSource {
     }
   }
   SquadFile file_;
-  data::OpenRequest request_;
+  data::SplitRequest request_;
   Loss loss_;
 };
 
@@ -128,7 +128,7 @@ void SquadData::check(Diagnostics& diagnostics) const {
                      options_.section().origin.text(), squad_json(), diagnostics);
 }
 
-std::shared_ptr<data::DataSource> SquadData::open(const data::OpenRequest& request) const {
+std::shared_ptr<data::DataSource> SquadData::open(const data::SplitRequest& request) const {
   Diagnostics diagnostics;
   auto squad = read(request.split, diagnostics);
   diagnostics.throw_if_any();

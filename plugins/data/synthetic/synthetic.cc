@@ -34,7 +34,7 @@ void SyntheticData::check(Diagnostics& diagnostics) const {
                   "use 2 or more, or 0 for the model's length");
 }
 
-std::shared_ptr<data::DataSource> SyntheticData::open(const data::OpenRequest& request) const {
+std::shared_ptr<data::DataSource> SyntheticData::open(const data::SplitRequest& request) const {
   const bool train = request.split == data::Split::train;
   const auto samples = train ? options_->samples : options_->eval_samples;
   if (samples == 0) return nullptr;

@@ -21,7 +21,7 @@ class SyntheticData final : public capstan::data::Data {
  public:
   explicit SyntheticData(capstan::config::Options<SyntheticOptions> options) : options_(std::move(options)) {}
   void check(capstan::Diagnostics& diagnostics) const override;
-  std::shared_ptr<capstan::data::DataSource> open(const capstan::data::OpenRequest& request) const override;
+  std::shared_ptr<capstan::data::DataSource> open(const capstan::data::SplitRequest& request) const override;
   std::int64_t max_length() const override { return options_->max_length; }
   bool evaluates() const override { return options_->eval_samples > 0; }
   bool uses_tokenizer() const override { return false; }

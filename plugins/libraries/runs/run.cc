@@ -82,8 +82,8 @@ void flatten(const Json& json, const std::string& path, std::map<std::string, do
   }
 }
 
-Step step_of(const Json& line, const std::string& where) {
-  Step step;
+StepLine step_of(const Json& line, const std::string& where) {
+  StepLine step;
   step.step = whole(line, "step", 0, 0, where);
   step.steps = whole(line, "steps", 0, 1, where);
   step.loss = finite(line, "loss");
@@ -95,8 +95,8 @@ Step step_of(const Json& line, const std::string& where) {
   return step;
 }
 
-Evaluation evaluation_of(const Json& line, const std::string& where) {
-  Evaluation evaluation;
+EvaluationLine evaluation_of(const Json& line, const std::string& where) {
+  EvaluationLine evaluation;
   evaluation.step = whole(line, "step", 0, 0, where);
   evaluation.epoch = finite(line, "epoch").value_or(0);
   evaluation.split = line.at("split").get<std::string>();

@@ -13,7 +13,7 @@
 namespace runs {
 
 /// A step of metrics.jsonl.
-struct Step {
+struct StepLine {
   std::int64_t step = 0;   ///< from 0
   std::int64_t steps = 0;  ///< in the whole run; 0: the line does not say
   std::optional<double> loss;
@@ -25,7 +25,7 @@ struct Step {
 };
 
 /// An evaluation of metrics.jsonl.
-struct Evaluation {
+struct EvaluationLine {
   std::int64_t step = 0;  ///< steps done
   double epoch = 0;
   std::string split;
@@ -42,8 +42,8 @@ struct Run {
   int ranks = 1;
   int nodes = 1;
   std::vector<std::string> hosts;  ///< each rank's; empty: not known
-  std::vector<Step> steps;
-  std::vector<Evaluation> evaluations;
+  std::vector<StepLine> steps;
+  std::vector<EvaluationLine> evaluations;
   bool has_summary = false;
   std::map<std::string, double> summary;  ///< numbers of summary.json; those of inner objects as "outer.inner"
   std::vector<double> device_peaks;       ///< each rank's, bytes; 0 on CPUs

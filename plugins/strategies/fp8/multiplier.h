@@ -31,7 +31,7 @@ class Counts {
 class CountsOfSteps : public capstan::strategy::StepHooks {
  public:
   explicit CountsOfSteps(std::shared_ptr<Counts> counts) : counts_(std::move(counts)) {}
-  void begin(capstan::strategy::Step& step) override { counts_->on(step.device); }
+  void begin(capstan::strategy::StepContext& step) override { counts_->on(step.device); }
   std::vector<capstan::strategy::Figure> figures() override { return counts_->take(); }
 
  private:

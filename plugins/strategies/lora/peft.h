@@ -103,21 +103,21 @@ class PeftSource : public layout::Source {
 
  private:
   // Rows of a tensor of the file, and the elements of a record that they hold.
-  struct Piece {
+  struct TensorRows {
     std::string key;
     layout::Box box;
     std::int64_t first_row = 0;
   };
   struct Record {
     layout::Shape shape;
-    std::vector<Piece> pieces;
-    std::vector<Piece> repeated;  // those of other modules that share the record
+    std::vector<TensorRows> pieces;
+    std::vector<TensorRows> repeated;  // those of other modules that share the record
   };
   void find(const PeftTensor& tensor, capstan::Diagnostics& diagnostics);
   void open_whole(const PeftContents& contents, const layout::FileMap& files, std::set<std::string>& used,
                   capstan::Diagnostics& diagnostics);
   void check_shared(capstan::Diagnostics& diagnostics) const;
-  at::Tensor read(const Piece& piece) const;
+  at::Tensor read(const TensorRows& piece) const;
   std::filesystem::path folder_;
   std::string table_;  // whose options made the adapters
   std::unique_ptr<const checkpoint::SafetensorsFile> file_;

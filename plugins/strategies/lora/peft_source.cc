@@ -166,13 +166,13 @@ void PeftSource::find(const PeftTensor& tensor, Diagnostics& diagnostics) {
   for (const auto& part : tensor.parts) {
     auto& record = adapters_[part.record->name];
     record.shape = part.record->shape;
-    const auto is_same = [&](const Piece& piece) { return piece.box == part.box; };
+    const auto is_same = [&](const TensorRows& piece) { return piece.box == part.box; };
     const bool again = std::any_of(record.pieces.begin(), record.pieces.end(), is_same);
     (again ? record.repeated : record.pieces).push_back({tensor.key, part.box, part.first_row});
   }
 }
 
-at::Tensor PeftSource::read(const Piece& piece) const {
+at::Tensor PeftSource::read(const TensorRows& piece) const {
   const auto columns = piece.box.size.back();
   const Box rows{{piece.first_row, 0}, {piece.box.numel() / columns, columns}};
   const auto value = at::empty(rows.size, at::kFloat);
@@ -185,7 +185,7 @@ void PeftSource::check_shared(Diagnostics& diagnostics) const {
   for (const auto& [name, record] : adapters_) {
     std::vector<std::string> differing;
     for (const auto& other : record.repeated) {
-      const auto is_same = [&](const Piece& piece) { return piece.box == other.box; };
+      const auto is_same = [&](const TensorRows& piece) { return piece.box == other.box; };
       const auto first = std::find_if(record.pieces.begin(), record.pieces.end(), is_same);
       if (!at::equal(read(*first), read(other))) differing.push_back(other.key);
     }

@@ -60,8 +60,8 @@ UnitPlacement::UnitPlacement(nn::Unit& unit, const strategy::Placement& placemen
 void UnitPlacement::run() {
   unit_.each<nn::Attention>([&](nn::Attention& attention) { split_heads_of(attention); });
   unit_.each<nn::Linear>([&](nn::Linear& linear) {
-    if (linear.may_split() == nn::Split::columns) split_columns(linear);
-    if (linear.may_split() == nn::Split::rows) split_rows(linear);
+    if (linear.may_split() == nn::WeightSplit::columns) split_columns(linear);
+    if (linear.may_split() == nn::WeightSplit::rows) split_rows(linear);
   });
   unit_.each<nn::RmsNorm>([&](nn::RmsNorm& norm) {
     if (norm.use() == nn::Use::split) split_norm(norm);
@@ -160,7 +160,7 @@ void UnitPlacement::split_rows(nn::Linear& linear) {
 void UnitPlacement::split_embedding(nn::Embedding& embedding) {
   auto& weight = *embedding.weight();
   const auto length = extent_.length;
-  if (embedding.may_split() == nn::Split::vocabulary && extent_.vocabulary) {
+  if (embedding.may_split() == nn::WeightSplit::vocabulary && extent_.vocabulary) {
     cut(weight, 0);
     const auto words = weight.records().front().shape.front();
     const auto begin = ops::piece_of(words, group_->size(), group_->rank()).begin;
@@ -170,7 +170,7 @@ void UnitPlacement::split_embedding(nn::Embedding& embedding) {
       const auto elsewhere = own.lt(0).logical_or(own.ge(table.size(0))).unsqueeze(-1);
       return sum(at::embedding(table, own.clamp(0, table.size(0) - 1)).masked_fill(elsewhere, 0));
     });
-  } else if (embedding.may_split() == nn::Split::vocabulary && extent_.sequence) {
+  } else if (embedding.may_split() == nn::WeightSplit::vocabulary && extent_.sequence) {
     // The head's gradient of a tied table is whole on each rank, so this one is too.
     const ops::ScatterToGroup scatter(group_, positions, ops::ScatteredValue::same,
                                       label("all-gather", embedding.name()));

@@ -38,7 +38,7 @@ constexpr auto plain_config = R"({
 }
 )";
 
-fs::path file_of(const tokenizer::OpenRequest& request) {
+fs::path file_of(const tokenizer::TokenizerRequest& request) {
   if (!request.file.empty()) return request.file;
   if (request.model_folder.empty())
     throw Error("no tokenizer.json is named", "set model.path, or data.tokenizer in place of [tokenizer]");
@@ -54,7 +54,7 @@ class TokenizerJson final : public tokenizer::Opener {
  public:
   explicit TokenizerJson(const config::Options<NoOptions>&) {}
 
-  std::shared_ptr<const tokenizer::Tokenizer> open(const tokenizer::OpenRequest& request) const override {
+  std::shared_ptr<const tokenizer::Tokenizer> open(const tokenizer::TokenizerRequest& request) const override {
     const auto file = file_of(request);
     if (!is_there(file)) {
       const auto folder = file.parent_path().string();
@@ -79,13 +79,13 @@ class TokenizerJson final : public tokenizer::Opener {
     return std::make_shared<const BpeTokenizer>(file.string(), std::move(spec), std::move(special));
   }
 
-  std::vector<fs::path> files(const tokenizer::OpenRequest& request) const override {
+  std::vector<fs::path> files(const tokenizer::TokenizerRequest& request) const override {
     const auto file = file_of(request);
     const auto folder = file.parent_path();
     return {file, folder / "tokenizer_config.json", folder / "generation_config.json", folder / "config.json"};
   }
 
-  bool save(const tokenizer::OpenRequest& request, const fs::path& folder) const override {
+  bool save(const tokenizer::TokenizerRequest& request, const fs::path& folder) const override {
     const auto file = file_of(request);
     for (const auto* name : saved_names) {
       if (is_there(file.parent_path() / name)) copy_over(file.parent_path() / name, folder / name);

@@ -60,7 +60,7 @@ std::string shown_pattern(const std::string& pattern) {
   return pattern.size() <= most ? pattern : cat(pattern.substr(0, most), " …");
 }
 
-std::vector<Span> Regex::matches(std::string_view text, std::optional<std::chrono::milliseconds> patience) const {
+std::vector<ByteRange> Regex::matches(std::string_view text, std::optional<std::chrono::milliseconds> patience) const {
   using Clock = std::chrono::steady_clock;
   const std::chrono::milliseconds usual(10'000 + text.size() / 100);
   const auto until = Clock::now() + patience.value_or(usual);
@@ -72,13 +72,13 @@ std::vector<Span> Regex::matches(std::string_view text, std::optional<std::chron
   const std::unique_ptr<OnigRegion, decltype(free_region)> region(onig_region_new(), free_region);
   const auto* begin = bytes_of(text);
   const auto* end = begin + text.size();
-  std::vector<Span> found;
+  std::vector<ByteRange> found;
   for (std::size_t from = 0; from <= text.size();) {
     const auto code = onig_search(compiled_->regex, begin, end, begin + from, end, region.get(), ONIG_OPTION_NONE);
     if (code == ONIG_MISMATCH) break;
     if (code < 0) refuse(onig_message(code));
     if (Clock::now() > until) refuse(cat("it took too long, and had come to byte ", region->beg[0]));
-    const Span match{static_cast<std::size_t>(region->beg[0]), static_cast<std::size_t>(region->end[0])};
+    const ByteRange match{static_cast<std::size_t>(region->beg[0]), static_cast<std::size_t>(region->end[0])};
     if (match.begin == match.end && !found.empty() && found.back().end == match.end) {
       from += from < text.size() ? character_at(text, from).size : 1;
       continue;

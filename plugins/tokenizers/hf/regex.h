@@ -11,7 +11,7 @@
 namespace hf {
 
 /// Bytes begin … end of a text.
-struct Span {
+struct ByteRange {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
@@ -26,7 +26,7 @@ class Regex {
   /// All matches in well-formed UTF-8, from left to right, none overlapping; an empty one never where the previous one
   /// ends. Throws Error if the expression needs too many steps for this text, or longer than `patience`: without one 10
   /// seconds and a second for each 100,000 bytes, which published ones need for a thousand times as much.
-  std::vector<Span> matches(std::string_view text, std::optional<std::chrono::milliseconds> patience = {}) const;
+  std::vector<ByteRange> matches(std::string_view text, std::optional<std::chrono::milliseconds> patience = {}) const;
 
  private:
   struct Compiled;

@@ -74,8 +74,8 @@ std::optional<SplitPattern> known_pattern(const JsonPart& split, const PreStep& 
 }
 
 // The characters of a set, each a match of its own.
-std::vector<Span> single_matches(std::span<const CharacterRange> set, std::string_view text) {
-  std::vector<Span> out;
+std::vector<ByteRange> single_matches(std::span<const CharacterRange> set, std::string_view text) {
+  std::vector<ByteRange> out;
   for (std::size_t at = 0; at < text.size();) {
     const auto character = character_at(text, at);
     if (contains(set, character.value)) out.push_back({at, at + character.size});

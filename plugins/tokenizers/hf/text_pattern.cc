@@ -12,12 +12,12 @@ using namespace capstan;
 namespace {
 
 struct Stretch {
-  Span span;
+  ByteRange span;
   bool is_match = false;
 };
 
 // The whole text as matches and what is between them.
-std::vector<Stretch> stretches_of(std::string_view text, const std::vector<Span>& matches, bool invert) {
+std::vector<Stretch> stretches_of(std::string_view text, const std::vector<ByteRange>& matches, bool invert) {
   std::vector<Stretch> out;
   std::size_t done = 0;
   for (const auto& match : matches) {
@@ -70,9 +70,9 @@ std::vector<Stretch> after(Behavior behavior, std::vector<Stretch> stretches) {
 
 }  // namespace
 
-std::vector<Span> TextPattern::matches(std::string_view text) const {
+std::vector<ByteRange> TextPattern::matches(std::string_view text) const {
   if (regex_) return regex_->matches(text);
-  std::vector<Span> out;
+  std::vector<ByteRange> out;
   if (text_.empty()) return out;
   for (auto at = text.find(text_); at != std::string_view::npos; at = text.find(text_, at + text_.size()))
     out.push_back({at, at + text_.size()});
@@ -96,7 +96,7 @@ std::string TextPattern::replaced(std::string_view text, std::string_view conten
   return out;
 }
 
-std::vector<std::string_view> pieces_at(std::string_view text, const std::vector<Span>& matches, Behavior behavior,
+std::vector<std::string_view> pieces_at(std::string_view text, const std::vector<ByteRange>& matches, Behavior behavior,
                                         bool invert) {
   std::vector<std::string_view> out;
   for (const auto& [span, is_match] : after(behavior, stretches_of(text, matches, invert))) {

@@ -18,7 +18,7 @@ class TextPattern {
   explicit TextPattern(Regex regex) : regex_(std::move(regex)) {}
 
   /// All matches, from left to right, none overlapping.
-  std::vector<Span> matches(std::string_view text) const;
+  std::vector<ByteRange> matches(std::string_view text) const;
   /// The text with each match replaced. Throws Error where it would become more than 16 MiB and a hundred times as
   /// long.
   std::string replaced(std::string_view text, std::string_view content) const;
@@ -33,7 +33,7 @@ enum class Behavior { isolated, removed, merged_with_previous, merged_with_next,
 
 /// The pieces of a text, none of them empty. `matches` as TextPattern gives them; `invert`: the text between matches is
 /// what is cut at.
-std::vector<std::string_view> pieces_at(std::string_view text, const std::vector<Span>& matches, Behavior behavior,
+std::vector<std::string_view> pieces_at(std::string_view text, const std::vector<ByteRange>& matches, Behavior behavior,
                                         bool invert);
 
 }  // namespace hf

@@ -38,12 +38,12 @@ struct PreStep {
   enum class Kind { known_split, split, metaspace, byte_level };
   enum class Prepend { never, first, always };
   Kind kind = Kind::split;
-  SplitPattern known = SplitPattern::gpt2;                          ///< known_split
-  std::function<std::vector<Span>(std::string_view)> matches = {};  ///< split: what the text is cut at
-  Behavior behavior = Behavior::isolated;                           ///< split
-  bool invert = false;                                              ///< split
-  std::string replacement = {};                                     ///< metaspace: what replaces a space
-  Prepend prepend = Prepend::never;                                 ///< metaspace: before which pieces one is put
+  SplitPattern known = SplitPattern::gpt2;                               ///< known_split
+  std::function<std::vector<ByteRange>(std::string_view)> matches = {};  ///< split: what the text is cut at
+  Behavior behavior = Behavior::isolated;                                ///< split
+  bool invert = false;                                                   ///< split
+  std::string replacement = {};                                          ///< metaspace: what replaces a space
+  Prepend prepend = Prepend::never;                                      ///< metaspace: before which pieces one is put
   bool cut = false;           ///< metaspace: a piece begins at each; byte_level: at GPT-2's pattern
   bool prefix_space = false;  ///< byte_level: a space before a piece without one
 };

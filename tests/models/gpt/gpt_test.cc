@@ -3,7 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <capstan/nn/model.h>
 #include <capstan_catch.h>
-#include "nn/summary.h"
+#include "nn/model_summary.h"
 
 #include <algorithm>
 #include <cmath>

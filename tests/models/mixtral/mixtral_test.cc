@@ -1,6 +1,6 @@
 // The plugin as the host loads it. What it computes is compared with transformers in tests/system/parity.
 #include <capstan_catch.h>
-#include "nn/summary.h"
+#include "nn/model_summary.h"
 
 #include "support/model.h"
 

@@ -1,5 +1,5 @@
 #include <capstan_catch.h>
-#include "nn/summary.h"
+#include "nn/model_summary.h"
 
 #include "support/model.h"
 

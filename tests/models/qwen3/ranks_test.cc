@@ -15,7 +15,7 @@ const std::string mixture = dense +
                             "true\nrouter_aux_loss_coef = 0.5\n";
 const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\n";
 
-testing::Run train(int world, const std::string& config) {
+testing::TrainResult train(int world, const std::string& config) {
   // One micro-step of all samples: a balancing loss is over those.
   return testing::train({.world = world, .config = config, .overrides = {"train.accumulation=1"}, .steps = 5});
 }

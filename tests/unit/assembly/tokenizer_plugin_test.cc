@@ -52,13 +52,13 @@ struct ShiftOptions {
 class Shift final : public tokenizer::Opener {
  public:
   explicit Shift(config::Options<ShiftOptions> options) : options_(std::move(options)) {}
-  std::shared_ptr<const tokenizer::Tokenizer> open(const tokenizer::OpenRequest& request) const override {
+  std::shared_ptr<const tokenizer::Tokenizer> open(const tokenizer::TokenizerRequest& request) const override {
     CHECK(request.model_folder.empty());
     if (options_->first == 9) return nullptr;
     if (options_->first == 8) throw Error("the vocabulary is empty", "fill it");
     return std::make_shared<const Shifted>(options_->first);
   }
-  std::vector<std::filesystem::path> files(const tokenizer::OpenRequest&) const override {
+  std::vector<std::filesystem::path> files(const tokenizer::TokenizerRequest&) const override {
     if (options_->vocabulary.empty()) return {};
     return {options_->vocabulary};
   }

@@ -128,7 +128,8 @@ TEST_CASE("failure note: what a process that starts ranks leaves where they look
 }
 
 TEST_CASE("hang report: who is there, who is not, and where those are") {
-  const Call waiting{"all-reduce", "dp", "grad norm", 42, std::chrono::steady_clock::now() - std::chrono::seconds(600)};
+  const CollectiveCall waiting{"all-reduce", "dp", "grad norm", 42,
+                               std::chrono::steady_clock::now() - std::chrono::seconds(600)};
   CallLog there;
   (void)there.begin("all-reduce", "dp", "grad norm", 42);
   CallLog elsewhere;
@@ -161,7 +162,7 @@ TEST_CASE("hang report: who is there, who is not, and where those are") {
 }
 
 TEST_CASE("hang report: ranks that took different paths") {
-  const Call waiting{"all-gather", "shard", "blocks.13", 42, std::chrono::steady_clock::now()};
+  const CollectiveCall waiting{"all-gather", "shard", "blocks.13", 42, std::chrono::steady_clock::now()};
   CallLog gathers;
   (void)gathers.begin("all-gather", "shard", "blocks.13", 42);
   CallLog scatters;

@@ -61,12 +61,12 @@ struct Rank {
 // What steps of one rank left. Looked at when all ranks are done: they are threads, and Catch knows one.
 struct Trace {
   Boxes before;
-  struct Step {
+  struct StepTrace {
     double grad_norm, loss, scale, skipped;
     std::string state;
     Boxes boxes;
   };
-  std::vector<Step> steps;
+  std::vector<StepTrace> steps;
 
   void take_step(Rank& rank) {
     const auto got = rank.step.run(rank.input, rank.targets, 0.01).numbers.read();

@@ -39,7 +39,7 @@ class Tried : public strategy::Strategy {
   config::Options<HookOptions> options_;
 };
 
-Tensors copies(const strategy::Step& step) {
+Tensors copies(const strategy::StepContext& step) {
   Tensors tensors;
   for (const auto& part : step.parts) {
     tensors[part.record->name] = part.master.clone();
@@ -69,7 +69,7 @@ struct Seen {
   std::int64_t wrong = 0;
   std::int64_t own_is_new = 0;
 
-  void add(const strategy::Step& step, const char* hook) {
+  void add(const strategy::StepContext& step, const char* hook) {
     const std::lock_guard lock(mutex);
     calls.push_back({step.group(layout::Axis::dp).rank(), hook, step.number, copies(step)});
   }
@@ -96,9 +96,9 @@ class Watches : public Tried {
 
  private:
   class Hooks : public strategy::StepHooks {
-    void begin(strategy::Step& step) override { seen.add(step, "begin"); }
-    void after_step(strategy::Step& step) override { seen.add(step, "after_step"); }
-    void before_save(strategy::Step& step) override { seen.add(step, "before_save"); }
+    void begin(strategy::StepContext& step) override { seen.add(step, "begin"); }
+    void after_step(strategy::StepContext& step) override { seen.add(step, "after_step"); }
+    void before_save(strategy::StepContext& step) override { seen.add(step, "before_save"); }
   };
 };
 
@@ -111,7 +111,7 @@ class Shares : public Tried {
  private:
   class Hooks : public strategy::StepHooks, public strategy::OwnState {
     strategy::OnOtherMesh on_other_mesh() const override { return strategy::OnOtherMesh::start_anew; }
-    void begin(strategy::Step& step) override {
+    void begin(strategy::StepContext& step) override {
       const bool is_new = !step.state->has("marks");
       const bool own_is_new = !step.state->has("own");
       step.state->tensor("own", {1}, at::kLong).fill_(step.group(layout::Axis::dp).rank());
@@ -145,7 +145,7 @@ class Halves : public Tried {
 
  private:
   class Hooks : public strategy::StepHooks {
-    void after_step(strategy::Step& step) override {
+    void after_step(strategy::StepContext& step) override {
       step.state->tensor("sum", {1}, at::kDouble).add_(1);
       for (auto& part : step.parts) step.state->of_part(part, "marks", at::kDouble).add_(1);
     }
@@ -161,7 +161,7 @@ class Insists : public Tried {
  private:
   class Hooks : public strategy::StepHooks, public strategy::OwnState {
     strategy::OnOtherMesh on_other_mesh() const override { return strategy::OnOtherMesh::refuse; }
-    void after_step(strategy::Step& step) override { step.state->tensor("sum", {1}, at::kDouble).add_(1); }
+    void after_step(strategy::StepContext& step) override { step.state->tensor("sum", {1}, at::kDouble).add_(1); }
   };
 };
 
@@ -175,8 +175,8 @@ class Overlaps : public Tried {
   class Hooks : public strategy::StepHooks {
    public:
     explicit Hooks(bool saves) : saves_(saves) {}
-    void begin(strategy::Step& step) override { (void)step.own_group(layout::Axis::dp, step.device); }
-    void after_step(strategy::Step& step) override {
+    void begin(strategy::StepContext& step) override { (void)step.own_group(layout::Axis::dp, step.device); }
+    void after_step(strategy::StepContext& step) override {
       auto& group = step.own_group(layout::Axis::dp, step.device);
       if (step.number % 3 == 0) {
         sum_ = step.parts.front().master.narrow(0, 0, 4).clone().mul_(1 + group.rank());
@@ -187,13 +187,13 @@ class Overlaps : public Tried {
       const auto mean = kept(step) / group.size();
       for (auto& part : step.parts) part.master.mul_(1 + 1e-3 * mean.tanh().sum().item<double>());
     }
-    void before_save(strategy::Step& step) override {
+    void before_save(strategy::StepContext& step) override {
       if (saves_) finish(step);
     }
 
    private:
-    static at::Tensor kept(strategy::Step& step) { return step.state->tensor("sum", {4}, at::kDouble); }
-    void finish(strategy::Step& step) {
+    static at::Tensor kept(strategy::StepContext& step) { return step.state->tensor("sum", {4}, at::kDouble); }
+    void finish(strategy::StepContext& step) {
       if (!pending_) return;
       pending_->wait();
       pending_.reset();

@@ -97,7 +97,7 @@ TEST_CASE("a layer that goes leaves the tree, and one that outlives its root sta
 
 TEST_CASE("ports have names and owners") {
   nn::Layer root("root");
-  nn::Linear linear(root, "linear", nn::Split::none, weight("w", {2, 2}), nullptr);
+  nn::Linear linear(root, "linear", nn::WeightSplit::none, weight("w", {2, 2}), nullptr);
   std::vector<std::string> list;
   linear.after.fill("mine", [](const at::Tensor& y) { return y; });
   for (const auto* port : linear.ports()) list.push_back(port->name() + " " + port->owner());

@@ -23,8 +23,8 @@ struct Example {
   at::Tensor b = numbers({3}, 0.4);
   at::Tensor x = numbers({2, 4, 5}, 0.6);
   nn::Layer root{"root"};
-  nn::Linear with_bias{root, "linear", nn::Split::none, bound("w", w), bound("b", b)};
-  nn::Linear without{root, "linear", nn::Split::none, bound("w", w), nullptr};
+  nn::Linear with_bias{root, "linear", nn::WeightSplit::none, bound("w", w), bound("b", b)};
+  nn::Linear without{root, "linear", nn::WeightSplit::none, bound("w", w), nullptr};
   at::Tensor product = at::matmul(x, w.t());
 };
 
@@ -99,7 +99,7 @@ TEST_CASE("a region runs its body, or what fills it") {
 TEST_CASE("an embedding looks rows up, or does what its port says") {
   const auto table = numbers({6, 3}, 0.3);
   nn::Layer root("root");
-  nn::Embedding embedding(root, "wte", nn::Split::vocabulary, bound("table", table));
+  nn::Embedding embedding(root, "wte", nn::WeightSplit::vocabulary, bound("table", table));
   const auto ids = at::tensor({5, 0, 5, 2}, at::kLong).view({2, 2});
   const auto rows = embedding.forward(ids);
   CHECK(rows.sizes() == at::IntArrayRef({2, 2, 3}));
@@ -180,7 +180,7 @@ TEST_CASE("initial values are the record's, and any box is a slice of the whole"
 TEST_CASE("a linear layer whose features have several dimensions") {
   const auto w = numbers({2, 3, 4, 5}, 0.2), b = numbers({2, 3, 4}, 0.4), x = numbers({2, 4, 5}, 0.6);
   nn::Layer root("root");
-  const nn::Linear linear(root, "linear_qkv", nn::Split::columns, bound("w", w), bound("b", b));
+  const nn::Linear linear(root, "linear_qkv", nn::WeightSplit::columns, bound("w", w), bound("b", b));
   CHECK(difference(linear.forward(x), at::matmul(x, w.view({24, 5}).t()) + b.flatten()) < rounding);
 }
 

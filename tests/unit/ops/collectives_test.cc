@@ -126,7 +126,7 @@ TEST_CASE("a dimension is cut into pieces of equal length but the last") {
     std::vector<std::int64_t> out;
     std::int64_t next = 0;
     for (int rank = 0; rank < size; ++rank) {
-      const Piece piece = piece_of(full, size, rank);
+      const ShardRange piece = piece_of(full, size, rank);
       CHECK(piece.begin == next);
       next += piece.length;
       out.push_back(piece.length);
@@ -199,7 +199,7 @@ TEST_CASE("scatter to group: any dimension, even and uneven") {
           };
         };
         const auto cut = [&](const at::Tensor& whole, std::size_t rank) {
-          const Piece piece = piece_of(full, size, static_cast<int>(rank));
+          const ShardRange piece = piece_of(full, size, static_cast<int>(rank));
           return whole.narrow(at_dim, piece.begin, piece.length);
         };
         const Tensors x = same(size, shape);

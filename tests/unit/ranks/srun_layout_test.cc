@@ -22,7 +22,7 @@ GpuFacts gpus(int count) {
 }
 
 /// A task of a step of `nodes` nodes.
-struct Step {
+struct SlurmStep {
   int nodes = 1;
   int tasks = 1;         ///< in all
   std::string per_node;  ///< SLURM_STEP_TASKS_PER_NODE
@@ -31,7 +31,7 @@ struct Step {
   Variables more;
 };
 
-Launch task(const Step& step, int procid, int local, int node) {
+Launch task(const SlurmStep& step, int procid, int local, int node) {
   Variables variables{{"SLURM_JOB_ID", "7"},
                       {"SLURM_STEP_ID", "0"},
                       {"SLURM_PROCID", cat(procid)},
@@ -48,7 +48,7 @@ Launch task(const Step& step, int procid, int local, int node) {
 }
 
 /// What becomes of task 0: "device 0", the warnings after it, or the error with its fix.
-std::string outcome(const Step& step, int procid = 0, int local = 0, int node = 0) {
+std::string outcome(const SlurmStep& step, int procid = 0, int local = 0, int node = 0) {
   try {
     const Launch launch = task(step, procid, local, node);
     check_tasks(launch);
@@ -82,7 +82,7 @@ TEST_CASE("--gpus=8 --gpus-per-node=8 --ntasks=2 --tasks-per-node=2: runs, and s
 }
 
 TEST_CASE("one task on a node of several GPUs is refused with the line to change") {
-  const auto refused = [](const Step& step, int have) {
+  const auto refused = [](const SlurmStep& step, int have) {
     const auto said = outcome(step);
     CHECK_THAT(said, Contains(cat("node g1 has one task but ", have, " GPUs, and each rank uses one")));
     CHECK_THAT(said, Contains(cat("write #SBATCH --ntasks-per-node=", have,
@@ -122,15 +122,15 @@ TEST_CASE("--ntasks-per-node=4 --gpus-per-node=2: more tasks than GPUs") {
 }
 
 TEST_CASE("hosts of ranks: node after node, or dealt out") {
-  const Step step{2, 4, "2(x2)", 0, 0, {}};
+  const SlurmStep step{2, 4, "2(x2)", 0, 0, {}};
   CHECK(task(step, 3, 1, 1).hosts == Strings{"g1", "g1", "g2", "g2"});
-  Step cyclic = step;
+  SlurmStep cyclic = step;
   cyclic.more = {{"SLURM_DISTRIBUTION", "cyclic"}};
   CHECK(task(cyclic, 3, 1, 1).hosts == Strings{"g1", "g2", "g1", "g2"});
 }
 
 TEST_CASE("ports that SLURM reserved for the step are rank 0's choice") {
-  Step step{1, 2, "2", 0, 0, {{"SLURM_STEP_RESV_PORTS", "21000-21002,21010"}}};
+  SlurmStep step{1, 2, "2", 0, 0, {{"SLURM_STEP_RESV_PORTS", "21000-21002,21010"}}};
   CHECK(task(step, 0, 0, 0).rendezvous("r").ports == std::vector<int>{21000, 21001, 21002, 21010});
   step.more["MASTER_ADDR"] = "g1";  // where the others look, whatever is reserved
   step.more["MASTER_PORT"] = "29500";
@@ -140,7 +140,7 @@ TEST_CASE("ports that SLURM reserved for the step are rank 0's choice") {
 }
 
 TEST_CASE("ranks that one task a node has started: numbered node after node, met as srun's") {
-  const Step step{2, 2, "1(x2)", 4, 4, {{"CAPSTAN_LOCAL_RANK", "2"}, {"CAPSTAN_LOCAL_SIZE", "4"}}};
+  const SlurmStep step{2, 2, "1(x2)", 4, 4, {{"CAPSTAN_LOCAL_RANK", "2"}, {"CAPSTAN_LOCAL_SIZE", "4"}}};
   const Launch launch = task(step, 1, 0, 1);
   CHECK(launch.world.launcher == "srun");
   CHECK(launch.world.rank == 6);

@@ -60,7 +60,7 @@ class Lines : public data::Data {
  public:
   explicit Lines(config::Options<LinesOptions> options) : options_(std::move(options)) {}
   void check(Diagnostics&) const override {}
-  std::shared_ptr<data::DataSource> open(const data::OpenRequest& request) const override {
+  std::shared_ptr<data::DataSource> open(const data::SplitRequest& request) const override {
     const auto& file = request.split == data::Split::train ? options_->train : options_->eval;
     return file.empty() ? nullptr : std::make_shared<LinesSource>(file, options_->shift);
   }

@@ -25,7 +25,7 @@ assembly::Prediction prediction_of(std::int64_t peak) {
 // The prediction of a job with micro-batches of 2, accumulated 3 times.
 plan::Predicted on_gpus(const assembly::Prediction& prediction) { return {prediction, "cuda", {2, 3, 6, 1}}; }
 
-plan::Fit judge_fit(std::int64_t peak, const Gpu& gpu, const plan::Placement& ranks, const plan::Trials& trials) {
+plan::Fit judge_fit(std::int64_t peak, const Gpu& gpu, const plan::RankCounts& ranks, const plan::Trials& trials) {
   const auto prediction = prediction_of(peak);
   return plan::judge_fit(on_gpus(prediction), gpu, ranks, trials);
 }
@@ -143,7 +143,7 @@ TEST_CASE("what offload would take of host memory is said, and held only against
 }
 
 TEST_CASE("more ranks are more nodes of the same size, where check was told of nodes") {
-  const auto text = [](const plan::Placement& ranks) {
+  const auto text = [](const plan::RankCounts& ranks) {
     const auto peak_with = [](const Change& change) -> std::optional<Peak> {
       if (change.ranks > 0) return Peak{640 * gib / change.ranks};
       return {};

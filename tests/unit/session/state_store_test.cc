@@ -65,7 +65,7 @@ TEST_CASE("state of a record is for the box that this rank updates, and for no o
   smaller.box = layout::Box{{2, 0}, {1, 3}};
   CHECK_THROWS_WITH(state.of_part(smaller, "row", part.master.options()),
                     Contains("strategy 'mine' asks for state 'row' of record 'w' for the box [2:3, 0:3], but this rank "
-                             "updates [2:4, 0:3]\n    fix: give of_part() a part of Step::parts as it is"));
+                             "updates [2:4, 0:3]\n    fix: give of_part() a part of StepContext::parts as it is"));
   const strategy::StepPart foreign{&other, part.box, part.master, {}};
   CHECK_THROWS_WITH(state.of_part(foreign, "momentum", part.master.options()),
                     Contains("of record 'elsewhere'") && Contains("this rank updates nothing of it"));

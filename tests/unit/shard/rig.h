@@ -53,7 +53,7 @@ struct RigOptions {
 class TinyLookup : public TinyUnit {
  public:
   explicit TinyLookup(nn::WeightPtr table)
-      : TinyUnit("table"), layer_(*this, "lookup", nn::Split::vocabulary, add(std::move(table))) {}
+      : TinyUnit("table"), layer_(*this, "lookup", nn::WeightSplit::vocabulary, add(std::move(table))) {}
 
  private:
   nn::Hidden compute(nn::Hidden hidden, const nn::Batch& batch) override {

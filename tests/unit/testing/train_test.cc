@@ -11,7 +11,7 @@
 
 using namespace capstan;
 using testing::differences;
-using testing::Run;
+using testing::TrainResult;
 
 namespace {
 
@@ -80,7 +80,7 @@ testing::Setting wrong(int world, const std::string& options = {}) {
           .types = {testing::type<strategy::Strategy, Wrong, WrongOptions>("strategy", "wrong")}};
 }
 
-Run alone(std::int64_t steps) { return testing::train({.steps = steps}); }
+TrainResult alone(std::int64_t steps) { return testing::train({.steps = steps}); }
 
 std::string error_of(const testing::Setting& setting) {
   try {
@@ -92,8 +92,8 @@ std::string error_of(const testing::Setting& setting) {
 }
 
 // A run of two steps and one fused group, by hand.
-Run by_hand() {
-  Run run;
+TrainResult by_hand() {
+  TrainResult run;
   run.losses = {3, 2};
   run.norms = {1, 1};
   run.gradients = {{"q", at::full({2}, 1.0, at::kDouble)}, {"k", at::full({2}, 1e-17, at::kDouble)}};

@@ -37,7 +37,7 @@ class Shows : public strategy::Strategy {
 
  private:
   class Hooks : public strategy::StepHooks {
-    void evaluation_weights(strategy::Step& step) override {
+    void evaluation_weights(strategy::StepContext& step) override {
       for (auto& part : step.parts) part.master.mul_(0.5);
     }
   };

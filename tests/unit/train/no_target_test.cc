@@ -59,7 +59,7 @@ class Blank : public data::Data {
  public:
   explicit Blank(config::Options<BlankOptions> options) : options_(std::move(options)) {}
   void check(Diagnostics&) const override {}
-  std::shared_ptr<data::DataSource> open(const data::OpenRequest& request) const override {
+  std::shared_ptr<data::DataSource> open(const data::SplitRequest& request) const override {
     return request.split == data::Split::train ? std::make_shared<BlankSource>(*options_) : nullptr;
   }
   std::int64_t max_length() const override { return 8; }

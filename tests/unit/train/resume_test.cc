@@ -65,7 +65,7 @@ Setting float64(const ShardingCase& c) {
 }
 
 void check_reload(const Choice& choice) {
-  static const Run reference = train({.overrides = {dropout}, .steps = steps});
+  static const TrainResult reference = train({.overrides = {dropout}, .steps = steps});
   const auto before = case_of(choice[ranks_before], choice[layout_before]);
   const auto after = case_of(choice[ranks_behind], choice[layout_behind]);
   INFO("from " << before.name << "to " << after.name);
@@ -135,7 +135,7 @@ class Apart : public strategy::Strategy {
  private:
   class Hooks : public strategy::StepHooks {
    public:
-    void after_step(strategy::Step& step) override {
+    void after_step(strategy::StepContext& step) override {
       const auto count = step.state->tensor("count", {1}, c10::ScalarType::Double);
       count.add_(1);
       for (auto& part : step.parts) part.master.mul_(1 + 1e-3 * count.item<double>());

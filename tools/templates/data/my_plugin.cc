@@ -11,7 +11,7 @@ void MyPluginOptions::describe(capstan::config::OptionTable<MyPluginOptions>& t)
   t.add("largest", &MyPluginOptions::largest).min(3).max(9999).doc("largest number that is added");
 }
 
-std::shared_ptr<capstan::data::DataSource> MyPlugin::open(const capstan::data::OpenRequest& request) const {
+std::shared_ptr<capstan::data::DataSource> MyPlugin::open(const capstan::data::SplitRequest& request) const {
   return std::make_shared<Sums>(options_->largest, request);
 }
 

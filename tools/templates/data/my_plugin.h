@@ -22,7 +22,7 @@ class MyPlugin final : public capstan::data::Data {
 
   /// Checks of files and sizes belong here. Sums need none.
   void check(capstan::Diagnostics&) const override {}
-  std::shared_ptr<capstan::data::DataSource> open(const capstan::data::OpenRequest& request) const override;
+  std::shared_ptr<capstan::data::DataSource> open(const capstan::data::SplitRequest& request) const override;
   std::int64_t max_length() const override;
 
  private:
@@ -32,7 +32,7 @@ class MyPlugin final : public capstan::data::Data {
 /// One split. Pair p of the numbers 0 … largest is (p / (largest + 1), p % (largest + 1)).
 class Sums final : public capstan::data::DataSource {
  public:
-  Sums(std::int64_t largest, capstan::data::OpenRequest request) : largest_(largest), request_(std::move(request)) {}
+  Sums(std::int64_t largest, capstan::data::SplitRequest request) : largest_(largest), request_(std::move(request)) {}
 
   std::int64_t size() const override;
   /// Prompt "12+7=", answer "19" and the end token; only the answer bears loss.
@@ -42,7 +42,7 @@ class Sums final : public capstan::data::DataSource {
 
  private:
   std::int64_t largest_;
-  capstan::data::OpenRequest request_;
+  capstan::data::SplitRequest request_;
 };
 
 }  // namespace my_plugin_plugin

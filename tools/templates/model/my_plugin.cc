@@ -69,9 +69,9 @@ capstan::layout::FileMap MyPlugin::file_map() const {
 
 Embedding::Embedding(const MyPluginOptions& o)
     : Unit("embedding"),
-      tokens_(*this, "tokens", nn::Split::vocabulary,
+      tokens_(*this, "tokens", nn::WeightSplit::vocabulary,
               add_record("tokens.weight", {o.vocab_size, o.hidden_size}, Init::normal(init_std), true)),
-      positions_(*this, "positions", nn::Split::none,
+      positions_(*this, "positions", nn::WeightSplit::none,
                  add_record("positions.weight", {o.seq_length, o.hidden_size}, Init::normal(init_std), true)) {}
 
 nn::Hidden Embedding::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) {

@@ -32,7 +32,7 @@ std::string Characters::decode(const std::vector<std::int64_t>& ids) const {
   return text;
 }
 
-std::shared_ptr<const capstan::tokenizer::Tokenizer> MyPlugin::open(const capstan::tokenizer::OpenRequest&) const {
+std::shared_ptr<const capstan::tokenizer::Tokenizer> MyPlugin::open(const capstan::tokenizer::TokenizerRequest&) const {
   const auto& alphabet = options_->alphabet;
   for (std::size_t i = 0; i < alphabet.size(); ++i) {
     if (static_cast<unsigned char>(alphabet[i]) >= 0x80 || alphabet.find(alphabet[i], i + 1) != std::string::npos)

@@ -42,7 +42,7 @@ class MyPlugin final : public capstan::tokenizer::Opener {
 
   /// A tokenizer that is read from a file is opened here; files() then names the file.
   std::shared_ptr<const capstan::tokenizer::Tokenizer> open(
-      const capstan::tokenizer::OpenRequest& request) const override;
+      const capstan::tokenizer::TokenizerRequest& request) const override;
 
  private:
   capstan::config::Options<MyPluginOptions> options_;

@@ -26,7 +26,7 @@ struct Sample {
 enum class Split { train, eval };
 
 /// What core tells a source when it opens it.
-struct OpenRequest {
+struct SplitRequest {
   Split split = Split::train;
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   std::int64_t max_length = 0;  ///< no sample has more tokens than this
@@ -64,11 +64,11 @@ class Data {
   /// Checks files and sizes without reading samples into tokens; faults are added, nothing is thrown.
   virtual void check(Diagnostics& diagnostics) const = 0;
   /// Opens a split; null when the configuration names none (an absent eval file). Throws Error on broken files.
-  virtual std::shared_ptr<DataSource> open(const OpenRequest& request) const = 0;
+  virtual std::shared_ptr<DataSource> open(const SplitRequest& request) const = 0;
   /// The longest sequence the options ask for; 0 = whatever the model has.
   virtual std::int64_t max_length() const = 0;
   /// Whether samples are made by the tokenizer, whose ids the model must then have. False for a source that makes ids
-  /// itself, below OpenRequest::vocab_size. True by default.
+  /// itself, below SplitRequest::vocab_size. True by default.
   virtual bool uses_tokenizer() const { return true; }
   /// Whether the options name an evaluation split; no file is opened for the answer. `check` asks, to count what
   /// evaluation takes. True by default.

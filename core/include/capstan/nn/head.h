@@ -16,7 +16,7 @@ class VocabularyHead : public Layer {
   /// x [B, S, hidden], normed -> with labels loss_sum, without last_logits.
   at::Tensor forward(const at::Tensor& x, const Batch& batch) const;
 
-  Split may_split() const { return Split::vocabulary; }
+  WeightSplit may_split() const { return WeightSplit::vocabulary; }
   const WeightPtr& weight() const { return weight_; }
 
   CommPort before{*this, "before"};  ///< on x

@@ -13,7 +13,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
 
 /// How a layer may be split over ranks by a placement strategy; what it declares, not what is done.
-enum class Split {
+enum class WeightSplit {
   none,
   columns,     ///< output features: each rank computes some of them
   rows,        ///< input features: outputs are partial sums
@@ -24,11 +24,11 @@ enum class Split {
 /// (BLOOM's QKV: W [head, 3, dim, in], b [head, 3, dim]); y has them as one.
 class Linear : public Layer {
  public:
-  Linear(Layer& parent, std::string name, Split may_split, WeightPtr weight, WeightPtr bias);
+  Linear(Layer& parent, std::string name, WeightSplit may_split, WeightPtr weight, WeightPtr bias);
   ~Linear() override;
   at::Tensor forward(const at::Tensor& x) const;
 
-  Split may_split() const { return may_split_; }
+  WeightSplit may_split() const { return may_split_; }
   const WeightPtr& weight() const { return weight_; }
   const WeightPtr& bias() const { return bias_; }
 
@@ -41,7 +41,7 @@ class Linear : public Layer {
   Port<at::Tensor(const at::Tensor&, const at::Tensor&)> adapter{*this, "adapter"};
 
  private:
-  Split may_split_;
+  WeightSplit may_split_;
   WeightPtr weight_;
   WeightPtr bias_;
 };
@@ -56,16 +56,16 @@ struct LinearWeights {
 /// are padding; undefined: all are.
 class Embedding : public Layer {
  public:
-  Embedding(Layer& parent, std::string name, Split may_split, WeightPtr weight);
+  Embedding(Layer& parent, std::string name, WeightSplit may_split, WeightPtr weight);
   ~Embedding() override;
   at::Tensor forward(const at::Tensor& ids, const at::Tensor& real = {}) const;
-  Split may_split() const { return may_split_; }
+  WeightSplit may_split() const { return may_split_; }
   const WeightPtr& weight() const { return weight_; }
   /// Replaces the look-up where the table is split: (table, ids) -> rows.
   Port<at::Tensor(const at::Tensor&, const at::Tensor&)> lookup{*this, "lookup"};
 
  private:
-  Split may_split_;
+  WeightSplit may_split_;
   WeightPtr weight_;
 };
 

@@ -19,12 +19,12 @@ namespace ops {
 // of `full` elements is sharded into pieces of ceil(full / size): the last ones may be short or empty (piece_of).
 
 /// Where a rank's piece of a sharded dimension begins and how long it is.
-struct Piece {
+struct ShardRange {
   std::int64_t begin;
   std::int64_t length;
 };
 /// Rank `rank`'s piece of `full` elements sharded over `size` ranks.
-Piece piece_of(std::int64_t full, int size, int rank);
+ShardRange piece_of(std::int64_t full, int size, int rank);
 
 /// What a collective is called on, shared with the graphs that it is part of.
 struct BoundGroup {

@@ -63,7 +63,7 @@ struct Bucket {
 };
 
 /// What a strategy sees between two optimizer steps.
-struct Step {
+struct StepContext {
   std::int64_t number = 0;                   ///< the last one that was made, from 0; -1: none
   bool last = false;                         ///< the run's last step
   at::Tensor finite;                         ///< 0-dim bool: after_step()'s update was made
@@ -96,20 +96,20 @@ class StepHooks {
   virtual void reduce(Bucket& /*bucket*/, layout::Axis /*axis*/) {}
   /// Once, before the first step: masters are filled, or with moments and state restored from a checkpoint. Masters may
   /// be written.
-  virtual void begin(Step& /*step*/) {}
+  virtual void begin(StepContext& /*step*/) {}
   /// Asked once a step, when its micro-steps are queued on the device: what has been counted there since the last time.
   /// The same names on all ranks and in all steps. Nothing may wait for the device: the numbers travel with the step's
   /// own.
   virtual std::vector<Figure> figures() { return {}; }
   /// After the update, before compute copies are made from the masters, which may be written.
-  virtual void after_step(Step& /*step*/) {}
+  virtual void after_step(StepContext& /*step*/) {}
   /// Before a checkpoint takes masters, moments and state: what is under way is waited for and put into the state. A
   /// run that saves must compute what one does that does not save: masters and moments may not be written.
-  virtual void before_save(Step& /*step*/) {}
+  virtual void before_save(StepContext& /*step*/) {}
   /// Writes to the masters what evaluation, generation and the final weights (and so their export) shall see. Only
   /// called for the strategy that claims evaluation_weights_point; core puts the masters back afterwards, bit for bit.
   /// Checkpoints hold the masters themselves. State may not be written.
-  virtual void evaluation_weights(Step& /*step*/) {}
+  virtual void evaluation_weights(StepContext& /*step*/) {}
 };
 
 }  // namespace strategy

@@ -16,7 +16,7 @@ struct Opened {
   std::string name;  ///< "auto", "byte", or a path; "auto" if [tokenizer] names the plugin
   std::shared_ptr<const Tokenizer> object;
   std::shared_ptr<const Opener> opener = {};  ///< null: the tokenizer is the built-in one
-  OpenRequest request = {};
+  TokenizerRequest request = {};
   std::string plugin = {};   ///< the opener's
   std::string library = {};  ///< its file
 
@@ -36,7 +36,7 @@ Opened open_named(const std::string& name, const std::string& model_folder, plug
 
 /// Opens by a plugin, whose file is `library`; what its tokenizer throws names it.
 Opened open_by(const std::string& plugin, const std::string& library, std::shared_ptr<const Opener> opener,
-               OpenRequest request);
+               TokenizerRequest request);
 
 }  // namespace tokenizer
 CAPSTAN_END_NAMESPACE

@@ -22,11 +22,11 @@ struct DilocoOptions {
 class Outer : public strategy::StepHooks {
  public:
   explicit Outer(const DilocoOptions& options) : options_(options) {}
-  void begin(strategy::Step& step) override {
+  void begin(strategy::StepContext& step) override {
     if (step.state->has("anchor")) return;  // it came from a checkpoint
     for (auto& part : step.parts) kept(step, part, "anchor").copy_(part.master);
   }
-  void after_step(strategy::Step& step) override {
+  void after_step(strategy::StepContext& step) override {
     const auto since = step.number % options_.every + 1;  // the last exchange began
     const bool under_way = step.number >= options_.every && since <= options_.overlap;
     if (under_way && (since == options_.overlap || step.last)) outer_step(step, options_.keep);
@@ -38,16 +38,16 @@ class Outer : public strategy::StepHooks {
     pending_ = group.start_all_reduce(mean_, comm::ReduceOp::sum, "diloco outer gradient");
     if (options_.overlap == 0 || step.last) outer_step(step, 0);
   }
-  void before_save(strategy::Step& step) override { finish(step); }
-  void evaluation_weights(strategy::Step& step) override {
+  void before_save(strategy::StepContext& step) override { finish(step); }
+  void evaluation_weights(strategy::StepContext& step) override {
     for (auto& part : step.parts) part.master.copy_(kept(step, part, "anchor"));
   }
 
  private:
-  static at::Tensor kept(strategy::Step& step, const strategy::StepPart& part, const char* name) {
+  static at::Tensor kept(strategy::StepContext& step, const strategy::StepPart& part, const char* name) {
     return step.state->of_part(part, name, part.master.options().device(at::kCPU));
   }
-  void finish(strategy::Step& step) {
+  void finish(strategy::StepContext& step) {
     if (!pending_) return;  // nothing is under way, or it was finished for a checkpoint
     std::exchange(pending_, nullptr)->wait();
     std::int64_t offset = 0;
@@ -57,7 +57,7 @@ class Outer : public strategy::StepHooks {
     }
     mean_.reset();
   }
-  void outer_step(strategy::Step& step, double keep) {
+  void outer_step(strategy::StepContext& step, double keep) {
     finish(step);
     for (auto& part : step.parts) {
       const auto gradient = kept(step, part, "gradient");

@@ -51,7 +51,7 @@ testing::Setting setting(int world, const std::string& tables) {
                     testing::type<strategy::Strategy, Nesterov, NoOptions>("strategy", "nesterov")}};
 }
 
-testing::Run run(int world, const std::string& tables) { return testing::train(setting(world, tables)); }
+testing::TrainResult run(int world, const std::string& tables) { return testing::train(setting(world, tables)); }
 
 double distance(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b) {
   double most = 0;
@@ -60,7 +60,7 @@ double distance(const std::map<std::string, at::Tensor>& a, const std::map<std::
 }
 
 // Gradients are each rank's own: whose gradients the test gets is chance.
-std::string apart(testing::Run mine, const testing::Run& other) {
+std::string apart(testing::TrainResult mine, const testing::TrainResult& other) {
   mine.disagreements.clear();
   mine.gradients = other.gradients;
   return testing::differences(mine, other, 0) + (distance(mine.evaluated, other.evaluated) == 0 ? "" : "anchors\n");

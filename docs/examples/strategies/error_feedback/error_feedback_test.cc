@@ -6,7 +6,7 @@ using namespace capstan;
 namespace {
 
 // Tiny steps over the same 24 samples: gradients hardly change, so what rounding loses is the same in each step.
-testing::Run run(int world, const std::string& tables) {
+testing::TrainResult run(int world, const std::string& tables) {
   return testing::train({.world = world,
                          .config = "[data]\nsamples = 24\nlength = 9\n[optimizer]\nlr = 1e-6\nschedule = \"constant\"\n"
                                    "warmup_steps = 0\nclip = 0.0\n[strategy.descent]\n" +

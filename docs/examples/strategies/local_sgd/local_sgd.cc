@@ -18,7 +18,7 @@ class Average : public strategy::StepHooks {
  public:
   explicit Average(std::int64_t every) : every_(every) {}
 
-  void after_step(strategy::Step& step) override {
+  void after_step(strategy::StepContext& step) override {
     if ((step.number + 1) % every_ != 0 && !step.last) return;
     auto& group = step.group(layout::Axis::dp);
     for (auto& part : step.parts) {

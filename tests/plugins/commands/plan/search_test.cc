@@ -33,13 +33,13 @@ struct Imagined {
   std::vector<Tried> search(std::int64_t global_batch) {
     return planning::search(layouts(), global_batch,
                             {[](const LayoutChoice&) { return std::optional<std::int64_t>(2); },
-                             [&](const LayoutChoice& layout, const planning::Batch& batch) {
+                             [&](const LayoutChoice& layout, const planning::BatchSizes& batch) {
                                tried.push_back(cat(layout.words, " ", batch.micro_batch));
                                return std::optional(of(layout, batch));
                              }});
   }
 
-  plan::Estimate of(const LayoutChoice& layout, const planning::Batch& batch) const {
+  plan::Estimate of(const LayoutChoice& layout, const planning::BatchSizes& batch) const {
     plan::Estimate made;
     const std::int64_t states = has(layout, "o=1") ? 10 : has(layout, "s=1") ? 20 : 60;
     made.gpu_bytes = states + batch.micro_batch * (has(layout, "r=1") ? 8 : 20);

@@ -47,7 +47,7 @@ TEST_CASE("layers grow with the ranks while the micro-batch shrinks") {
 
 TEST_CASE("a run is done when all of its steps are, with the same configuration, wherever it is called") {
   const test::Folder folder;
-  const PlannedRun planned{"x", 1, 2, {}};
+  const SweepRun planned{"x", 1, 2, {}};
   const std::string epochs = "epochs = 2\n[run]\nname = \"";
   const auto done = read_run(make_run(folder, "a", {2, 1, 10, epochs + "a\"\n", R"("steps":4,)"}));
   const auto wanted = read_run(make_run(folder, "b", {2, 1, 10, epochs + "b\"\n"}));

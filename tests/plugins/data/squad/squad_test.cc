@@ -46,7 +46,9 @@ std::string fault_of_file(const std::string& content) {
   return texts[0].substr(path.size() + 2);
 }
 
-data::OpenRequest request(data::Split split) { return {split, std::make_shared<tokenizer::ByteTokenizer>(), 512, 258}; }
+data::SplitRequest request(data::Split split) {
+  return {split, std::make_shared<tokenizer::ByteTokenizer>(), 512, 258};
+}
 
 }  // namespace
 

@@ -40,8 +40,8 @@ std::vector<std::string> overrides(const std::string& accumulation) {
   return list;
 }
 
-const Run& reference(const std::string& accumulation) {
-  static std::map<std::string, Run> runs;
+const TrainResult& reference(const std::string& accumulation) {
+  static std::map<std::string, TrainResult> runs;
   auto& run = runs[accumulation];
   if (run.losses.empty()) run = train({.config = mixture(), .overrides = overrides(accumulation), .steps = steps});
   return run;

@@ -24,7 +24,7 @@ const std::string with_sequence = "sequence_parallel = true\n";
 const std::string adapters = "[strategy.lora]\ntargets = [\"all-linear\"]\ninit = \"random\"\n";
 const std::string attention_alone = "[strategy.lora]\ntargets = [\"linear_qkv\"]\ninit = \"random\"\n";
 
-Run run_blocks(const std::string& plugin, const std::string& sizes, const std::string& tables, int world) {
+TrainResult run_blocks(const std::string& plugin, const std::string& sizes, const std::string& tables, int world) {
   Setting setting{.world = world, .overrides = {same_micro_steps}, .steps = steps_of_blocks};
   setting.config = family_config({plugin, sizes}) + tables;
   return train(setting);

@@ -22,14 +22,14 @@ const std::string llama =
 const std::string mixtral =
     "hidden_size = 64\nnum_heads = 4\nnum_kv_heads = 4\nff_dim = 64\nnum_experts = 4\nrouter_aux_loss = true\n";
 
-Run run(const std::string& plugin, int world, const std::string& tables) {
+TrainResult run(const std::string& plugin, int world, const std::string& tables) {
   Setting setting{.world = world, .overrides = {same_micro_steps}, .steps = steps};
   setting.config = family_config({plugin, plugin == "llama" ? llama : mixtral}) + tables;
   return train(setting);
 }
 
-const Run& alone(const std::string& plugin, const std::string& tables) {
-  static std::map<std::string, Run> runs;
+const TrainResult& alone(const std::string& plugin, const std::string& tables) {
+  static std::map<std::string, TrainResult> runs;
   auto& made = runs[plugin + tables];
   if (made.losses.empty()) made = run(plugin, 1, tables);
   return made;

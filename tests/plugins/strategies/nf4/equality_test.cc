@@ -65,7 +65,7 @@ TEST_CASE("float64: the same where ranks compute with rows and columns of a matr
 namespace {
 
 // In batches that three and six ranks share evenly.
-Run in_thirds(const std::string& config, int world) {
+TrainResult in_thirds(const std::string& config, int world) {
   return train({.world = world,
                 .config = config,
                 .overrides = {same_micro_steps, "train.global_batch=36"},

@@ -91,7 +91,7 @@ void write_model(const std::string& config, const fs::path& from, const fs::path
   });
 }
 
-Run run(const std::string& tables, const fs::path& folder, int world = 1) {
+TrainResult run(const std::string& tables, const fs::path& folder, int world = 1) {
   return train(
       {.world = world,
        .config = family_config({"llama", sizes}) + tables,

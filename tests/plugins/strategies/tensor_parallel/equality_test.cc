@@ -13,14 +13,14 @@ constexpr std::int64_t steps = 10;
 // Sums in another order differ by some 1e-16 a term, and AdamW amplifies that: what the project promises.
 constexpr double tolerance = 1e-10;
 
-Run run(std::size_t family, int world, const std::string& strategy, const std::vector<std::string>& overrides) {
+TrainResult run(std::size_t family, int world, const std::string& strategy, const std::vector<std::string>& overrides) {
   Setting setting{.world = world, .overrides = overrides, .steps = steps};
   setting.config = family_config(tensor_families()[family]) + strategy;
   return train(setting);
 }
 
-const Run& alone(std::size_t family) {
-  static std::map<std::size_t, Run> runs;
+const TrainResult& alone(std::size_t family) {
+  static std::map<std::size_t, TrainResult> runs;
   const auto found = runs.find(family);
   if (found != runs.end()) return found->second;
   return runs[family] = run(family, 1, "", {same_micro_steps});

@@ -42,7 +42,7 @@ class Tokens : public nn::Unit {
  public:
   Tokens()
       : Unit("embedding"),
-        table_(*this, "tokens", nn::Split::vocabulary,
+        table_(*this, "tokens", nn::WeightSplit::vocabulary,
                add_record("tokens.weight", {words, width}, Init::normal(0.2), true)) {}
   nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) override {
     hidden.states = table_.forward(batch.tokens);
@@ -113,10 +113,10 @@ class ScaledAttention : public nn::Unit {
  public:
   explicit ScaledAttention(bool declared)
       : Unit("blocks.1"),
-        q_(linear("q", nn::Split::columns)),
-        k_(linear("k", nn::Split::columns)),
-        v_(linear("v", nn::Split::columns)),
-        out_(linear("out", nn::Split::rows)),
+        q_(linear("q", nn::WeightSplit::columns)),
+        k_(linear("k", nn::WeightSplit::columns)),
+        v_(linear("v", nn::WeightSplit::columns)),
+        out_(linear("out", nn::WeightSplit::rows)),
         dropout_(*this, "blocks.1.dropout", 0),
         scale_(add_record("own.scale", {dim}, Init::normal(0.2, 1), false,
                           declared ? nn::Use::heads : nn::Use::undeclared)) {}
@@ -134,9 +134,9 @@ class ScaledAttention : public nn::Unit {
   }
 
  private:
-  nn::Linear linear(const std::string& part, nn::Split split) {
+  nn::Linear linear(const std::string& part, nn::WeightSplit split) {
     const auto features = heads * dim;
-    const auto shape = split == nn::Split::rows ? layout::Shape{width, features} : layout::Shape{features, width};
+    const auto shape = split == nn::WeightSplit::rows ? layout::Shape{width, features} : layout::Shape{features, width};
     return {*this, part, split, add_record("own." + part + ".weight", shape, Init::normal(0.3), true), nullptr};
   }
   nn::Linear q_;
@@ -189,7 +189,7 @@ class Own : public nn::Model {
   config::Options<OwnOptions> options_;
 };
 
-testing::Run train(int world, const std::string& config) {
+testing::TrainResult train(int world, const std::string& config) {
   return testing::train({.world = world,
                          .config = "[model]\nplugin = \"own\"\n" + config,
                          .steps = 5,

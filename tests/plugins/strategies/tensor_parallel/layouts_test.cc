@@ -45,7 +45,7 @@ struct Stored {
 Stored stored(const Family& family, int world, const std::string& strategy, layout::Source* source, int steps) {
   Stored result;
   std::mutex mutex;
-  testing::Run run;
+  testing::TrainResult run;
   testing::Collected collected(run);
   on_ranks(family, world, strategy, [&](const session::Job& job, session::Session& session) {
     if (source) {

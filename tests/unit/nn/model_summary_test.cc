@@ -1,4 +1,4 @@
-#include "nn/summary.h"
+#include "nn/model_summary.h"
 #include <capstan_catch.h>
 
 #include "nn/weights.h"

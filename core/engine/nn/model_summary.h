@@ -12,7 +12,7 @@ namespace nn {
 
 /// What a model is made of, in elements of whole (logical) tensors. A weight that units share is counted with the
 /// first of them.
-struct Summary {
+struct ModelSummary {
   /// Neighbouring units of one kind ("blocks") that are alike.
   struct Part {
     std::string name;
@@ -27,9 +27,9 @@ struct Summary {
   std::string text() const;
 };
 
-Summary summarise(const std::vector<std::unique_ptr<Unit>>& units);
+ModelSummary summarise(const std::vector<std::unique_ptr<Unit>>& units);
 /// The same of the parts that `rank` computes with, as placement has laid them.
-Summary summarise(const std::vector<std::unique_ptr<Unit>>& units, const layout::Mesh& mesh, int rank);
+ModelSummary summarise(const std::vector<std::unique_ptr<Unit>>& units, const layout::Mesh& mesh, int rank);
 
 }  // namespace nn
 CAPSTAN_END_NAMESPACE

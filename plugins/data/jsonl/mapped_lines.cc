@@ -1,4 +1,4 @@
-#include "line_file.h"
+#include "mapped_lines.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
@@ -8,7 +8,7 @@
 
 namespace jsonl {
 
-LineFile::LineFile(std::string path) : path_(std::move(path)), file_(path_) {
+MappedLines::MappedLines(std::string path) : path_(std::move(path)), file_(path_) {
   const std::string_view all(reinterpret_cast<const char*>(file_.data()), file_.size());
   std::int64_t number = 0;
   for (std::size_t begin = 0; begin < all.size();) {
@@ -20,13 +20,13 @@ LineFile::LineFile(std::string path) : path_(std::move(path)), file_(path_) {
   }
 }
 
-std::string_view LineFile::line(std::int64_t index) const {
+std::string_view MappedLines::line(std::int64_t index) const {
   CAPSTAN_ASSERT(index >= 0 && index < size());
   const auto& line = lines_[static_cast<std::size_t>(index)];
   return {reinterpret_cast<const char*>(file_.data()) + line.begin, line.end - line.begin};
 }
 
-std::string LineFile::where(std::int64_t index) const {
+std::string MappedLines::where(std::int64_t index) const {
   return capstan::cat(path_, ":", lines_[static_cast<std::size_t>(index)].number);
 }
 

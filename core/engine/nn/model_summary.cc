@@ -1,4 +1,4 @@
-#include "nn/summary.h"
+#include "nn/model_summary.h"
 #include <capstan/base/text.h>
 
 #include <set>
@@ -8,8 +8,8 @@ namespace capstan::nn {
 namespace {
 
 template <class Size>
-Summary summarise_by(const std::vector<std::unique_ptr<Unit>>& units, const Size& size) {
-  Summary summary;
+ModelSummary summarise_by(const std::vector<std::unique_ptr<Unit>>& units, const Size& size) {
+  ModelSummary summary;
   std::set<const Weight*> counted;
   for (const auto& unit : units) {
     std::int64_t parameters = 0;
@@ -31,11 +31,11 @@ Summary summarise_by(const std::vector<std::unique_ptr<Unit>>& units, const Size
 
 }  // namespace
 
-Summary summarise(const std::vector<std::unique_ptr<Unit>>& units) {
+ModelSummary summarise(const std::vector<std::unique_ptr<Unit>>& units) {
   return summarise_by(units, [](const Weight& weight) { return weight.numel(); });
 }
 
-Summary summarise(const std::vector<std::unique_ptr<Unit>>& units, const layout::Mesh& mesh, int rank) {
+ModelSummary summarise(const std::vector<std::unique_ptr<Unit>>& units, const layout::Mesh& mesh, int rank) {
   return summarise_by(units, [&](const Weight& weight) {
     std::int64_t elements = 0;
     for (const auto& record : weight.records()) elements += record.compute.box(record.shape, mesh, rank).numel();
@@ -43,7 +43,7 @@ Summary summarise(const std::vector<std::unique_ptr<Unit>>& units, const layout:
   });
 }
 
-std::string Summary::text() const {
+std::string ModelSummary::text() const {
   std::vector<std::string> sum;
   for (const auto& part : parts) {
     sum.push_back(part.units == 1 ? cat(part.name, " ", thousands(part.parameters))

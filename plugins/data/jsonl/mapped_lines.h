@@ -9,10 +9,10 @@
 namespace jsonl {
 
 /// The lines of a file that are not blank; the file is mapped, so that only requested lines are read.
-class LineFile {
+class MappedLines {
  public:
   /// Throws Error that names the file when it cannot be read.
-  explicit LineFile(std::string path);
+  explicit MappedLines(std::string path);
 
   const std::string& path() const { return path_; }
   std::int64_t size() const { return static_cast<std::int64_t>(lines_.size()); }
