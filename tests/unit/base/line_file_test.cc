@@ -1,11 +1,8 @@
 // Files of lines on a disk that is full for a while, or for good.
 #include <capstan/base/files.h>
 #include <capstan/base/line_file.h>
-#include <capstan/base/log.h>
-#include <capstan/base/output.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -128,42 +125,6 @@ TEST_CASE("a device that is full is said at the end, and a half line of a crash 
   file.add("next");
   CHECK(read_file(path) == "whole\nha\nnext\n");
   CHECK_THAT(test::error_of([&] { LineFile(folder.path()); }), Contains("cannot write it: Is a directory"));
-}
-
-TEST_CASE("the log keeps lines for which its disk has no room") {
-  const test::Folder folder;
-  const auto path = (folder / "log").string();
-  log::configure(path, log::Level::error, 0);
-  log::info("first");
-  {
-    const test::FileLimit limit(100);
-    for (int i = 0; i < 5; ++i) log::info(cat("line ", i));
-    CHECK_THAT(log::finish(0ms), Contains(path + ": ") && Contains("could not be written: File too large"));
-  }
-  CHECK(log::finish(0ms).empty());
-  log::configure("", log::Level::warning, 0);
-  const auto lines = split(trim(read_file(path)), '\n');
-  REQUIRE(lines.size() == 6);
-  CHECK_THAT(lines[5], Contains("info: line 4"));
-}
-
-TEST_CASE("what a monitor shows follows where it was held, with nothing torn") {
-  const test::Folder folder;
-  const auto path = folder / "shown";
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT, 0600);
-  {
-    Output output(fd);
-    output.write("step 1\n");
-    {
-      const test::FileLimit limit(10);
-      output.write("step 2\n");
-      output.write("step 3\n");
-      CHECK(read_file(path) == "step 1\nste");
-    }
-    output.write("step 4\n");
-    CHECK(read_file(path) == "step 1\nstep 2\nstep 3\nstep 4\n");
-  }
-  ::close(fd);
 }
 
 TEST_CASE("a file that was deleted while it was written is missed at the end") {

@@ -7,12 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <functional>
 
 #include "support/errors.h"
-#include "support/file_limit.h"
 #include "support/folder.h"
 #include "support/ordinary_user.h"
 
@@ -112,45 +110,4 @@ TEST_CASE("each errno of a file system has its words") {
   }
   CHECK(FileError("/a", "read", ENOENT).absent());
   CHECK_THAT(meaning_of(EXDEV), Contains("(errno "));
-}
-
-TEST_CASE("a file that cannot be written whole leaves the old one, and nothing next to it") {
-  const test::Folder folder;
-  const auto file = fs::path(folder.write("file", "old"));
-  int reason = 0;
-  {
-    const test::FileLimit limit(100);
-    reason = number_of([&] { write_file(file, std::string(1000, 'x')); });
-  }
-  CHECK(reason == EFBIG);
-  CHECK(read_file(file) == "old");
-  CHECK(entries_of(folder.path()).size() == 1);
-}
-
-TEST_CASE("a pipe or a device is written to, and stays one") {
-  const test::Folder folder;
-  const auto pipe = folder.path() / "pipe";
-  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  const int end = ::open(pipe.c_str(), O_RDWR | O_NONBLOCK);
-  write_file(pipe, "two");
-  CHECK(fs::is_fifo(pipe));
-  std::array<char, 3> got{};
-  CHECK(::read(end, got.data(), got.size()) == 3);
-  CHECK(std::string(got.data(), got.size()) == "two");
-  ::close(end);
-}
-
-TEST_CASE("a link is replaced by the file that is written, and what it led to stays") {
-  const test::Folder folder;
-  const auto target = folder.write("target", "old");
-  for (const auto* to : {"target", "nowhere", "link"}) {
-    const auto link = folder.path() / "link";
-    fs::remove(link);
-    fs::create_symlink(to, link);
-    write_file(link, "new");
-    CHECK(fs::is_regular_file(fs::symlink_status(link)));
-    CHECK(read_file(link) == "new");
-  }
-  CHECK(read_file(target) == "old");
-  CHECK_FALSE(fs::exists(folder.path() / "nowhere"));
 }

@@ -5,10 +5,8 @@
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
-#include <sys/stat.h>
 
 #include "support/errors.h"
-#include "support/folder.h"
 
 using namespace capstan;
 
@@ -51,15 +49,6 @@ TEST_CASE("JSON is deeper than it can be where lists are open, not where they st
   std::string wide;
   for (int i = 0; i < 1000; ++i) wide += "{},[],";
   CHECK(json_depth_fault("[" + wide + "0]") == "");
-}
-
-TEST_CASE("a pipe that nothing writes to is refused, not waited for") {
-  const test::Folder folder;
-  const auto pipe = (folder / "pipe").string();
-  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  CHECK_THAT(test::error_of([&] { read_file(pipe); }), Contains(pipe + ": it is a pipe or a device, not a file"));
-  CHECK_THAT(test::error_of([&] { MappedFile mapped(pipe); }), Contains("write its content to a file first"));
-  CHECK_THAT(test::error_of([&] { read_file("/dev/zero"); }), Contains("/dev/zero: it is a pipe or a device"));
 }
 
 TEST_CASE("no name is near to one of a million letters") {

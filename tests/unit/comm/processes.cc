@@ -84,6 +84,14 @@ capstan::comm::ConnectOptions rank_options() {
   return options;
 }
 
+capstan::comm::ConnectOptions at_an_address() {
+  auto options = rank_options();
+  options.rendezvous.file.clear();
+  options.rendezvous.host = "127.0.0.1";
+  options.rendezvous.port = std::atoi(std::getenv("COMM_TEST_PORT"));
+  return options;
+}
+
 void as_rank(const capstan::comm::ConnectOptions& options,
              const std::function<void(capstan::comm::Communicator&)>& body) {
   auto code = capstan::ExitCode::success;
@@ -114,6 +122,16 @@ void check_all_succeeded(const std::vector<RankResult>& ranks) {
   for (const RankResult& rank : ranks) {
     INFO(rank.output);
     CHECK(rank.exit_code == 0);
+  }
+}
+
+void check_peers(const std::vector<RankResult>& ranks, std::size_t failed, const std::string& first_error) {
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i == failed) continue;
+    CHECK(ranks[i].exit_code == 75);
+    CHECK_THAT(ranks[i].output, Contains("peer failed: " + first_error));
+    CHECK_THAT(ranks[i].output, Contains("capstan error: first error: " + first_error));
+    CHECK_THAT(ranks[i].output, Contains("while in all-reduce 'gradients' of group all, call "));
   }
 }
 

@@ -2,29 +2,12 @@
 
 #include <capstan_catch.h>
 
-#include "config/files.h"
+#include "config/loading.h"
 
 using namespace capstan;
 using namespace capstan::config;
-
-namespace {
-
-// "value @ where" of a key; "" when it is not there.
-std::string look(const Section& section, const std::string& key) {
-  const auto* entry = section.find(key);
-  return entry ? value_text(entry->value) + " @ " + entry->origin.text() : std::string();
-}
-
-// All diagnostics of one file, or the Error's text.
-std::string faults(const std::string& content, const std::vector<std::string>& overrides = {}) {
-  const test::WorkingFolder folder;
-  folder.write("a.toml", content);
-  Diagnostics diagnostics;
-  const auto error = test::error_of([&] { load("a.toml", overrides, diagnostics); });
-  return error.empty() ? test::text(diagnostics) : error;
-}
-
-}  // namespace
+using test::faults;
+using test::look;
 
 TEST_CASE("a file's tables become sections, with file and line of each value") {
   const test::WorkingFolder folder;
@@ -54,35 +37,6 @@ TEST_CASE("a file's tables become sections, with file and line of each value") {
   REQUIRE(document.children("monitor").size() == 1);
 }
 
-TEST_CASE("bases are merged table by table, and what stands in the file wins") {
-  const test::WorkingFolder folder;
-  folder.write("base/common.toml", "[train]\nmax_steps = 1\nmicro_batch = 2\n[strategy.fsdp]\nmode = \"full_shard\"\n");
-  folder.write("base/model.toml", "extends = \"common.toml\"\n[model]\nplugin = \"gpt\"\n[train]\nmicro_batch = 4\n");
-  folder.write("a.toml", "extends = \"base/model.toml\"\n[train]\nmax_steps = 250\n[strategy.lora]\n");
-  Diagnostics diagnostics;
-  const auto document = load("a.toml", {}, diagnostics);
-  CHECK(diagnostics.empty());
-  CHECK(look(document.section("train"), "max_steps") == "250 @ a.toml:3");
-  CHECK(look(document.section("train"), "micro_batch") == "4 @ base/model.toml:5");
-  CHECK(look(document.section("model"), "plugin") == "\"gpt\" @ base/model.toml:3");
-  CHECK(document.children("strategy").size() == 2);
-  CHECK(document.section("train").entries.size() == 2);
-}
-
-TEST_CASE("several bases: later ones win, and two of them may share one") {
-  const test::WorkingFolder folder;
-  folder.write("root.toml", "[train]\na = 0\nb = 0\nc = 0\n");
-  folder.write("one.toml", "extends = \"root.toml\"\n[train]\na = 1\nb = 1\n");
-  folder.write("two.toml", "[train]\nb = 2\n");
-  folder.write("a.toml", "extends = [\"one.toml\", \"two.toml\"]\n");
-  Diagnostics diagnostics;
-  const auto train = load("a.toml", {}, diagnostics).section("train");
-  CHECK(diagnostics.empty());
-  CHECK(look(train, "a") == "1 @ one.toml:3");
-  CHECK(look(train, "b") == "2 @ two.toml:2");
-  CHECK(look(train, "c") == "0 @ root.toml:4");
-}
-
 TEST_CASE("a value replaces a table of that name, and a table a value") {
   const test::WorkingFolder folder;
   folder.write("base.toml", "[model]\nrope.theta = 1\nrope.kind = \"x\"\nnorm = \"rms\"\n");
@@ -92,47 +46,6 @@ TEST_CASE("a value replaces a table of that name, and a table a value") {
   CHECK(model.entries.size() == 2);
   CHECK(look(model, "rope") == "\"none\" @ a.toml:3");
   CHECK(look(model, "norm.eps") == "1e-05 @ a.toml:4");
-}
-
-TEST_CASE("a base that is missing or that extends in a circle names who asks") {
-  const test::WorkingFolder folder;
-  Diagnostics diagnostics;
-  folder.write("c/a.toml", "# first\nextends = \"base/no.toml\"\n");
-  CHECK(test::error_of([&] { load("c/a.toml", {}, diagnostics); }) ==
-        "c/a.toml:2: extends \"base/no.toml\", but c/base/no.toml does not exist\n"
-        "    fix: the name is taken from the folder of the file that extends");
-  folder.write("x.toml", "extends = \"y.toml\"\n");
-  folder.write("y.toml", "\nextends = [\"z.toml\"]\n");
-  folder.write("z.toml", "extends = \"./y.toml\"\n");
-  Diagnostics more;
-  CHECK(test::error_of([&] { load("x.toml", {}, more); }) ==
-        "z.toml:1: extends goes in a circle: y.toml -> z.toml -> y.toml\n    fix: remove one of these extends");
-  CHECK(faults("extends = 3\n") ==
-        "a.toml:1: extends must be a file name or a list of file names\n"
-        "    fix: for example extends = \"base/common.toml\"\n");
-}
-
-TEST_CASE("a missing file names its neighbour, and broken TOML its line") {
-  const test::WorkingFolder folder;
-  folder.write("c/llama.toml", "");
-  Diagnostics diagnostics;
-  CHECK(test::error_of([&] { load("c/lama.toml", {}, diagnostics); }) ==
-        "c/lama.toml: the file does not exist\n    fix: did you mean 'c/llama.toml'?");
-  Diagnostics none;
-  CHECK(test::error_of([&] { load("nowhere/a.toml", {}, none); }) == "nowhere/a.toml: the file does not exist");
-  CHECK_THAT(faults("[train]\nmax_steps = = 3\n"), Contains("a.toml:2: not valid TOML: "));
-  CHECK_THAT(faults("[train]\na = 1\na = 2\n"), Contains("a.toml:3: not valid TOML: ") && Contains("redefine"));
-  CHECK_THAT(faults("[train\n"), Contains("a.toml:1: not valid TOML: in a table header: "));
-  CHECK_THAT(faults("a = [1\n"), Contains("a.toml:1: not valid TOML: in an array: "));
-  CHECK_THAT(faults("a = " + std::string(1000, '[')), Contains("not valid TOML: ") && !Contains("TOML_"));
-}
-
-TEST_CASE("a base with broken TOML is named itself") {
-  const test::WorkingFolder folder;
-  folder.write("base.toml", "[train]\n\nlr = \n");
-  folder.write("a.toml", "extends = \"base.toml\"\n");
-  Diagnostics diagnostics;
-  CHECK_THAT(test::error_of([&] { load("a.toml", {}, diagnostics); }), Contains("base.toml:3: not valid TOML: "));
 }
 
 TEST_CASE("tables and values that have no place are refused") {
@@ -145,17 +58,6 @@ TEST_CASE("tables and values that have no place are refused") {
         "    fix: write [strategy.fsdp] and its options below\n");
   CHECK_THAT(faults("strategy = \"fsdp\"\n"), Contains("fix: write [strategy.<plugin>]"));
   CHECK(faults("[train.deep]\n") == "a.toml:1: [train.deep] is empty\n    fix: remove it, or set an option in it\n");
-}
-
-TEST_CASE("values that no option can have are refused in words") {
-  CHECK_THAT(faults("[train]\nx = 1979-05-27\n"), Contains("a.toml:2: train.x is a date or a time"));
-  CHECK_THAT(faults("[train]\nx = [1, \"a\"]\n"), Contains("a.toml:2: train.x mixes types"));
-  CHECK_THAT(faults("[train]\nx = [[1], [2]]\n"), Contains("a.toml:2: train.x is a list of lists"));
-  CHECK_THAT(faults("[train]\nx = [true]\n"), Contains("a.toml:2: train.x is a list of booleans"));
-  CHECK_THAT(faults("[[train.x]]\ny = 1\n"), Contains("a.toml:1: train.x is a list of tables"));
-  CHECK_THAT(faults("[[strategy]]\nname = \"x\"\n"), Contains("a.toml:1: strategy is a list of tables"));
-  const auto both = faults("[train]\nx = 1979-05-27\n[trian]\n");
-  CHECK_THAT(both, Contains("a.toml:2") && Contains("a.toml:3"));
 }
 
 TEST_CASE("overrides win over files and are read as TOML, else as text") {
@@ -238,17 +140,4 @@ TEST_CASE("a fault about a name that is unknown carries the name, and a table's 
   CHECK(list[2].inside[0].text() == "a.toml:3: unknown option trainer.max_steps");
   CHECK(list[2].inside[1].unknown_option == "trainer.strategy.size");
   CHECK((list[3].unknown_option == "optim.lr" && list[3].unknown_table == "optim" && list[3].inside.empty()));
-}
-
-TEST_CASE("malformed overrides say how to write one") {
-  const std::string form = "\n    fix: write it as table.option=value, for example train.max_steps=250\n";
-  CHECK(faults("", {"train.max_steps"}) == "command line: 'train.max_steps' is no override: it has no '='" + form);
-  CHECK(faults("", {"steps=3"}) == "command line: 'steps=3' names no option of a table" + form);
-  CHECK(faults("", {"train.=3"}) == "command line: 'train.=3' names no option of a table" + form);
-  CHECK(faults("", {"=3"}) == "command line: '=3' names no option of a table" + form);
-  CHECK(faults("", {"trian.steps=3"}) ==
-        "command line: unknown table [trian] in trian.steps\n    fix: did you mean 'train'?\n");
-  CHECK_THAT(faults("", {"strategy.fsdp=true"}), Contains("command line: strategy.fsdp is true, but must be a table"));
-  CHECK_THAT(faults("", {"train.x=[1, 2"}), Contains("command line: [1, 2 is not a TOML value: "));
-  CHECK_THAT(faults("", {"train.x=2024-01-01"}), Contains("command line: train.x is a date or a time"));
 }

@@ -151,24 +151,3 @@ TEST_CASE("in-process ranks may load at the same time, each with its own host") 
   for (auto& rank : ranks) rank.join();
   CHECK(loaded == 12);
 }
-
-TEST_CASE("a registry keeps references valid and refuses a taken name") {
-  plugin::Registry registry;
-  plugin::Registration one;
-  one.kind = "data";
-  one.name = "a";
-  one.file = "/p/a.so";
-  registry.add(one);
-  const auto* first = registry.find("data", "a");
-  for (int i = 0; i < 100; ++i) {
-    auto more = one;
-    more.name = "b" + std::to_string(i);
-    registry.add(more);
-  }
-  CHECK(registry.find("data", "a") == first);
-  CHECK(first->name == "a");
-  CHECK(registry.find("model", "a") == nullptr);
-  one.file = "/q/a.so";
-  CHECK_THAT(test::error_of([&] { registry.add(one); }),
-             Contains("/q/a.so: is a second data plugin 'a'; the first is /p/a.so"));
-}

@@ -1,16 +1,16 @@
 #include <capstan/base/error.h>
+#include <capstan/base/files.h>
 #include <capstan_catch.h>
-#include <capstan_places.h>
 
-#include <algorithm>
 #include <filesystem>
 
-#include "ranks/elf.h"
 #include "ranks/gpus.h"
+#include "support/folder.h"
 
 namespace {
 using capstan::launch::check_distinct_gpus;
 using capstan::launch::choose_gpu;
+using capstan::launch::describe_gpu;
 using capstan::launch::GpuFacts;
 using capstan::launch::World;
 
@@ -86,12 +86,14 @@ TEST_CASE("gpu: the driver can be asked on any machine") {
   if (!facts.driver) CHECK(facts.gpus.empty());
 }
 
-TEST_CASE("gpu: what a library needs is read from its file") {
-  const auto needed = capstan::launch::needed_libraries(
-      (std::filesystem::path(CAPSTAN_BINARY_DIR) / "lib" / "libcapstan_engine.so").string());
-  CHECK(std::count(needed.begin(), needed.end(), "libtorch_cpu.so") == 1);
-  CHECK(capstan::launch::needed_libraries("/etc/hostname").empty());
-  CHECK(capstan::launch::needed_libraries("/does/not/exist").empty());
+TEST_CASE("a GPU in words") {
+  const test::Folder root;
+  const auto folder = root / "sys/bus/pci/devices/0000:3b:00.0";
+  std::filesystem::create_directories(folder);
+  capstan::write_file(folder / "numa_node", "1\n");
+  const GpuFacts::Gpu gpu{9, 0, "GPU-1b2f3c4d-aaaa-bbbb", "NVIDIA H200", "0000:3B:00.0"};
+  CHECK(describe_gpu(3, gpu, root.path()) == "3 NVIDIA H200 GPU-1b2f3c4d NUMA 1");
+  CHECK(describe_gpu(3, gpu, root / "none") == "3 NVIDIA H200 GPU-1b2f3c4d");
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// The "rank:" cases run in the processes that the others start.
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
@@ -9,23 +10,65 @@
 #include <iostream>
 #include <thread>
 
-#include "comm/collective_cases.h"
 #include "comm/network.h"
 #include "comm/processes.h"
 #include "comm/store.h"
+#include "support/folder.h"
 
-// The "rank:" cases run in the processes that the others start.
 namespace {
-using namespace capstan;  // NOLINT(google-build-using-namespace)
-using namespace capstan::comm;
+using namespace capstan;        // NOLINT(google-build-using-namespace)
+using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
 using comm_test::all_reduce_for_ever;
 using comm_test::as_rank;
+using comm_test::at_an_address;
 using comm_test::check_all_succeeded;
 using comm_test::rank_options;
 using comm_test::run_ranks;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using store::Store;  // NOLINT(google-build-using-namespace)
+
+ConnectOptions two_ranks() {
+  ConnectOptions options;
+  options.world.size = options.world.local_size = 2;
+  options.world.host = "here";
+  options.connect_timeout = milliseconds(300);
+  return options;
+}
+
+TEST_CASE("connect: a port that is taken is named") {
+  const auto other = Store::serve("127.0.0.1", 0, "other");
+  ConnectOptions options = two_ranks();
+  options.rendezvous.host = "localhost";
+  options.rendezvous.port = other->port();
+  CHECK_THROWS_WITH(connect(options),
+                    Contains(cat("port ", other->port(), " for the ranks' rendezvous is already taken")) &&
+                        Contains("set MASTER_PORT to a free port"));
+}
+
+TEST_CASE("connect: no rank 0") {
+  ConnectOptions options = two_ranks();
+  options.world.rank = 1;
+  SECTION("its file does not appear") {
+    options.rendezvous.file = "/does/not/exist/rendezvous";
+    CHECK_THROWS_WITH(connect(options), Contains("rank 1 found no rank 0: /does/not/exist/rendezvous did not appear") &&
+                                            Contains("must be shared by all nodes"));
+  }
+  int free_port = 0;
+  { free_port = Store::serve("127.0.0.1", 0, "gone")->port(); }
+  SECTION("its file is an old one") {
+    const test::Folder folder;
+    const auto file = folder.write("rendezvous", cat("127.0.0.1:", free_port, "\n"));
+    options.rendezvous.file = file;
+    CHECK_THROWS_WITH(connect(options),
+                      Contains(cat("no process answers at 127.0.0.1:", free_port, ", which ", file, " names")));
+  }
+  SECTION("nobody listens at MASTER_ADDR") {
+    options.rendezvous.host = "localhost";
+    options.rendezvous.port = free_port;
+    CHECK_THROWS_WITH(connect(options), Contains(cat("rank 1 cannot reach the rendezvous at localhost:", free_port)));
+  }
+}
 
 TEST_CASE("rank: one does not come", "[.rank]") {
   auto options = rank_options();
@@ -46,7 +89,7 @@ TEST_CASE("rank: one is late", "[.rank]") {
   auto options = rank_options();
   options.news = milliseconds(300);
   options.hosts = {"a", "a", "b", "b"};
-  if (options.world.rank > 1) std::this_thread::sleep_for(seconds(2));
+  if (options.world.rank > 1) std::this_thread::sleep_for(seconds(5));  // long enough for two notices, each after 0.3 s
   as_rank(options, [](Communicator& c) {
     if (c.world().rank == 3) std::cout << "met at " << c.rendezvous() << std::endl;
   });
@@ -60,41 +103,6 @@ TEST_CASE("processes: who is missing is said with its host, again and again") {
   REQUIRE(first != std::string::npos);
   CHECK(ranks[0].output.find(news, first + 1) != std::string::npos);
   CHECK_THAT(ranks[1].output, !Contains("waiting"));
-}
-
-/// Rank `failing` finds a fault before it connects.
-void fail_early(ConnectOptions options, int failing) {
-  options.connect_timeout = seconds(50);
-  if (options.world.rank == failing) {
-    report_early_failure(options, "it sees no GPU");
-    std::exit(1);
-  }
-  as_rank(options, all_reduce_for_ever);
-}
-
-TEST_CASE("rank: rank 1 fails early", "[.rank]") { fail_early(rank_options(), 1); }
-TEST_CASE("rank: rank 0 fails early", "[.rank]") { fail_early(rank_options(), 0); }
-
-TEST_CASE("processes: a rank that fails before it connects ends the others at once") {
-  for (const std::size_t failing : {1U, 0U}) {
-    const auto start = std::chrono::steady_clock::now();
-    const auto ranks = run_ranks(cat("rank: rank ", failing, " fails early"), 3);
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      CHECK(ranks[i].exit_code == (i == failing ? 1 : 75));
-      if (i == failing) continue;
-      CHECK_THAT(ranks[i].output, Contains(cat("peer failed: rank ", failing, " on here failed: it sees no GPU")));
-    }
-    CHECK(std::chrono::steady_clock::now() - start < seconds(40));  // and not at their time limit
-  }
-}
-
-/// A rendezvous by address, as MASTER_ADDR and MASTER_PORT give it.
-ConnectOptions at_an_address() {
-  auto options = rank_options();
-  options.rendezvous.file.clear();
-  options.rendezvous.host = "127.0.0.1";
-  options.rendezvous.port = std::atoi(std::getenv("COMM_TEST_PORT"));
-  return options;
 }
 
 TEST_CASE("rank: a store under two addresses", "[.rank]") {
@@ -112,22 +120,6 @@ TEST_CASE("processes: a rank that found the store by IPv6 computes with those th
   const int port = Store::serve("127.0.0.1", 0, "x")->port();
   setenv("COMM_TEST_PORT", std::to_string(port).c_str(), 1);
   check_all_succeeded(run_ranks("rank: a store under two addresses", 3));
-}
-
-TEST_CASE("rank: rank 1 fails early, by address", "[.rank]") { fail_early(at_an_address(), 1); }
-TEST_CASE("rank: rank 0 fails early, by address", "[.rank]") { fail_early(at_an_address(), 0); }
-
-TEST_CASE("processes: the same where the rendezvous is an address") {
-  const int port = Store::serve("127.0.0.1", 0, "x")->port();  // free, and likely to stay so
-  setenv("COMM_TEST_PORT", std::to_string(port).c_str(), 1);
-  for (const std::size_t failing : {1U, 0U}) {
-    const auto ranks = run_ranks(cat("rank: rank ", failing, " fails early, by address"), 3);
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      CHECK(ranks[i].exit_code == (i == failing ? 1 : 75));
-      if (i == failing) continue;
-      CHECK_THAT(ranks[i].output, Contains(cat("peer failed: rank ", failing, " on here failed: it sees no GPU")));
-    }
-  }
 }
 
 TEST_CASE("rank: reserved ports", "[.rank]") {

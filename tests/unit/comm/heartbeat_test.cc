@@ -1,7 +1,7 @@
+// What ranks learn of each other's end, and of a collective that does not end.
+// The "rank:" cases run in the processes that the others start.
 #include <capstan/base/error.h>
-#include <capstan/base/text.h>
 #include <capstan_catch.h>
-#include "comm/connect.h"
 
 #include <ATen/ATen.h>
 #include <arpa/inet.h>
@@ -15,82 +15,17 @@
 #include "comm/collective_cases.h"
 #include "comm/processes.h"
 
-// The "rank:" cases run in the processes that the others start.
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
 using comm_test::all_reduce_for_ever;
 using comm_test::as_rank;
-using comm_test::check_all_succeeded;
+using comm_test::check_peers;
 using comm_test::everyone;
 using comm_test::rank_options;
 using comm_test::RankResult;
 using comm_test::run_ranks;
-using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-/// Everyone but `failed` ends with exit code 75, naming the first error and where it waited.
-void check_peers(const std::vector<RankResult>& ranks, std::size_t failed, const std::string& first_error) {
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (i == failed) continue;
-    CHECK(ranks[i].exit_code == 75);
-    CHECK_THAT(ranks[i].output, Contains("peer failed: " + first_error));
-    CHECK_THAT(ranks[i].output, Contains("capstan error: first error: " + first_error));
-    CHECK_THAT(ranks[i].output, Contains("while in all-reduce 'gradients' of group all, call "));
-  }
-}
-
-TEST_CASE("rank: collectives", "[.rank]") {
-  as_rank(rank_options(), [](Communicator& c) { comm_test::check_collectives(c, /*ordered=*/true); });
-}
-
-TEST_CASE("processes: every collective and dtype over Gloo, the same bits as in-process ranks") {
-  check_all_succeeded(run_ranks("rank: collectives", 2));
-  check_all_succeeded(run_ranks("rank: collectives", 3));
-  check_all_succeeded(run_ranks("rank: collectives", 4));
-}
-
-TEST_CASE("rank: fast collectives", "[.rank]") {
-  auto options = rank_options();
-  options.deterministic = false;
-  as_rank(options, [](Communicator& c) {
-    comm_test::check_collectives(c, /*ordered=*/false);
-    // A reduce-scatter has one order even so.
-    const int size = c.world().size;
-    std::vector<at::Tensor> wide;
-    for (int r = 0; r < size; ++r) wide.push_back(comm_test::rough_values(r, std::int64_t{11} * size, at::kFloat));
-    at::Tensor sum = wide[0].clone();
-    for (int r = 1; r < size; ++r) sum.add_(wide[static_cast<std::size_t>(r)]);
-    const at::Tensor out = at::empty({11});
-    c.group("again", comm_test::all_ranks(c), at::kCPU)
-        ->reduce_scatter(out, wide[static_cast<std::size_t>(c.world().rank)], "x");
-    comm_test::require(out.equal(sum.narrow(0, std::int64_t{11} * c.world().rank, 11)), "reduce-scatter in rank order");
-  });
-}
-
-TEST_CASE("processes: Gloo's own all-reduce without deterministic") {
-  check_all_succeeded(run_ranks("rank: fast collectives", 3));
-}
-
-TEST_CASE("rank: exchange", "[.rank]") {
-  as_rank(rank_options(), [](Communicator& c) {
-    const auto text = [](int rank) { return cat("I am ", rank, std::string(static_cast<std::size_t>(rank), '\0')); };
-    for (int round = 0; round < 3; ++round) {
-      const auto texts = c.exchange(text(c.world().rank + round));
-      for (int rank = 0; rank < c.world().size; ++rank) {
-        comm_test::require(texts[static_cast<std::size_t>(rank)] == text(rank + round), "exchange");
-      }
-    }
-    comm_test::require(c.backend(at::kCPU) == "gloo", "backend");
-    if (c.world().rank == 0)
-      std::this_thread::sleep_for(milliseconds(300));  // others leave first, and it is no failure
-    if (c.world().rank == 2) std::this_thread::sleep_for(milliseconds(1500));  // nor if rank 0 has to wait
-  });
-}
-
-TEST_CASE("processes: exchange, and ranks that end at different times") {
-  check_all_succeeded(run_ranks("rank: exchange", 3));
-}
 
 TEST_CASE("rank: one throws", "[.rank]") {
   as_rank(rank_options(), [](Communicator& c) {
@@ -250,27 +185,6 @@ TEST_CASE("processes: a rank that skips a collective is told from those that do 
   }
 }
 
-TEST_CASE("rank: another size", "[.rank]") {
-  auto options = rank_options();
-  options.silence = seconds(3);
-  options.deterministic = false;
-  as_rank(options, [](Communicator& c) {
-    auto group = everyone(c);
-    group->barrier("start");
-    const bool odd = c.world().rank == 1;
-    if (odd) return group->all_reduce(at::ones({70000}), ReduceOp::sum, "blocks.12");
-    group->all_reduce(at::ones({3}), ReduceOp::sum, "blocks.13");
-  });
-}
-
-TEST_CASE("processes: collectives of different sizes end all ranks") {
-  const auto ranks = run_ranks("rank: another size", 2);
-  CHECK(ranks[0].exit_code == -SIGABRT);  // Gloo's own thread throws where nothing can catch it
-  CHECK_THAT(ranks[0].output, Contains("Is there a distributed collective mismatch in your code?"));
-  CHECK(ranks[1].exit_code == 75);
-  CHECK_THAT(ranks[1].output, Contains("peer failed: rank 0 on here is gone: its connections are closed"));
-}
-
 /// Ends every connection of this process but those to the store.
 void cut_connections(const std::string& store) {
   const int store_port = std::atoi(store.substr(store.rfind(':') + 1).c_str());
@@ -307,51 +221,6 @@ TEST_CASE("processes: a connection that breaks between ranks that live says wher
   CHECK_THAT(all, Contains("it lost the connection to a peer: ") &&
                       Contains("\n  all-reduce 'gradients' of group all, call 2, has not ended for ") &&
                       Contains("\n    ranks 0, 1 wait in it\n    all of its ranks are in it: the network or a device"));
-}
-
-TEST_CASE("rank: unwinds", "[.rank]") {
-  if (rank_options().world.rank == 0) as_rank(rank_options(), all_reduce_for_ever);
-  try {
-    auto communicator = connect(rank_options());
-    everyone(*communicator)->all_reduce(at::ones({3}), ReduceOp::sum, "gradients");
-    throw Error("this is not reported");
-  } catch (const Error&) {
-    std::exit(1);
-  }
-}
-
-TEST_CASE("processes: a communicator that an exception destroys is no normal end") {
-  const auto ranks = run_ranks("rank: unwinds", 2);
-  check_peers(ranks, 1, "rank 1 on here failed: it ended by an exception, see its output");
-}
-
-TEST_CASE("rank: main thread stuck", "[.rank]") {
-  auto options = rank_options();
-  options.patience = seconds(1);
-  as_rank(options, [](Communicator& c) {
-    if (c.world().rank == 1) throw Error("the disk is full");
-    std::this_thread::sleep_for(seconds(40));
-  });
-}
-
-TEST_CASE("processes: a main thread that notices nothing is handed to the executable") {
-  const auto ranks = run_ranks("rank: main thread stuck", 2);
-  CHECK(ranks[1].exit_code == 1);
-  CHECK(ranks[0].exit_code == 9);
-  CHECK_THAT(ranks[0].output, Contains("stuck: rank 1 on here failed: the disk is full"));
-  CHECK_THAT(ranks[0].output, Contains("the main thread is stuck and does not notice the failure"));
-}
-
-TEST_CASE("rank: disagree", "[.rank]") {
-  as_rank(rank_options(), [](Communicator& c) {
-    (void)c.group("x", c.world().rank == 0 ? std::vector<int>{0, 1} : std::vector<int>{1, 0}, at::kCPU);
-  });
-}
-
-TEST_CASE("processes: ranks that disagree about a group") {
-  for (const RankResult& rank : run_ranks("rank: disagree", 2)) {
-    CHECK_THAT(rank.output, Contains("ranks disagree about the members of group x"));
-  }
 }
 
 }  // namespace

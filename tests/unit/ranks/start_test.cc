@@ -1,0 +1,71 @@
+#include "ranks/start.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan_catch.h>
+
+#include <csignal>
+#include <map>
+
+#include "support/folder.h"
+
+using namespace capstan;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+const Variables torchrun{{"RANK", "1"},        {"WORLD_SIZE", "2"},       {"LOCAL_RANK", "1"},
+                         {"GROUP_RANK", "0"},  {"GROUP_WORLD_SIZE", "1"}, {"LOCAL_WORLD_SIZE", "2"},
+                         {"MASTER_ADDR", "a"}, {"MASTER_PORT", "29500"},  {"TORCHELASTIC_RUN_ID", "none"}};
+
+// The fault of a start that never comes to be a rank. What run_as_rank does with signals is undone.
+Diagnostic refusal(const launch::RunArguments& arguments, const Variables& variables) {
+  const auto pipe = std::signal(SIGPIPE, SIG_DFL);
+  const auto size = std::signal(SIGXFSZ, SIG_DFL);
+  Diagnostic out;
+  try {
+    ranks::run_as_rank(arguments, launch::environment(variables),
+                       [](ranks::Rank&) -> int { throw std::logic_error("it was to be refused"); });
+  } catch (const Error& error) {
+    out = error.diagnostics().front();
+  }
+  std::signal(SIGPIPE, pipe);
+  std::signal(SIGXFSZ, size);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that another launcher has started start no others") {
+  const test::Folder folder;
+  launch::RunArguments arguments;
+  arguments.config = folder.write("a.toml", "[run]\ndevice = \"cpu\"\n");
+  arguments.ranks = 4;
+  const auto more = refusal(arguments, torchrun);
+  CHECK_THAT(more.what, Contains("-n 4 starts local ranks") && Contains("one of 2 that torchrun started"));
+  CHECK(more.fix == "leave -n away");
+  arguments.spawn_local = true;
+  const auto spawned = refusal(arguments, torchrun);
+  CHECK_THAT(spawned.what, Contains("--spawn-local") && Contains("torchrun has started 2"));
+  CHECK_FALSE(spawned.fix.empty());
+}
+
+TEST_CASE("--spawn-local on the CPU must be told how many ranks") {
+  const test::Folder folder;
+  launch::RunArguments arguments;
+  arguments.config = folder.write("a.toml", "[run]\ndevice = \"cpu\"\n");
+  arguments.spawn_local = true;
+  const auto fault = refusal(arguments, {});
+  CHECK_THAT(fault.what, Contains("one rank a GPU"));
+  CHECK_THAT(fault.fix, Contains("-n "));
+}
+
+TEST_CASE("a run that a signal stops asks to be queued again only where it saves checkpoints") {
+  ranks::Early early;
+  early.run.requeue_exit_code = 85;
+  early.checkpoint.every_steps = 100;
+  CHECK(early.stop_code() == 85);
+  early.checkpoint = {};
+  CHECK(early.stop_code() == static_cast<int>(ExitCode::interrupted));
+}
