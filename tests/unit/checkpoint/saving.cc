@@ -100,6 +100,13 @@ bool holds(const std::filesystem::path& path, double first) {
   return equal;
 }
 
+std::vector<std::int64_t> steps_in(const std::filesystem::path& folder) {
+  std::vector<std::int64_t> out;
+  for (const auto& path : capstan::checkpoint::committed(folder))
+    out.push_back(std::stoll(path.filename().string().substr(5)));
+  return out;
+}
+
 std::set<std::string> names_in(const std::filesystem::path& folder) {
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {

@@ -43,6 +43,8 @@ void save_step(const capstan::checkpoint::WriterOptions& options, std::int64_t s
 /// Is every tensor of the checkpoint what records(first) gives?
 bool holds(const std::filesystem::path& path, double first);
 
+/// The steps of the committed checkpoints in a folder, the newest first.
+std::vector<std::int64_t> steps_in(const std::filesystem::path& folder);
 /// Names of all files and folders in a folder, below it too.
 std::set<std::string> names_in(const std::filesystem::path& folder);
 /// Changes one bit of a file's byte, counted from its end.

@@ -9,7 +9,6 @@
 #include "checkpoint/faults.h"
 #include "checkpoint/saving.h"
 #include "checkpoint/scratch.h"
-#include "checkpoint/writer_copy.h"
 
 using namespace capstan;
 using namespace capstan::checkpoint;
@@ -27,12 +26,6 @@ Meta at_step(std::int64_t step, const std::map<std::string, double>& metrics = {
   meta.step = step;
   meta.metrics = metrics;
   return meta;
-}
-
-std::vector<std::int64_t> steps_in(const fs::path& folder) {
-  std::vector<std::int64_t> out;
-  for (const auto& path : committed(folder)) out.push_back(std::stoll(path.filename().string().substr(5)));
-  return out;
 }
 
 /// Holds a writer's thread where it begins to write, until it is let go.
@@ -80,30 +73,6 @@ TEST_CASE("training continues while a checkpoint is written, and does not change
     CHECK_FALSE(writer.poll().has_value());
   });
   CHECK(holds(step_folder(options.folder, 5), 3));
-}
-
-TEST_CASE("what stays as it is until the update is copied during training, and the update waits for that") {
-  const auto stays = at::ones({100}), changes = at::ones({100});
-  const auto box_of = [](const char* name, const at::Tensor& data, bool until_update) {
-    return TensorBox{name, {100}, Box::whole({100}), data, until_update};
-  };
-  HostCopy copy(/*pinned=*/false);
-  for (int save = 0; save < 2; ++save) {
-    const auto copies = copy.begin({box_of("stays", stays, true), box_of("changes", changes, false)});
-    changes.fill_(2);
-    stays.fill_(3);  // which no caller may do: it shows that begin() has not copied it
-    std::thread writer([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(30));
-      copy.finish();
-    });
-    copy.hold();
-    stays.fill_(4);
-    copy.hold();  // the next update: nothing is left to wait for
-    writer.join();
-    CHECK(copies[0].data.eq(3).all().item<bool>());
-    CHECK(copies[1].data.eq(save == 0 ? 1 : 2).all().item<bool>());
-    CHECK(copy.held_s() > 0);
-  }
 }
 
 TEST_CASE("saves of host memory hold what was there before the update") {
@@ -211,61 +180,4 @@ TEST_CASE("host memory that is not there is said on all ranks") {
   });
   CHECK(Writer::footprint(1000).bytes == 1000);
   CHECK(Writer::footprint(1000).part == "checkpoint copy");
-}
-
-TEST_CASE("as many of the last are kept as is asked for, and the best") {
-  const Scratch scratch;
-  WriterOptions options;
-  options.folder = scratch / "checkpoints";
-  const auto save_all = [&] {
-    save_step(options, 1, 0.5, {{"loss", 3}});
-    save_step(options, 2, 0.5, {{"loss", 1}});
-    save_step(options, 3, 0.5, {{"loss", 4}});
-    save_step(options, 4, 0.5, {{"loss", 1}});
-    save_step(options, 5);
-    save_step(options, 6, 0.5, {{"loss", 2}});
-  };
-  SECTION("all") {
-    save_all();
-    CHECK(steps_in(options.folder) == std::vector<std::int64_t>{6, 5, 4, 3, 2, 1});
-  }
-  SECTION("the last two") {
-    options.keep.last = 2;
-    save_all();
-    CHECK(steps_in(options.folder) == std::vector<std::int64_t>{6, 5});
-  }
-  SECTION("the last and the lowest; the newest where several are equal") {
-    options.keep.last = 1;
-    options.keep.best = "loss";
-    save_all();
-    CHECK(steps_in(options.folder) == std::vector<std::int64_t>{6, 4});
-  }
-  SECTION("the last and the highest") {
-    options.keep.last = 1;
-    options.keep.best = "loss";
-    options.keep.lowest_is_best = false;
-    save_all();
-    CHECK(steps_in(options.folder) == std::vector<std::int64_t>{6, 3});
-  }
-}
-
-TEST_CASE("only whole checkpoints count as kept") {
-  const Scratch scratch;
-  WriterOptions options;
-  options.folder = scratch / "checkpoints";
-  for (const int step : {1, 2, 3}) save_step(options, step);
-  fs::resize_file(step_folder(options.folder, 3) / "weights-00000-of-00001.safetensors", 10);
-  options.keep.last = 2;
-  save_step(options, 4);
-  CHECK(steps_in(options.folder) == std::vector<std::int64_t>{4, 3, 2});
-}
-
-TEST_CASE("the one just written stays, even after newer ones of another history") {
-  const Scratch scratch;
-  WriterOptions options;
-  options.folder = scratch / "checkpoints";
-  options.keep.last = 1;
-  save_step(options, 100);
-  save_step(options, 50);
-  CHECK(steps_in(options.folder) == std::vector<std::int64_t>{100, 50});
 }

@@ -1,3 +1,4 @@
+#pragma once
 // A format that a strategy outside of this tree might bring: what it writes a run as, and packed weights that it reads.
 #include <ATen/ATen.h>
 #include <capstan/base/files.h>
@@ -6,20 +7,25 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "assembly/assemble.h"
 #include "checkpoint/scratch.h"
 #include "nn/init_source.h"
-#include "session/exports.h"
 #include "session/model_folder.h"
-#include "session/start_values.h"
 #include "support/job.h"
+
+namespace halves {
 
 using namespace capstan;
 namespace fs = std::filesystem;
 
-namespace {
-
-/// float16's bits, in a file next to a tensor that says so.
+/// float16's bits, in a file beside a tensor that says so.
 class Halves : public nn::Codec, public nn::CodecFiles {
  public:
   std::string name() const override { return "halves"; }
@@ -93,7 +99,7 @@ class HalvesStrategy : public strategy::Strategy {
   config::Options<HalvesOptions> options_;
 };
 
-session::Job job_with(const std::string& tables, const fs::path& model = {}) {
+inline session::Job job_with(const std::string& tables, const fs::path& model = {}) {
   static plugin::Host host;
   static const bool once =
       (host.add(testing::type<strategy::Strategy, HalvesStrategy, HalvesOptions>("strategy", "halves")), true);
@@ -110,7 +116,7 @@ session::Job job_with(const std::string& tables, const fs::path& model = {}) {
   return testing::job_of(request, host);
 }
 
-void write_folder(const session::Job& job, const fs::path& to, const std::string& form) {
+inline void write_folder(const session::Job& job, const fs::path& to, const std::string& form) {
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     nn::InitSource values(7);
     const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
@@ -121,71 +127,4 @@ void write_folder(const session::Job& job, const fs::path& to, const std::string
   });
 }
 
-}  // namespace
-
-TEST_CASE("a folder in a form of a strategy's own is written, recognised and read") {
-  const Scratch scratch;
-  const std::string halves = "[strategy.halves]\n";
-  write_folder(job_with(""), scratch / "plain", "");
-  write_folder(job_with(halves, scratch / "plain"), scratch / "packed", "halves");
-  const auto job = job_with(halves, scratch / "packed");
-  CHECK(session::forms_of(assembly::pointers(job.model->units)) == std::vector<std::string>{"halves"});
-  const auto packed = session::start_values(job), plain = session::start_values(job_with("", scratch / "plain"));
-  int coded = 0;
-  for (const auto* record : assembly::records_of(job.model->own)) {
-    const auto whole = layout::Box::whole(record->shape);
-    auto mine = at::empty(record->shape), expected = at::empty(record->shape);
-    packed->fill(*record, whole, mine);
-    plain->fill(*record, whole, expected);
-    const bool is_coded = !nn::coded_in(*packed, *record, whole).empty();
-    coded += is_coded ? 1 : 0;
-    INFO(record->name);
-    CHECK(at::equal(mine, is_coded ? expected.to(at::kHalf).to(at::kFloat) : expected));
-  }
-  CHECK(coded == 14);
-
-  const auto fault_of = [&](const std::string& tables) -> std::string {
-    try {
-      (void)job_with(tables, scratch / "packed");
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return {};
-  };
-  // A strategy that would keep them so may be there, and leave them out.
-  CHECK_THAT(fault_of(halves + "keep = false\n"),
-             Contains("14 tensors are in halves, and nothing in this run keeps them so: ") &&
-                 Contains("fix: add [strategy.halves], or take the model that it was quantized from"));
-  CHECK_THAT(fault_of(""), Contains("its weights are quantized (halving), which is not supported") &&
-                               Contains("or one that was quantized by bitsandbytes (strategy.nf4)"));
-}
-
-TEST_CASE("a strategy's exporter writes a run's folder, or says why not") {
-  const Scratch scratch;
-  write_folder(job_with(""), scratch / "plain", "");
-  const auto job = job_with("[strategy.halves]\n", scratch / "plain");
-  CHECK(session::export_options(job.plugins.strategies) == "--to csv");
-  const auto csv = session::exports_of(job.plugins.strategies).front();
-  nn::InitSource values(7);
-  const auto to = scratch / "there";
-  CHECK(session::write_export(csv, job.plugins, values, to) == cat("table for csv: ", to.string(), " (a line)"));
-  CHECK(read_file(to / "a.csv") ==
-        cat(job.plugins.model.object->file_map().tensors.size(), ",", (scratch / "plain").string()));
-  CHECK_FALSE(fs::exists(scratch / "there.tmp"));
-
-  // At its end the run writes that, and its model's folder, since all records have a place there.
-  comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    std::vector<checkpoint::TensorBox> boxes;
-    const auto units = assembly::pointers(job.model->units);
-    for (const auto* record : assembly::records_of(units)) {
-      const auto whole = layout::Box::whole(record->shape);
-      boxes.push_back({"model/" + record->name, record->shape, whole, at::zeros(record->shape)});
-    }
-    checkpoint::save(scratch / "weights", *communicator.group("weights", {0}, at::kCPU), {}, boxes);
-    const auto lines = session::write_final_model({job.plugins, job.samples.tokenizer, *job.config.train, units},
-                                                  scratch / "weights", scratch.path(), communicator);
-    CHECK_THAT(lines, Contains("table for csv: ") && Contains("(a line)\nmodel for transformers: "));
-  });
-  CHECK(fs::exists(scratch / "table/a.csv"));
-  CHECK(fs::exists(scratch / "model/model.safetensors"));
-}
+}  // namespace halves

@@ -1,9 +1,9 @@
-// Checkpoints that are there and cannot be read: never taken for absent, nor for damaged.
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
+#include "checkpoint/damage.h"
 #include "checkpoint/faults.h"
 #include "checkpoint/saving.h"
 #include "checkpoint/scratch.h"
@@ -47,6 +47,52 @@ void check_refused(const fs::path& folder, const std::string& reason) {
 
 }  // namespace
 
+TEST_CASE("the newest valid checkpoint is found, and why newer ones are not") {
+  const Scratch scratch;
+  CHECK_FALSE(newest(scratch / "checkpoints", Depth::hashes).path.has_value());
+  WriterOptions options;
+  options.folder = scratch / "checkpoints";
+  for (const int step : {9, 10, 100, 101}) save_step(options, step, step);
+  const auto folder = [&](int step) { return step_folder(options.folder, step); };
+  CHECK(committed(options.folder) == std::vector<fs::path>{folder(101), folder(100), folder(10), folder(9)});
+  const auto file = "weights-00000-of-00001.safetensors";
+  flip_bit(folder(101) / file);
+  fs::resize_file(folder(100) / file, 100);
+  fs::remove(folder(10) / "manifest.json");
+  fs::create_directories(folder(500).string() + ".tmp-7.0");
+
+  const auto structure = newest(options.folder, Depth::structure);
+  CHECK(structure.path == folder(101));
+  CHECK(structure.skipped.empty());
+  const auto found = newest(options.folder, Depth::hashes);
+  CHECK(found.path == folder(9));
+  CHECK(found.step == 9);
+  CHECK(holds(*found.path, 9));
+  REQUIRE(found.skipped.size() == 3);
+  CHECK(found.skipped[0].text() == cat(folder(101).string(), ": skipped: ",
+                                       damaged_text(folder(101) / file, "model/experts[0:4, 0:2, 0:5, 0:3]")));
+  CHECK_THAT(found.skipped[1].text(),
+             Contains(folder(100).string() + ": skipped: ") && Contains("it has 100 bytes, the manifest says "));
+  CHECK_THAT(found.skipped[2].text(), Contains(folder(10).string() + ": skipped: it holds no manifest.json"));
+  on_ranks(3, [&](const auto& group) {
+    const auto same = newest(options.folder, Depth::hashes, group.get());
+    if (same.path != found.path || same.skipped.size() != 3) throw std::logic_error("ranks disagree");
+  });
+  flip_bit(folder(9) / file);
+  CHECK_FALSE(newest(options.folder, Depth::hashes).path.has_value());
+}
+
+TEST_CASE("`latest` may point nowhere: it is never followed") {
+  const Scratch scratch;
+  WriterOptions options;
+  options.folder = scratch / "checkpoints";
+  save_step(options, 1);
+  CHECK(read_file(options.folder / "latest") == "step-00000001\n");
+  write_file(options.folder / "latest", "step-00000777\n");
+  CHECK(newest(options.folder, Depth::hashes).path == step_folder(options.folder, 1));
+}
+
+// What is there and cannot be read is never taken for absent, nor for damaged.
 TEST_CASE("checkpoints that an ordinary user may not see are not absent") {
   const Scratch scratch;
   save_two(scratch);
@@ -133,22 +179,4 @@ TEST_CASE("a checkpoint that a newer Capstan has written is not damaged; one who
                 step(scratch, 2).string() + ": this checkpoint cannot be read. It may be whole");
   check_refused(scratch / "checkpoints",
                 "its format has version 2, this program reads 1: a newer Capstan has written it");
-}
-
-TEST_CASE("retention removes nothing while it cannot see all") {
-  const Scratch scratch;
-  save_two(scratch);
-  const auto manifest = step(scratch, 1) / "manifest.json";
-  const auto text = read_file(manifest);
-  fs::remove(manifest);
-  fs::create_symlink("/proc/self/mem", manifest);
-  WriterOptions options;
-  options.folder = scratch / "checkpoints";
-  options.keep.last = 2;
-  for (const int number : {3, 4}) save_step(options, number);
-  CHECK(fs::exists(step(scratch, 1)));
-  CHECK_FALSE(fs::exists(step(scratch, 2)));
-  fs::remove(manifest);
-  write_file(manifest, text);
-  CHECK(newest(scratch / "checkpoints", Depth::hashes).step == 4);
 }

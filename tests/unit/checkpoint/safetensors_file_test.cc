@@ -3,53 +3,13 @@
 #include <capstan_catch.h>
 
 #include "checkpoint/faults.h"
+#include "checkpoint/header.h"
 #include "checkpoint/scratch.h"
-#include "record/dtype.h"
 #include "support/disk_mark.h"
 
 using namespace capstan;
 using namespace capstan::checkpoint;
 using layout::Box;
-
-namespace {
-
-std::string with_length(const std::string& header, std::uint64_t length) {
-  std::string out;
-  for (int i = 0; i < 8; ++i) out.push_back(static_cast<char>(length >> (8 * i) & 0xFF));
-  return out + header;
-}
-
-std::string with_length(const std::string& header) { return with_length(header, header.size()); }
-
-}  // namespace
-
-TEST_CASE("what is written is read back bit by bit, in every dtype") {
-  const Scratch scratch;
-  std::vector<NamedTensor> tensors;
-  for (const auto* name : {"BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "I16", "U16", "F16", "BF16", "I32", "U32", "F32",
-                           "F64", "I64", "U64"}) {
-    const auto named = *dtype_named(name);
-    const auto dtype = torch_dtype(named);
-    const auto item = static_cast<std::int64_t>(c10::elementSize(dtype));
-    auto bytes = at::arange(6 * item, at::kByte);
-    if (dtype == at::kBool) bytes = bytes.remainder(2);
-    tensors.push_back({name, bytes.view({2, 3 * item}).view(dtype)});
-    CHECK(dtype_name(named) == name);
-    CHECK(dtype_bytes(named) == item);
-    CHECK(dtype_of(dtype) == named);
-  }
-  write_safetensors(scratch / "all.safetensors", tensors);
-  const SafetensorsFile file(scratch / "all.safetensors");
-  CHECK(file.tensors().size() == tensors.size());
-  CHECK(file.metadata() == std::map<std::string, std::string>{{"format", "pt"}});
-  for (const auto& [name, tensor] : tensors) {
-    CHECK(file.info(name).shape == layout::Shape{2, 3});
-    CHECK(torch_dtype(file.info(name).dtype) == tensor.scalar_type());
-    auto out = at::empty({2, 3}, tensor.options());
-    file.read(name, Box::whole({2, 3}), out);
-    CHECK(at::equal(out.view(at::kByte), tensor.view(at::kByte)));
-  }
-}
 
 TEST_CASE("who reads a tensor says which file, for the others that wait") {
   const Scratch scratch;
@@ -57,35 +17,6 @@ TEST_CASE("who reads a tensor says which file, for the others that wait") {
   const SafetensorsFile file(scratch / "a.safetensors");
   const auto out = at::empty({512, 512});
   CHECK(test::is_marked("reading " + file.path().string(), [&] { file.read("a", Box::whole({512, 512}), out); }));
-}
-
-TEST_CASE("the file is laid out by dtype, then name, its data 8-aligned") {
-  const Scratch scratch;
-  const auto one = at::ones({1}, at::kFloat);
-  write_safetensors(scratch / "a", {{"b", one}, {"h", one.to(at::kHalf)}, {"a", one}, {"d", one.to(at::kDouble)}});
-  const std::string header =
-      R"({"__metadata__":{"format":"pt"},"d":{"dtype":"F64","shape":[1],"data_offsets":[0,8]},)"
-      R"("a":{"dtype":"F32","shape":[1],"data_offsets":[8,12]},"b":{"dtype":"F32","shape":[1],"data_offsets":[12,16]},)"
-      R"("h":{"dtype":"F16","shape":[1],"data_offsets":[16,18]}})";
-  const auto padded = header + std::string((8 - header.size() % 8) % 8, ' ');
-  const auto text = read_file(scratch / "a");
-  CHECK(text.substr(0, 8 + padded.size()) == with_length(padded));
-  CHECK(text.size() == 8 + padded.size() + 18);
-  write_safetensors(scratch / "none", {}, {});
-  CHECK(SafetensorsFile(scratch / "none").tensors().empty());
-}
-
-TEST_CASE("strided tensors are written in row-major order; nothing else stays in the folder") {
-  const Scratch scratch;
-  const auto tensor = at::arange(12, at::kFloat).view({3, 4}).t();
-  write_safetensors(scratch / "a", {{"x", tensor}});
-  auto out = at::empty({4, 3});
-  SafetensorsFile(scratch / "a").read("x", Box::whole({4, 3}), out);
-  CHECK(at::equal(out, tensor));
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(scratch.path()))
-    names.push_back(entry.path().filename());
-  CHECK(names == std::vector<std::string>{"a"});
 }
 
 TEST_CASE("a box is that slice of the whole, converted to the dtype and strides asked for") {
@@ -212,15 +143,4 @@ TEST_CASE("holes and overlaps are refused") {
   CHECK(two("[0,4]", "[8,12]") == "tensor 'b' begins at byte 8 of the data, but the one before it ends at 4" + damaged);
   CHECK(two("[0,4]", "[2,6]") == "tensor 'b' begins at byte 2 of the data, but the one before it ends at 4" + damaged);
   CHECK(two("[4,8]", "[8,12]") == "tensor 'a' begins at byte 4 of the data, but the one before it ends at 0" + damaged);
-}
-
-TEST_CASE("writing says what went wrong") {
-  const Scratch scratch;
-  const auto path = scratch / "none/a";
-  CHECK(fault_of([&] { write_safetensors(path, {}); }) ==
-        path.string() + ": cannot create it: No such file or directory");
-  CHECK(fault_of([&] {
-          write_safetensors(scratch / "a", {{"x", at::ones({1}, at::kComplexFloat)}});
-        }) == "safetensors has no dtype ComplexFloat");
-  CHECK(std::filesystem::is_empty(scratch.path()));
 }

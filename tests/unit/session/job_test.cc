@@ -152,26 +152,6 @@ TEST_CASE("a dry run of a micro-step has a model and strategies of its own") {
   CHECK(check.objects == 2);
 }
 
-TEST_CASE("groups are handed out before ranks meet, and connected by the session") {
-  const test::Folder folder;
-  const auto file = config_of(folder, "");
-  comm::run_in_process(2, [&](comm::Communicator& communicator) {
-    const auto rank = communicator.world().rank;
-    assembly::MeshGroups groups(layout::Mesh({{layout::Axis::dp, 2}}), rank, c10::Device(c10::kCPU));
-    const auto group = groups({layout::Axis::dp});
-    CHECK(group->size() == 2);
-    CHECK(group->rank() == rank);
-    auto number = at::full({1}, rank + 1.0);
-    CHECK_THROWS_WITH(group->all_reduce(number, comm::ReduceOp::sum, "too early"), Contains("must not communicate"));
-    groups.connect(communicator);
-    group->all_reduce(number, comm::ReduceOp::sum, "now");
-    CHECK(number.item<double>() == 3);
-    group->start_all_reduce(number, comm::ReduceOp::sum, "and later")->wait();
-    CHECK(number.item<double>() == 6);
-    CHECK(groups({layout::Axis::dp}) == group);
-  });
-}
-
 TEST_CASE("a stage that cannot be leaves the others their faults") {
   const test::Folder folder;
   const auto file = folder.write("a.toml",
