@@ -45,7 +45,7 @@ struct Made {
   std::size_t faults = 0;
 };
 
-// The policy of a strategy on two ranks.
+// Makes the stage on two ranks.
 Made made(const std::string& train, setup::JobRequest request = {}) {
   const test::Folder folder;
   request.file = folder.write("a.toml",
