@@ -1,7 +1,6 @@
 #include "plugins/commands/import-deepspeed/translate.h"
 
 #include "config/document.h"
-#include "plugins/commands/import-deepspeed/deepspeed_keys.h"
 
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
@@ -383,15 +382,4 @@ TEST_CASE("text that is not JSON is refused with its line") {
   CHECK(join(faults_of("[1]")) == "ds.json: it holds no JSON object (give a DeepSpeed configuration)");
   CHECK(join(faults_of(R"({"fp16": {"enabled": true, "enabled": false}})")) ==
         "ds.json: the key \"enabled\" stands twice in one table (remove one of the two)");
-}
-
-TEST_CASE("the table in docs/sharding.md is the one the command uses") {
-  const auto document = read_file(CAPSTAN_SOURCE_DIR "/docs/sharding.md");
-  const std::string begin = "<!-- capstan import-deepspeed prints this table -->\n",
-                    end = "\n<!-- end of the table -->";
-  const auto first = document.find(begin), last = document.find(end);
-  REQUIRE(first != std::string::npos);
-  REQUIRE(last != std::string::npos);
-  CHECK(document.substr(first + begin.size(), last - first - begin.size()) ==
-        import_deepspeed::deepspeed_keys_markdown());
 }

@@ -1,0 +1,43 @@
+#include "plugins/commands/import-deepspeed/deepspeed_keys.h"
+
+#include <capstan/base/files.h>
+#include <capstan_catch.h>
+#include <capstan_places.h>
+
+#include <set>
+
+using namespace capstan;
+using namespace import_deepspeed;
+
+TEST_CASE("the table in docs/sharding.md is the one the command uses") {
+  const auto document = read_file(CAPSTAN_SOURCE_DIR "/docs/sharding.md");
+  const std::string begin = "<!-- capstan import-deepspeed prints this table -->\n",
+                    end = "\n<!-- end of the table -->";
+  const auto first = document.find(begin), last = document.find(end);
+  REQUIRE(first != std::string::npos);
+  REQUIRE(last != std::string::npos);
+  CHECK(document.substr(first + begin.size(), last - first - begin.size()) == deepspeed_keys_markdown());
+}
+
+TEST_CASE("each key is there once, and what is taken over says where") {
+  std::set<std::string> paths;
+  for (const auto& key : deepspeed_keys()) {
+    INFO(key.path);
+    CHECK(paths.insert(key.path).second);
+    if (key.take == Take::copied) CHECK_FALSE(key.ours.empty());
+    if (key.take == Take::required) CHECK_FALSE(key.required.empty());
+    if (key.take == Take::ignored) CHECK_FALSE(key.why.empty());
+  }
+}
+
+TEST_CASE("a key's bounds are its own: from one on, above 0, or at most") {
+  DeepSpeedKey key{"x"};
+  key.least = 1;
+  CHECK(key.takes(1));
+  CHECK_FALSE(key.takes(0.999));
+  key.is_above = true;
+  CHECK_FALSE(key.takes(1));
+  key.most = 2;
+  CHECK(key.takes(2));
+  CHECK_FALSE(key.takes(2.001));
+}
