@@ -51,10 +51,11 @@ TEST_CASE("what cannot be looked at is not absent, and is said with what it mean
   fs::create_symlink("circle", folder / "circle");
   const auto file = fs::path(folder.write("file", ""));
   const std::string long_name(300, 'x');
-  CHECK(test::error_of([&] { kind_of(folder / "circle"); }) ==
-        (folder / "circle").string() +
-            ": cannot look at it: Too many levels of symbolic links (ELOOP): they lead in a circle\n    fix: mend the "
-            "links (namei -l shows them)");
+  CHECK(
+      test::error_of([&] { kind_of(folder / "circle"); }) ==
+      (folder / "circle").string() +
+          ": cannot look at it: Too many levels of symbolic links (ELOOP): they lead in a circle\n    fix: repair the "
+          "links (namei -l shows them)");
   CHECK(number_of([&] { entries_if_there(folder / "circle"); }) == ELOOP);
   CHECK(number_of([&] { is_there(folder / long_name); }) == ENAMETOOLONG);
   CHECK(number_of([&] { entries_if_there(file); }) == ENOTDIR);

@@ -58,5 +58,5 @@ TEST_CASE("keys are counted, added to, appended to, compared, and gone when they
   CHECK(client.getNumKeys() == 2);
   CHECK(client.deleteKey("text"));
   CHECK_FALSE(client.deleteKey("text"));
-  CHECK_THROWS_WITH(client.wait({"number", "text"}, 1ms), "nobody has set number, text in time");
+  CHECK_THROWS_WITH(client.wait({"number", "text"}, 1ms), "no rank has set number, text in time");
 }

@@ -44,7 +44,7 @@ TEST_CASE("ranks that another launcher has started start no others") {
   arguments.ranks = 4;
   const auto more = refusal(arguments, torchrun);
   CHECK_THAT(more.what, Contains("-n 4 starts local ranks") && Contains("one of 2 that torchrun started"));
-  CHECK(more.fix == "leave -n away");
+  CHECK(more.fix == "leave -n out");
   arguments.spawn_local = true;
   const auto spawned = refusal(arguments, torchrun);
   CHECK_THAT(spawned.what, Contains("--spawn-local") && Contains("torchrun has started 2"));
