@@ -52,5 +52,6 @@ TEST_CASE("plan says when nothing fits, and refuses what cannot be") {
   CHECK_THROWS_WITH(planned({file, {}, 4, 3, "h100-80g"}), Contains("4 GPUs do not spread evenly"));
   CHECK_THROWS_WITH(planned({file, {}, 4, 1, "h100-80g", 0, file}), Contains("--write names the configuration itself"));
   CHECK_THROWS_WITH(planned({file, {"model.num_head=3"}, 4, 1, "h100-80g"}), Contains("num_head"));
-  CHECK_THROWS_WITH(planned({file, {}, 3, 1, "h100-80g"}), Contains("no layout") || Contains("global_batch"));
+  CHECK_THROWS_WITH(planned({file, {}, 3, 1, "h100-80g"}),
+                    Contains("global_batch 16 is not a multiple of micro_batch 2 x data-parallel size 3"));
 }
