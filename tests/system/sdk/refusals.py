@@ -45,7 +45,7 @@ def capstan(bench):
     _, number, level = map(int, version.split('.'))
     for wanted in ('0.1', '2', f'1.{number - 1}', f'1.{number + 1}', f'1.{number}.{level + 1}', f'1.{number - 1}.{level}...<1.{number}'):
         check_words(configure(bench, wanted=wanted), f'compatible with requested version {"range" if "..." in wanted else ""}', wanted, f'version: {version}')
-    check_words(configure(bench, wanted=f'1.{number - 1}'), f'whose SDK has number {number}: its CHANGELOG.md says what to change for it')
+    check_words(configure(bench, wanted=f'1.{number - 1}'), f'whose SDK has number {number}: share/doc/capstan/CHANGELOG.md of its prefix says what to change for it')
     check_words(configure(bench, wanted=f'1.{number}.{level + 1}'), 'whose level is too low: install a newer Capstan')
     for wanted in ('1', f'1.{number}', version, f'1.{number - 1}...1.{number}'):
         configure(bench, wanted=wanted, status=0)

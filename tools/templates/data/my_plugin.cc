@@ -12,7 +12,7 @@ void MyPluginOptions::describe(capstan::config::OptionTable<MyPluginOptions>& t)
 }
 
 std::shared_ptr<capstan::data::DataSource> MyPlugin::open(const capstan::data::SplitRequest& request) const {
-  return std::make_shared<Sums>(options_->largest, request);
+  return std::make_shared<MyPluginSplit>(options_->largest, request);
 }
 
 std::int64_t MyPlugin::max_length() const {
@@ -21,13 +21,13 @@ std::int64_t MyPlugin::max_length() const {
   return static_cast<std::int64_t>(text.size()) + 1;  // no tokenizer makes more tokens than bytes; one ends it
 }
 
-std::int64_t Sums::size() const {
+std::int64_t MyPluginSplit::size() const {
   const auto pairs = (largest_ + 1) * (largest_ + 1);
   const auto eval = (pairs + 9) / 10;
   return request_.split == Split::eval ? eval : pairs - eval;
 }
 
-capstan::data::Sample Sums::get(std::int64_t index) const {
+capstan::data::Sample MyPluginSplit::get(std::int64_t index) const {
   const auto pair = request_.split == Split::eval ? 10 * index : index / 9 * 10 + index % 9 + 1;
   const auto a = pair / (largest_ + 1);
   const auto b = pair % (largest_ + 1);
@@ -44,7 +44,7 @@ capstan::data::Sample Sums::get(std::int64_t index) const {
   return sample;
 }
 
-capstan::monitor::Values Sums::score(const capstan::data::Sample& sample, const std::string& text) const {
+capstan::monitor::Values MyPluginSplit::score(const capstan::data::Sample& sample, const std::string& text) const {
   return {{"exact_match", text == sample.references.front() ? 100.0 : 0.0}};
 }
 

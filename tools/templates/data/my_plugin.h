@@ -20,7 +20,7 @@ class MyPlugin final : public capstan::data::Data {
  public:
   explicit MyPlugin(capstan::config::Options<MyPluginOptions> options) : options_(std::move(options)) {}
 
-  /// Checks of files and sizes belong here. Sums need none.
+  /// Checks of files and sizes belong here; sums need none.
   void check(capstan::Diagnostics&) const override {}
   std::shared_ptr<capstan::data::DataSource> open(const capstan::data::SplitRequest& request) const override;
   std::int64_t max_length() const override;
@@ -30,9 +30,10 @@ class MyPlugin final : public capstan::data::Data {
 };
 
 /// One split. Pair p of the numbers 0 … largest is (p / (largest + 1), p % (largest + 1)).
-class Sums final : public capstan::data::DataSource {
+class MyPluginSplit final : public capstan::data::DataSource {
  public:
-  Sums(std::int64_t largest, capstan::data::SplitRequest request) : largest_(largest), request_(std::move(request)) {}
+  MyPluginSplit(std::int64_t largest, capstan::data::SplitRequest request)
+      : largest_(largest), request_(std::move(request)) {}
 
   std::int64_t size() const override;
   /// Prompt "12+7=", answer "19" and the end token; only the answer bears loss.

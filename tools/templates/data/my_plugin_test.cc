@@ -10,7 +10,7 @@ using capstan::data::Split;
 namespace {
 
 /// A token per byte, and 256 at the end.
-class Bytes final : public capstan::tokenizer::Tokenizer {
+class TestTokenizer final : public capstan::tokenizer::Tokenizer {
  public:
   std::string name() const override { return "bytes"; }
   std::int64_t vocab_size() const override { return 257; }
@@ -30,7 +30,7 @@ MyPlugin make(std::int64_t largest) {
 }
 
 std::shared_ptr<capstan::data::DataSource> open(const MyPlugin& plugin, Split split) {
-  return plugin.open({split, std::make_shared<Bytes>(), plugin.max_length()});
+  return plugin.open({split, std::make_shared<TestTokenizer>(), plugin.max_length()});
 }
 
 }  // namespace

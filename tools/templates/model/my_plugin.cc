@@ -42,9 +42,10 @@ nn::ModelFacts MyPlugin::facts() const {
 
 std::vector<std::unique_ptr<nn::Unit>> MyPlugin::build() const {
   std::vector<std::unique_ptr<nn::Unit>> units;
-  units.push_back(std::make_unique<Embedding>(*options_));
-  for (std::int64_t i = 0; i < options_->num_layers; ++i) units.push_back(std::make_unique<Block>(*options_, i));
-  units.push_back(std::make_unique<Head>(*options_));
+  units.push_back(std::make_unique<MyPluginEmbedding>(*options_));
+  for (std::int64_t i = 0; i < options_->num_layers; ++i)
+    units.push_back(std::make_unique<MyPluginBlock>(*options_, i));
+  units.push_back(std::make_unique<MyPluginHead>(*options_));
   return units;
 }
 
@@ -67,24 +68,24 @@ capstan::layout::FileMap MyPlugin::file_map() const {
   return map;
 }
 
-Embedding::Embedding(const MyPluginOptions& o)
+MyPluginEmbedding::MyPluginEmbedding(const MyPluginOptions& o)
     : Unit("embedding"),
       tokens_(*this, "tokens", nn::WeightSplit::vocabulary,
               add_record("tokens.weight", {o.vocab_size, o.hidden_size}, Init::normal(init_std), true)),
       positions_(*this, "positions", nn::WeightSplit::none,
                  add_record("positions.weight", {o.seq_length, o.hidden_size}, Init::normal(init_std), true)) {}
 
-nn::Hidden Embedding::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) {
+nn::Hidden MyPluginEmbedding::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) {
   hidden.states = tokens_.forward(batch.tokens) + positions_.forward(batch.positions);
   return hidden;
 }
 
-nn::LayerNorm Block::norm(const std::string& layer, std::int64_t size) {
+nn::LayerNorm MyPluginBlock::norm(const std::string& layer, std::int64_t size) {
   return {*this, layer, add_record(name() + "." + layer + ".weight", {size}, Init::ones(), false),
           add_record(name() + "." + layer + ".bias", {size}, Init::zeros(), false), epsilon};
 }
 
-nn::WeightPtr Block::matrices(const std::vector<std::string>& layers, std::int64_t out, std::int64_t in) {
+nn::WeightPtr MyPluginBlock::matrices(const std::vector<std::string>& layers, std::int64_t out, std::int64_t in) {
   std::vector<capstan::layout::Param> records;
   for (const auto& layer : layers)
     records.push_back(nn::record(name() + "." + layer + ".weight", {out, in}, Init::normal(init_std), true));
@@ -103,7 +104,7 @@ nn::Attention::Kind attention_kind(const MyPluginOptions& o, std::int64_t index)
 
 }  // namespace
 
-Block::Block(const MyPluginOptions& o, std::int64_t index)
+MyPluginBlock::MyPluginBlock(const MyPluginOptions& o, std::int64_t index)
     : Unit("blocks." + std::to_string(index)),
       norm1_(norm("norm1", o.hidden_size)),
       norm2_(norm("norm2", o.hidden_size)),
@@ -116,20 +117,20 @@ Block::Block(const MyPluginOptions& o, std::int64_t index)
            {matrices({"up"}, 4 * o.hidden_size, o.hidden_size), nullptr},
            {matrices({"down"}, o.hidden_size, 4 * o.hidden_size), nullptr}) {}
 
-nn::Hidden Block::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
+nn::Hidden MyPluginBlock::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
   const auto x = hidden.states;
   const auto y = x + attention_.forward(norm1_.forward(x), batch, cache);
   hidden.states = y + mlp_.forward(norm2_.forward(y));
   return hidden;
 }
 
-Head::Head(const MyPluginOptions& o)
+MyPluginHead::MyPluginHead(const MyPluginOptions& o)
     : Unit("head"),
       norm_(*this, "norm", add_record("norm.weight", {o.hidden_size}, Init::ones(), false),
             add_record("norm.bias", {o.hidden_size}, Init::zeros(), false), epsilon),
       head_(*this, "head", add_record("head.weight", {o.vocab_size, o.hidden_size}, Init::normal(init_std), true)) {}
 
-nn::Hidden Head::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) {
+nn::Hidden MyPluginHead::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) {
   hidden.states = head_.forward(norm_.forward(hidden.states), batch);
   return hidden;
 }

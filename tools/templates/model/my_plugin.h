@@ -38,9 +38,9 @@ class MyPlugin final : public nn::Model {
 };
 
 /// Token ids [B, S] to hidden states [B, S, hidden].
-class Embedding final : public nn::Unit {
+class MyPluginEmbedding final : public nn::Unit {
  public:
-  explicit Embedding(const MyPluginOptions& options);
+  explicit MyPluginEmbedding(const MyPluginOptions& options);
   nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
 
  private:
@@ -49,9 +49,9 @@ class Embedding final : public nn::Unit {
 };
 
 /// x + attention(norm(x)), then x + feed_forward(norm(x)).
-class Block final : public nn::Unit {
+class MyPluginBlock final : public nn::Unit {
  public:
-  Block(const MyPluginOptions& options, std::int64_t index);
+  MyPluginBlock(const MyPluginOptions& options, std::int64_t index);
   nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
 
  private:
@@ -66,9 +66,9 @@ class Block final : public nn::Unit {
 };
 
 /// Hidden states to the loss sum; without labels, to logits [B, vocab] of each row's position `last`.
-class Head final : public nn::Unit {
+class MyPluginHead final : public nn::Unit {
  public:
-  explicit Head(const MyPluginOptions& options);
+  explicit MyPluginHead(const MyPluginOptions& options);
   nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
 
  private:

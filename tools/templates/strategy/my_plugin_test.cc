@@ -7,9 +7,9 @@ using namespace my_plugin_plugin;
 namespace {
 
 /// A unit with one parameter.
-class Unit : public capstan::nn::Unit {
+class TestUnit : public capstan::nn::Unit {
  public:
-  explicit Unit(const std::string& name) : capstan::nn::Unit(name) {
+  explicit TestUnit(const std::string& name) : capstan::nn::Unit(name) {
     add_record(name + ".weight", {2, 3}, capstan::layout::Init::ones(), true);
   }
   capstan::nn::Hidden forward(capstan::nn::Hidden hidden, const capstan::nn::Batch&, capstan::nn::KVCache*) override {
@@ -19,7 +19,7 @@ class Unit : public capstan::nn::Unit {
 
 std::vector<std::unique_ptr<capstan::nn::Unit>> units() {
   std::vector<std::unique_ptr<capstan::nn::Unit>> all;
-  for (const char* name : {"embedding", "blocks.0", "head"}) all.push_back(std::make_unique<Unit>(name));
+  for (const char* name : {"embedding", "blocks.0", "head"}) all.push_back(std::make_unique<TestUnit>(name));
   return all;
 }
 

@@ -10,7 +10,7 @@ void MyPluginOptions::describe(capstan::config::OptionTable<MyPluginOptions>& t)
   t.add("alphabet", &MyPluginOptions::alphabet).doc("the characters that have tokens, each once, of ASCII");
 }
 
-std::vector<std::int64_t> Characters::encode(std::string_view text) const {
+std::vector<std::int64_t> MyPluginCharacters::encode(std::string_view text) const {
   std::vector<std::int64_t> ids;
   for (const char c : text) {
     const auto lower = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -20,7 +20,7 @@ std::vector<std::int64_t> Characters::encode(std::string_view text) const {
   return ids;
 }
 
-std::string Characters::decode(const std::vector<std::int64_t>& ids) const {
+std::string MyPluginCharacters::decode(const std::vector<std::int64_t>& ids) const {
   std::string text;
   for (const auto id : ids) {
     if (id >= first && id < vocab_size()) {
@@ -40,7 +40,7 @@ std::shared_ptr<const capstan::tokenizer::Tokenizer> MyPlugin::open(const capsta
           cat("tokenizer.alphabet has characters twice, or some that are not of ASCII: \"", alphabet, '"'),
           "write each character once", options_.where(&MyPluginOptions::alphabet));
   }
-  return std::make_shared<const Characters>(alphabet);
+  return std::make_shared<const MyPluginCharacters>(alphabet);
 }
 
 }  // namespace my_plugin_plugin

@@ -19,11 +19,11 @@ struct MyPluginOptions {
 
 /// An example to replace: a token for each character of an alphabet. Upper case becomes lower case, and what the
 /// alphabet lacks is one unknown token a byte.
-class Characters final : public capstan::tokenizer::Tokenizer {
+class MyPluginCharacters final : public capstan::tokenizer::Tokenizer {
  public:
   enum : std::int64_t { pad, end, unknown, first };
 
-  explicit Characters(std::string alphabet) : alphabet_(std::move(alphabet)) {}
+  explicit MyPluginCharacters(std::string alphabet) : alphabet_(std::move(alphabet)) {}
 
   std::string name() const override { return "my_plugin"; }
   std::int64_t vocab_size() const override { return first + static_cast<std::int64_t>(alphabet_.size()); }

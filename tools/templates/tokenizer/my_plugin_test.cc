@@ -21,8 +21,9 @@ std::shared_ptr<const capstan::tokenizer::Tokenizer> opened(const std::string& a
 TEST_CASE("a character of the alphabet is a token, upper case is lower case, and what it lacks is unknown") {
   const auto tokenizer = opened("ab ");
   CHECK(tokenizer->vocab_size() == 6);
-  CHECK(tokenizer->encode("Ab c") == Ids{3, 4, 5, Characters::unknown});
-  CHECK(tokenizer->decode({3, 4, 5, Characters::unknown, Characters::end, Characters::pad}) == "ab \uFFFD");
+  CHECK(tokenizer->encode("Ab c") == Ids{3, 4, 5, MyPluginCharacters::unknown});
+  CHECK(tokenizer->decode({3, 4, 5, MyPluginCharacters::unknown, MyPluginCharacters::end, MyPluginCharacters::pad}) ==
+        "ab \uFFFD");
 }
 
 TEST_CASE("every text has ids below the size of the vocabulary") {
