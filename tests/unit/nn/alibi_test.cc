@@ -130,34 +130,3 @@ TEST_CASE("bias columns carry the bias through a plain causal kernel") {
     CHECK(difference(got, reference(q, k, v, slopes(4))) < 1e-13);
   }
 }
-
-// A bias of up to 1000 with a step of 1/2 has 11 bits and a scale that is no power of two makes it 24: one bfloat16 of
-// 8 bits loses it, three hold it.
-TEST_CASE("three bfloat16 columns hold a float32 bias") {
-  const auto q = at::zeros({1, 1, 2048, 72}, at::kBFloat16);
-  const double scale = 1 / std::sqrt(72.0);
-  const auto bias = at::arange(-2047, 1, at::TensorOptions(at::kFloat)).mul(0.70710678F).view({1, 1, 2048});
-  const auto wide = ops::with_bias_columns(q, q, bias, scale);
-  CHECK(wide.k.scalar_type() == at::kBFloat16);
-  const auto carried = (wide.k.to(at::kDouble) * wide.q.to(at::kDouble)).sum(-1) * scale;
-  // 2^-24 of the largest number.
-  CHECK(difference(carried, bias.to(at::kDouble)) < 1448 * std::pow(2.0, -23));
-  const auto one = (bias / scale).to(at::kBFloat16).to(at::kDouble) * scale;
-  CHECK(difference(one, bias.to(at::kDouble)) > 1);
-}
-
-TEST_CASE("the fused projection's widened heads are those of its parts") {
-  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
-    const auto fused = numbers({2, 5, 3, 3, 8}, 0.1).to(type);
-    const auto slope =
-        at::tensor({0.5, 0.125, 0.03}, at::TensorOptions(type == at::kDouble ? at::kDouble : at::kFloat));
-    const auto positions = at::arange(5, at::kLong).expand({2, 5});
-    const auto got = ops::alibi_heads(fused.flatten(2), slope, positions, 0.4);
-    const auto of = [&](std::int64_t part) { return fused.select(3, part).transpose(1, 2); };
-    const auto bias = slope.view({1, -1, 1}) * (positions - 4).unsqueeze(1);
-    const auto wanted = ops::with_bias_columns(of(0), of(1), bias, 0.4);
-    CHECK(at::equal(got.q, wanted.q));
-    CHECK(at::equal(got.k, wanted.k));
-    CHECK(at::equal(got.v, of(2)));
-  }
-}

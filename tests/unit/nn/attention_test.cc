@@ -215,3 +215,59 @@ TEST_CASE("the cache takes several tokens at once, each seeing those up to itsel
   CHECK(difference(feed(3, 4), expected.narrow(2, 3, 4)) < tolerance);
   CHECK(difference(feed(7, 1), expected.narrow(2, 7, 1)) < tolerance);
 }
+
+namespace {
+
+// softmax(q k' 0.7) v, where a position sees `window` ones.
+at::Tensor plain_window(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t window) {
+  const auto groups = q.size(1) / k.size(1);
+  const auto keys = k.repeat_interleave(groups, 1), values = v.repeat_interleave(groups, 1);
+  const auto ones = at::ones({q.size(2), q.size(2)}, at::kBool);
+  const auto mask = ones.tril().logical_and(ones.triu(1 - window));
+  const auto scores = (at::matmul(q, keys.transpose(-2, -1)) * 0.7).masked_fill(mask.logical_not(), -1e300);
+  return at::matmul(at::softmax(scores, -1), values);
+}
+
+}  // namespace
+
+// A window of half the row or less is computed a window's worth of queries at a time.
+TEST_CASE("a window of attention hides what is further back, values and gradients, for any length") {
+  nn::Batch batch;
+  batch.positions = at::arange(7, at::kLong).unsqueeze(0).expand({2, 7});
+  for (const std::int64_t window : {1, 2, 3, 4, 6, 7, 9}) {
+    INFO("window " << window);
+    const auto leaves = [] {
+      return std::vector<at::Tensor>{numbers({2, 4, 7, 4}, 0.1).set_requires_grad(true),
+                                     numbers({2, 2, 7, 4}, 0.5).set_requires_grad(true),
+                                     numbers({2, 2, 7, 4}, 0.9).set_requires_grad(true)};
+    };
+    const auto mine = leaves(), plain = leaves();
+    const auto got = nn::causal_attention(mine[0], mine[1], mine[2], no_dropout, batch, nullptr, 0, {0.7, window});
+    const auto expected = plain_window(plain[0], plain[1], plain[2], window);
+    CHECK(difference(got, expected) < 1e-13);
+    const auto towards = numbers({2, 4, 7, 4}, 0.3);
+    got.backward(towards);
+    expected.backward(towards);
+    for (std::size_t i = 0; i < 3; ++i) CHECK(difference(mine[i].grad(), plain[i].grad()) < 1e-13);
+  }
+}
+
+TEST_CASE("a window of attention holds for tokens that come one by one") {
+  const auto q = numbers({1, 2, 7, 4}, 0.1), k = numbers({1, 2, 7, 4}, 0.5), v = numbers({1, 2, 7, 4}, 0.9);
+  nn::Batch batch;
+  const nn::AttentionScores scores{0.7, 3};
+  const auto expected = plain_window(q, k, v, 3);
+  nn::KVCache cache(7);
+  const auto part = [](const at::Tensor& x, std::int64_t begin, std::int64_t count) {
+    return x.narrow(2, begin, count);
+  };
+  batch.positions = at::arange(5, at::kLong).unsqueeze(0);
+  nn::causal_attention(part(q, 0, 5), part(k, 0, 5), part(v, 0, 5), no_dropout, batch, &cache, 0, scores);
+  cache.set_filled();
+  for (std::int64_t t = 5; t < 7; ++t) {
+    batch.positions = at::full({1, 1}, t, at::kLong);
+    const auto one =
+        nn::causal_attention(part(q, t, 1), part(k, t, 1), part(v, t, 1), no_dropout, batch, &cache, 0, scores);
+    CHECK(difference(one, part(expected, t, 1)) < 1e-13);
+  }
+}

@@ -1,48 +1,20 @@
-// The tree that layers make, what they declare of their weights, and what is refused.
+// The tree that layers make, what they declare of their weights, and their ports.
+#include <ATen/ATen.h>
 #include <capstan/nn/model.h>
 #include <capstan_catch.h>
 
 #include <memory>
+#include <string>
+#include <vector>
 
-#include "nn/weights.h"
+#include "nn/block.h"
 
 using namespace capstan;
-using capstan::testing::numbers;
+using capstan::testing::Block;
+using capstan::testing::Gain;
+using capstan::testing::weight;
 
 namespace {
-
-nn::WeightPtr weight(const std::string& name, const layout::Shape& shape) {
-  return std::make_shared<nn::Weight>(std::vector<layout::Param>{nn::record(name, shape, layout::Init::zeros(), true)});
-}
-
-/// A kind of layer that nn does not have.
-class Gain : public nn::Layer {
- public:
-  Gain(nn::Layer& parent, nn::WeightPtr weight)
-      : Layer(parent, "gain"), weight_(own(std::move(weight), nn::Use::states)) {}
-
- private:
-  nn::WeightPtr weight_;
-};
-
-/// A feed-forward layer and a gain; with `raw`, a record that the unit uses itself.
-class Block : public nn::Unit {
- public:
-  explicit Block(bool raw = false)
-      : Unit("blocks.0"),
-        norm_(*this, "norm", weight("norm.weight", {4}), 1e-6),
-        mlp_(*this, {nn::Activation::gelu, false}, {weight("up.weight", {6, 4}), weight("up.bias", {6})},
-             {weight("down.weight", {4, 6}), weight("down.bias", {4})}),
-        gain_(*this, weight("gain.weight", {4})) {
-    if (raw) add_record("raw.weight", {4}, layout::Init::ones(), false);
-  }
-  nn::Hidden forward(nn::Hidden hidden, const nn::Batch&, nn::KVCache*) override { return hidden; }
-
- private:
-  nn::RmsNorm norm_;
-  nn::Mlp mlp_;
-  Gain gain_;
-};
 
 std::vector<std::string> paths(const nn::Unit& unit) {
   std::vector<std::string> list;
@@ -104,6 +76,35 @@ TEST_CASE("ports have names and owners") {
   CHECK(list == std::vector<std::string>{"before ", "after mine", "multiply ", "adapter "});
 }
 
+TEST_CASE("a port has one owner") {
+  nn::Layer root("root");
+  nn::Linear linear(root, "linear", nn::WeightSplit::none, weight("w", {2, 2}), nullptr);
+  CHECK(!linear.after);
+  linear.after.fill("tensor_parallel", [](const at::Tensor& y) { return y; });
+  CHECK(static_cast<bool>(linear.after));
+  try {
+    linear.after.fill("lora", [](const at::Tensor& y) { return y; });
+    FAIL("nothing was thrown");
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()) ==
+          "port 'after' of layer root/linear is wanted by 'tensor_parallel' and 'lora'\n    fix: use one of them");
+  }
+}
+
+TEST_CASE("a region runs its body, or what fills it") {
+  nn::Layer root("root");
+  nn::Region region(root, "attention");
+  const auto body = [](const at::Tensor& x) { return x * 2; };
+  const auto x = at::arange(3, at::kDouble);
+  CHECK(region.name() == "attention");
+  CHECK(at::equal(region(x, body), 2 * x));
+  region.around.fill("recompute", [](const nn::Region::Body& inner, const at::Tensor& in) { return inner(in) + 1; });
+  CHECK(at::equal(region(x, body), 2 * x + 1));
+  CHECK_THROWS_WITH(
+      region.around.fill("other", [](const nn::Region::Body& inner, const at::Tensor& in) { return inner(in); }),
+      Contains("'recompute' and 'other'"));
+}
+
 TEST_CASE("layers declare what a rank does with their weights") {
   const Block block(true);
   CHECK(use_of(block, "norm.weight") == nn::Use::states);
@@ -141,103 +142,5 @@ TEST_CASE("a norm of heads says so: one vector for every head, or one of all hea
                                    weight("k_norm", {size / 2 < 2 ? 2 : size / 2})});
     for (const auto* norm : attention.all<nn::RmsNorm>())
       CHECK(norm->use() == (size == 2 ? nn::Use::heads : nn::Use::split));
-  }
-}
-
-TEST_CASE("kinds of layers that nn does not have are told, each with its path") {
-  std::vector<std::unique_ptr<nn::Unit>> units;
-  units.push_back(std::make_unique<Block>());
-  CHECK(nn::layers_of_other_kinds(*units[0]).size() == 1);
-  CHECK(nn::notes_on_other_kinds(units, "mine") ==
-        std::vector<std::string>{"mine does not know the kind of layer blocks.0/gain and leaves it whole"});
-  units.push_back(std::make_unique<Block>());
-  CHECK(nn::notes_on_other_kinds(units, "mine").front() ==
-        "mine does not know the kind of layer blocks.0/gain (and of 1 more of that name) and leaves it whole");
-}
-
-TEST_CASE("a record that no layer owns is refused next to one that ranks share, and only there") {
-  Block block(true);
-  CHECK_NOTHROW(nn::refuse_undeclared(block));
-  auto& up = block.weights()[1]->records().front();
-  up.compute = up.compute.with({0, {layout::Axis::ep}});  // whose ranks see other samples
-  CHECK_NOTHROW(nn::refuse_undeclared(block));
-  up.compute = up.compute.with({1, {layout::Axis::tp}});
-  CHECK_THROWS_WITH(
-      nn::refuse_undeclared(block),
-      Contains("unit blocks.0 uses raw.weight together with up.weight, which ranks share, and no layer declares") &&
-          Contains("let a layer own it"));
-  Block declared;
-  auto& other = declared.weights()[1]->records().front();
-  other.compute = other.compute.with({0, {layout::Axis::tp}});
-  CHECK_NOTHROW(nn::refuse_undeclared(declared));
-}
-
-TEST_CASE("parameters: every record once, in order, of one unit or of all") {
-  std::vector<std::unique_ptr<nn::Unit>> units;
-  units.push_back(std::make_unique<Block>());
-  units.push_back(std::make_unique<Block>());
-  CHECK(nn::parameters(*units[0]).size() == 6);
-  const auto all = nn::parameters(units);
-  REQUIRE(all.size() == 12);
-  CHECK(all[1]->name == "up.weight");
-  CHECK(nn::parameters(std::vector<nn::Unit*>{units[0].get(), units[0].get()}).size() == 6);
-}
-
-namespace {
-
-// softmax(q k' 0.7) v, where a position sees `window` ones.
-at::Tensor plain_window(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t window) {
-  const auto groups = q.size(1) / k.size(1);
-  const auto keys = k.repeat_interleave(groups, 1), values = v.repeat_interleave(groups, 1);
-  const auto ones = at::ones({q.size(2), q.size(2)}, at::kBool);
-  const auto mask = ones.tril().logical_and(ones.triu(1 - window));
-  const auto scores = (at::matmul(q, keys.transpose(-2, -1)) * 0.7).masked_fill(mask.logical_not(), -1e300);
-  return at::matmul(at::softmax(scores, -1), values);
-}
-
-}  // namespace
-
-// A window of half the row or less is computed a window's worth of queries at a time.
-TEST_CASE("a window of attention hides what is further back, values and gradients, for any length") {
-  nn::Layer root("root");
-  const nn::Dropout none(root, "attention", 0);
-  nn::Batch batch;
-  batch.positions = at::arange(7, at::kLong).unsqueeze(0).expand({2, 7});
-  for (const std::int64_t window : {1, 2, 3, 4, 6, 7, 9}) {
-    INFO("window " << window);
-    const auto leaves = [] {
-      return std::vector<at::Tensor>{numbers({2, 4, 7, 4}, 0.1).set_requires_grad(true),
-                                     numbers({2, 2, 7, 4}, 0.5).set_requires_grad(true),
-                                     numbers({2, 2, 7, 4}, 0.9).set_requires_grad(true)};
-    };
-    const auto mine = leaves(), plain = leaves();
-    const auto got = nn::causal_attention(mine[0], mine[1], mine[2], none, batch, nullptr, 0, {0.7, window});
-    const auto expected = plain_window(plain[0], plain[1], plain[2], window);
-    CHECK(testing::difference(got, expected) < 1e-13);
-    const auto towards = numbers({2, 4, 7, 4}, 0.3);
-    got.backward(towards);
-    expected.backward(towards);
-    for (std::size_t i = 0; i < 3; ++i) CHECK(testing::difference(mine[i].grad(), plain[i].grad()) < 1e-13);
-  }
-}
-
-TEST_CASE("a window of attention holds for tokens that come one by one") {
-  nn::Layer root("root");
-  const nn::Dropout none(root, "attention", 0);
-  const auto q = numbers({1, 2, 7, 4}, 0.1), k = numbers({1, 2, 7, 4}, 0.5), v = numbers({1, 2, 7, 4}, 0.9);
-  nn::Batch batch;
-  const nn::AttentionScores scores{0.7, 3};
-  const auto expected = plain_window(q, k, v, 3);
-  nn::KVCache cache(7);
-  const auto part = [](const at::Tensor& x, std::int64_t begin, std::int64_t count) {
-    return x.narrow(2, begin, count);
-  };
-  batch.positions = at::arange(5, at::kLong).unsqueeze(0);
-  nn::causal_attention(part(q, 0, 5), part(k, 0, 5), part(v, 0, 5), none, batch, &cache, 0, scores);
-  cache.set_filled();
-  for (std::int64_t t = 5; t < 7; ++t) {
-    batch.positions = at::full({1, 1}, t, at::kLong);
-    const auto one = nn::causal_attention(part(q, t, 1), part(k, t, 1), part(v, t, 1), none, batch, &cache, 0, scores);
-    CHECK(testing::difference(one, part(expected, t, 1)) < 1e-13);
   }
 }

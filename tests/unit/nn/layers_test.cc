@@ -4,9 +4,6 @@
 #include <capstan/nn/model.h>
 #include <capstan_catch.h>
 
-#include <cmath>
-
-#include "nn/init_source.h"
 #include "nn/weights.h"
 #include "ops/jacobian.h"
 
@@ -68,34 +65,6 @@ TEST_CASE("a linear layer's ports: before on x, adapter on x and the product, af
   }
 }
 
-TEST_CASE("a port has one owner") {
-  Example e;
-  CHECK(!e.with_bias.after);
-  e.with_bias.after.fill("tensor_parallel", [](const at::Tensor& y) { return y; });
-  CHECK(static_cast<bool>(e.with_bias.after));
-  try {
-    e.with_bias.after.fill("lora", [](const at::Tensor& y) { return y; });
-    FAIL("nothing was thrown");
-  } catch (const Error& error) {
-    CHECK(std::string(error.what()) ==
-          "port 'after' of layer root/linear is wanted by 'tensor_parallel' and 'lora'\n    fix: use one of them");
-  }
-}
-
-TEST_CASE("a region runs its body, or what fills it") {
-  nn::Layer root("root");
-  nn::Region region(root, "attention");
-  const auto body = [](const at::Tensor& x) { return x * 2; };
-  const auto x = numbers({3}, 0.1);
-  CHECK(region.name() == "attention");
-  CHECK(at::equal(region(x, body), 2 * x));
-  region.around.fill("recompute", [](const nn::Region::Body& inner, const at::Tensor& in) { return inner(in) + 1; });
-  CHECK(at::equal(region(x, body), 2 * x + 1));
-  CHECK_THROWS_WITH(
-      region.around.fill("other", [](const nn::Region::Body& inner, const at::Tensor& in) { return inner(in); }),
-      Contains("'recompute' and 'other'"));
-}
-
 TEST_CASE("an embedding looks rows up, or does what its port says") {
   const auto table = numbers({6, 3}, 0.3);
   nn::Layer root("root");
@@ -136,45 +105,6 @@ TEST_CASE("dropout acts in training only") {
   CHECK(kept > 50);
   CHECK(kept < 150);
   CHECK(nn::Dropout(root, "site", 0).forward(x, batch).is_same(x));
-}
-
-TEST_CASE("a weight: name and size of one record and of a fused group, value only when bound") {
-  const auto q = nn::record("h.0.attn.q.weight", {4, 3}, layout::Init::zeros(), true);
-  auto k = nn::record("h.0.attn.k.weight", {2, 3}, layout::Init::zeros(), true);
-  const nn::Weight one(std::vector<layout::Param>{q});
-  nn::Weight fused(std::vector<layout::Param>{q, k});
-  CHECK(one.name() == "h.0.attn.q.weight");
-  CHECK(fused.name() == "h.0.attn.q+k.weight");
-  CHECK(one.numel() == 12);
-  CHECK(fused.numel() == 18);
-  CHECK(fused.trainable());
-  CHECK(!fused.is_bound());
-  CHECK_THROWS_AS(fused.value(), std::logic_error);
-  fused.bind(at::zeros({6, 3}));
-  CHECK(fused.is_bound());
-  k.trainable = false;
-  CHECK_THROWS_AS(nn::Weight(std::vector<layout::Param>{q, k}), std::logic_error);
-}
-
-TEST_CASE("initial values are the record's, and any box is a slice of the whole") {
-  nn::InitSource source(5);
-  const auto fill = [&](const layout::Init& init, const layout::Box& box, std::uint64_t seed = 5) {
-    auto out = at::full({box.numel()}, 99.0, at::kDouble);
-    nn::InitSource(seed).fill(nn::record("w", {40, 50}, init, true), box, out);
-    return out.view(box.size);
-  };
-  const auto whole = layout::Box::whole({40, 50});
-  const layout::Box part{{7, 11}, {5, 3}};
-  CHECK(source.has(nn::record("w", {1}, layout::Init::zeros(), true)));
-  CHECK(fill(layout::Init::zeros(), part).eq(0).all().item<bool>());
-  CHECK(fill(layout::Init::ones(), part).eq(1).all().item<bool>());
-  CHECK(fill(layout::Init::constant(-3), part).eq(-3).all().item<bool>());
-  const auto normal = fill(layout::Init::normal(0.1, 2), whole);
-  CHECK(at::equal(fill(layout::Init::normal(0.1, 2), part), normal.narrow(0, 7, 5).narrow(1, 11, 3)));
-  CHECK(!at::equal(fill(layout::Init::normal(0.1, 2), whole, 6), normal));
-  // 2,000 numbers: the mean is within 6 standard errors (0.1 / sqrt(2000)), the deviation likewise (0.1 / sqrt(4000)).
-  CHECK(std::abs(normal.mean().item<double>() - 2) < 6 * 0.1 / std::sqrt(2000.0));
-  CHECK(std::abs(normal.std().item<double>() - 0.1) < 6 * 0.1 / std::sqrt(4000.0));
 }
 
 TEST_CASE("a linear layer whose features have several dimensions") {

@@ -1,5 +1,4 @@
 #include <capstan/base/error.h>
-#include <capstan/layout/footprint.h>
 #include <capstan/layout/layout.h>
 #include <capstan/layout/param.h>
 #include <capstan_catch.h>
@@ -108,27 +107,6 @@ TEST_CASE("on random shapes, meshes and cuts the counting ranks hold each elemen
 TEST_CASE("an axis that cuts twice is a bug") {
   const Layout layout{{Cut{0, {Axis::dp}}, Cut{1, {Axis::dp}}}};
   CHECK_THROWS_AS(layout.box({4, 4}, Mesh({{Axis::dp, 2}}), 0), std::logic_error);
-}
-
-TEST_CASE("a record's defaults") {
-  Param param;
-  param.shape = {3, 5};
-  CHECK(param.numel() == 15);
-  CHECK(param.data_axes == std::vector<Axis>{Axis::replicate, Axis::dp, Axis::ep});
-}
-
-TEST_CASE("footprints add up by device") {
-  const std::vector<Footprint> parts{
-      {"parameters", 1024, "cuda", "always"}, {"optimizer", 2048, "cpu", "always"}, {"gradients", 512, "cuda", "step"}};
-  CHECK(total_bytes(parts, "cuda") == 1536);
-  CHECK(total_bytes(parts, "cpu") == 2048);
-  CHECK(footprint_table(parts) ==
-        "part        device  when    memory\n"
-        "parameters  cuda    always  1.00 KiB\n"
-        "optimizer   cpu     always  2.00 KiB\n"
-        "gradients   cuda    step    512 B\n"
-        "sum         cuda            1.50 KiB\n"
-        "sum         cpu             2.00 KiB\n");
 }
 
 TEST_CASE("a cut in fewer parts than ranks: neighbours hold the same, and the first of them counts") {

@@ -9,10 +9,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "assembly/memory_counter.h"
-#include "ops/activated_linear.h"
 #include "ops/add_norm.h"
 #include "ops/jacobian.h"
-#include "ops/shared_input.h"
 
 using namespace capstan::ops;
 using capstan::testing::jacobian_error;
@@ -127,91 +125,4 @@ TEST_CASE("what is changed on the way to a product, or is another result, is kep
   CHECK(at::equal(of_weight(gelu(x, false).mul_(3)), of_weight(made.mul(3))));
   const auto sum = add_norm(x, x, {norm, {}, 1e-5}).sum;
   CHECK(at::equal(of_weight(sum), of_weight((x + x).clone())));
-}
-
-namespace {
-
-/// What one node makes of x [3, 4, features] and what two after each other make of it.
-struct Together {
-  Activating kind;
-  std::int64_t features;
-  Made alone;
-};
-
-const Together activations[] = {{Activating::gelu, 16, [](const auto& x) { return gelu(x, false); }},
-                                {Activating::gelu_tanh, 16, [](const auto& x) { return gelu(x, true); }},
-                                {Activating::swiglu, 32, [](const auto& x) { return swiglu(x); }}};
-
-}  // namespace
-
-TEST_CASE("an activation and its product as one node are the two, bit for bit, whatever is trained") {
-  const auto type = GENERATE(at::kDouble, at::kFloat, at::kBFloat16, at::kHalf);
-  const bool x_trained = GENERATE(true, false), weight_trained = GENERATE(true, false);
-  for (const auto& one : activations) {
-    const auto results = [&](const std::function<at::Tensor(const Inputs&)>& function) {
-      const Inputs in{numbers({3, 4, one.features}, 0.1, type).set_requires_grad(x_trained),
-                      numbers({5, 16}, 0.7, type).set_requires_grad(weight_trained),
-                      numbers({5}, 2, type).set_requires_grad(true)};
-      const auto out = function(in);
-      auto all = torch::autograd::grad({out}, {in[2]}, {numbers(out.sizes(), 0.3, out.options())}, true);
-      for (const auto& leaf : {in[0], in[1]}) {
-        if (leaf.requires_grad())
-          all.push_back(torch::autograd::grad({out}, {leaf}, {numbers(out.sizes(), 0.3, out.options())}, true)[0]);
-      }
-      if (x_trained && weight_trained)
-        for (const auto& both :
-             torch::autograd::grad({out}, {in[0], in[1]}, {numbers(out.sizes(), 0.9, out.options())}))
-          all.push_back(both);
-      all.push_back(out.detach());
-      return all;
-    };
-    const auto got = results([&](const Inputs& in) { return activated_linear(in[0], one.kind, in[1], in[2]); });
-    const auto expected =
-        results([&](const Inputs& in) { return capstan::ops::linear(one.alone(in[0]), in[1], in[2]); });
-    REQUIRE(got.size() == expected.size());
-    for (std::size_t i = 0; i < expected.size(); ++i) CHECK(at::equal(got[i], expected[i]));
-  }
-}
-
-TEST_CASE("the numeric Jacobian of an activation and its product as one node") {
-  for (const auto& one : activations) {
-    const auto function = [&](const Inputs& in) { return activated_linear(in[0], one.kind, in[1], in[2]); };
-    CHECK(jacobian_error(function, {numbers({3, 4, one.features}, 0.1, at::kDouble), numbers({5, 16}, 0.7, at::kDouble),
-                                    numbers({5}, 2, at::kDouble)}) < 1e-7);
-  }
-}
-
-TEST_CASE("what a product and adapters share has the sum of their gradients, and keeps nothing of a norm") {
-  const auto norm = at::linspace(0.5, 2, 16, at::kDouble);
-  const bool shares = GENERATE(true), read_elsewhere = GENERATE(false, true);
-  const auto function = [&](const Inputs& in, bool shared) {
-    const auto x = add_norm(in[0], {}, {norm, {}, 1e-5}).normed;
-    const auto both = shared ? share_input(x) : SharedInput{x, x};
-    auto y = capstan::ops::linear(both.base, in[1], {});
-    for (const std::size_t down : {2, 4}) {
-      y = y + capstan::ops::linear(capstan::ops::linear(both.adapter, in[down], {}), in[down + 1], {});
-    }
-    return read_elsewhere ? y + both.adapter.sum(-1, true) : y;
-  };
-  const Inputs in{numbers({3, 4, 16}, 0.1, at::kDouble), numbers({6, 16}, 0.7, at::kDouble),
-                  numbers({2, 16}, 0.2, at::kDouble),    numbers({6, 2}, 0.4, at::kDouble),
-                  numbers({3, 16}, 0.6, at::kDouble),    numbers({6, 3}, 0.8, at::kDouble)};
-  const auto got = gradients([&](const Inputs& all) { return function(all, shares); }, in);
-  const auto expected = gradients([&](const Inputs& all) { return function(all, false); }, in);
-  for (std::size_t i = 0; i < expected.size(); ++i) CHECK(at::allclose(got[i], expected[i], 1e-13, 1e-13));
-  CHECK(jacobian_error([&](const Inputs& all) { return function(all, shares); }, in) < 1e-7);
-}
-
-TEST_CASE("an adapter by itself has its gradient of a shared input too, and an input without one has none") {
-  const auto weight = numbers({2, 16}, 0.2, at::kDouble).set_requires_grad(true);
-  const auto x = numbers({3, 16}, 0.1, at::kDouble).set_requires_grad(true);
-  const auto of = [&](const at::Tensor& in) {
-    return torch::autograd::grad({capstan::ops::linear(in, weight, {}).sum()}, {x, weight}, {}, {}, false, true);
-  };
-  const auto got = of(share_input(x).adapter), expected = of(x);
-  CHECK(at::allclose(got[0], expected[0], 1e-13, 1e-13));
-  CHECK(at::equal(got[1], expected[1]));
-  const auto frozen = of(share_input(x.detach()).adapter);
-  CHECK(!frozen[0].defined());
-  CHECK(at::equal(frozen[1], expected[1]));
 }

@@ -63,17 +63,6 @@ TEST_CASE("grouped_linear keeps its rows for a weight's gradient only") {
   }
 }
 
-TEST_CASE("group_rows sorts rows by group and keeps their order within one") {
-  const at::Tensor group = at::tensor({3, 0, 5, 3, 3, 0, 1}, at::kLong);
-  const auto [order, place, counts] = group_rows(group, 6);
-  CHECK(at::equal(order, at::tensor({1, 5, 6, 0, 3, 4, 2}, at::kLong)));
-  CHECK(at::equal(place, at::tensor({3, 0, 6, 4, 5, 1, 2}, at::kLong)));
-  CHECK(at::equal(counts, at::tensor({2, 1, 0, 3, 0, 1}, at::kLong)));
-  const auto none = group_rows(group.narrow(0, 0, 0), 2);
-  CHECK(none.order.numel() == 0);
-  CHECK(at::equal(none.counts, at::zeros({2}, at::kLong)));
-}
-
 TEST_CASE("permute_rows takes rows in another order, with copies, and back") {
   const at::Tensor x = numbers({4, 3});
   const at::Tensor index = at::tensor({5, 0, 7, 2, 1, 6, 3, 4}, at::kLong), inverse = index.argsort();

@@ -1,12 +1,16 @@
 #include <ATen/ATen.h>
 #include <capstan/ops/rotary.h>
 #include <capstan_catch.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 
-#include "ops/jacobian.h"
+#include "ops/gradients.h"
 
 using namespace capstan::ops;
+using capstan::testing::all_of;
+using capstan::testing::check_equal;
+using capstan::testing::Inputs;
 using capstan::testing::jacobian_error;
 
 namespace {
@@ -79,4 +83,32 @@ TEST_CASE("rotary on the meta device has the shape") {
   const at::Tensor out = rotary(x, at::empty({2, 4}, x.options().dtype(at::kLong)), frequencies);
   CHECK(out.sizes() == x.sizes());
   CHECK(out.scalar_type() == at::kBFloat16);
+}
+
+TEST_CASE("heads of a fused projection turn in its memory, as rotary turns them") {
+  const auto positions = some_positions();
+  const auto fused = numbers({2, 4, 6, 6});
+  const auto plain = [&](const Inputs& x) {
+    const auto turned = rotary(x[0].narrow(2, 0, 5), positions, frequencies);
+    return at::cat({turned, x[0].narrow(2, 5, 1)}, 2);
+  };
+  const auto own = [&](const Inputs& x) {
+    const auto parts = rotary_heads_(x[0] * 1, 3, 2, positions, frequencies);
+    return at::cat({parts.q, parts.k, parts.v}, 2);
+  };
+  check_equal(all_of(own, {fused}), all_of(plain, {fused}));
+  CHECK(jacobian_error(own, {fused}) < 1e-8);
+  const auto memory = fused.clone();
+  const auto parts = rotary_heads_(memory, 3, 2, positions, frequencies);
+  CHECK(parts.q.data_ptr() == memory.data_ptr());
+  CHECK(at::equal(memory.narrow(2, 3, 2), parts.k));
+  CHECK(at::equal(parts.v, fused.narrow(2, 5, 1)));
+}
+
+TEST_CASE("heads of a fused projection on the meta device have its shape, and so has its gradient") {
+  const auto options = at::TensorOptions(at::kBFloat16).device(at::kMeta);
+  const auto where = at::empty({2, 4}, options.dtype(at::kLong));
+  const auto fused = at::empty({2, 4, 6, 6}, options).set_requires_grad(true);
+  const auto turned = rotary_heads_(fused * 1, 3, 2, where, frequencies);
+  CHECK(torch::autograd::grad({turned.k}, {fused}, {at::empty_like(turned.k)})[0].sizes() == fused.sizes());
 }

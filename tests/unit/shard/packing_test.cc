@@ -90,3 +90,25 @@ TEST_CASE("parts cover each record once, without overlap, in every form of a fla
     }
   }
 }
+
+TEST_CASE("pieces are whole weights, or parts of one that is larger") {
+  const auto chain = rig_chain({});
+  shard::EngineOptions options;
+  options.mesh = layout::Mesh({{layout::Axis::dp, 2}});
+  set_stage(options.policy, 3);
+  options.most_staged = 200;
+  const auto plan = shard::make_plan(pointers(chain), options);
+  const auto& layer = plan.buckets[1];  // a fused weight, and two more of 64 elements a rank
+  REQUIRE(layer.shard_elements == 3 * 64);
+  const auto ends = [&](std::int64_t most) {
+    std::vector<std::int64_t> list;
+    for (const auto& piece : shard::pieces_of(layer, most)) list.push_back(piece.end);
+    return list;
+  };
+  using Ends = std::vector<std::int64_t>;
+  CHECK(ends(1000) == Ends{192});
+  CHECK(ends(256) == Ends{128, 192});
+  CHECK(ends(200) == Ends{64, 128, 192});
+  CHECK(ends(80) == Ends{64, 104, 128, 168, 192});
+  CHECK(shard::find(plan.staging, shard::Purpose::reduce_staging)->elements == 128);
+}

@@ -1,8 +1,8 @@
-// Gradients of 16 bits that ranks exchange and add up in 32.
+// Sums that pass through staging, and gradients of 16 bits that ranks exchange and add up in 32.
 #include <capstan_catch.h>
 
+#include "shard/mesh_rig.h"
 #include "shard/plan.h"
-#include "shard/rig.h"
 
 using namespace capstan;
 using namespace capstan::testing;
@@ -63,4 +63,21 @@ TEST_CASE("gradients are exchanged where that halves what crosses") {
   CHECK(sum_by([](auto& options) { options.accumulation = 2; }) == SumBy::reduce_scatter);  // sums of 32 bits cross
   CHECK(sum_by([](auto& options) { options.reduce_overrides[layout::Axis::dp] = [](strategy::Bucket&) {}; }) ==
         SumBy::reduce_scatter);
+}
+
+TEST_CASE("sums that pass through staging piece by piece are those of whole buckets, bit for bit") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (const bool deterministic : {false, true}) {
+      MeshCase c{.stage = stage, .accumulation = 2, .deterministic = deterministic, .data_ranks = 3};
+      c.reduce = stage % 2 == 0 ? shard::ReduceWhen::step : shard::ReduceWhen::micro_step;
+      const auto whole = run_mesh(c);
+      for (const std::int64_t most : {1, 40, 300}) {  // an element a rank, parts of weights, several weights
+        INFO("stage " << stage << ", " << most << " elements");
+        c.most_staged = most;
+        const auto result = run_mesh(c);
+        CHECK(bit_equal(result.gradients, whole.gradients));
+        CHECK(bit_equal(result.updated, whole.updated));
+      }
+    }
+  }
 }

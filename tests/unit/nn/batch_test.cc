@@ -1,0 +1,62 @@
+#include <ATen/ATen.h>
+#include <capstan/nn/batch.h>
+#include <capstan_catch.h>
+
+#include <stdexcept>
+
+using namespace capstan;
+
+namespace {
+
+/// Two rows of four: a sample of three tokens and padding; one of one token, one of two, and padding.
+nn::Documents three_samples() {
+  nn::Documents documents;
+  documents.packed = at::tensor({0, 1, 2, 4, 5, 6}, at::kLong);
+  documents.alone = at::tensor({0, 1, 2, 3, 6, 7}, at::kLong);
+  documents.sample_ids = at::tensor({20, 21, 22}, at::kLong);
+  documents.count = 3;
+  documents.longest = 3;
+  return documents;
+}
+
+}  // namespace
+
+TEST_CASE("packed samples get rows of their own, zero after each, and come back with zeros for padding") {
+  const auto documents = three_samples();
+  const auto x = at::arange(1, 9, at::kDouble).view({2, 4, 1}).repeat({1, 1, 5});
+  const auto apart = documents.apart(x);
+  REQUIRE(apart.sizes() == at::IntArrayRef({3, 3, 5}));
+  CHECK(at::equal(apart.select(2, 4), at::tensor({1, 2, 3, 5, 0, 0, 6, 7, 0}, at::kDouble).view({3, 3})));
+  const auto together = documents.together(apart, 2, 4);
+  REQUIRE(together.sizes() == x.sizes());
+  CHECK(at::equal(together.select(2, 4), at::tensor({1, 2, 3, 0, 5, 6, 7, 0}, at::kDouble).view({2, 4})));
+}
+
+TEST_CASE("a batch taken apart counts each sample's positions from 0, and has no tokens") {
+  nn::Batch batch;
+  CHECK_THROWS_AS(batch.apart(), std::logic_error);
+  batch.documents = three_samples();
+  batch.tokens = batch.labels = at::zeros({2, 4}, at::kLong);
+  batch.positions = at::tensor({0, 1, 2, 0, 0, 0, 1, 0}, at::kLong).view({2, 4});
+  batch.step = 7;
+  const auto apart = batch.apart();
+  CHECK_FALSE(apart.documents.has_value());
+  CHECK(at::equal(apart.positions, at::tensor({0, 1, 2, 0, 1, 2, 0, 1, 2}, at::kLong).view({3, 3})));
+  CHECK(at::equal(apart.sample_ids, batch.documents->sample_ids));
+  CHECK_FALSE(apart.tokens.defined());
+  CHECK_FALSE(apart.labels.defined());
+  CHECK(apart.step == 7);
+}
+
+TEST_CASE("the cache puts each row's keys and values at that row's positions, and keeps the others") {
+  nn::KVCache cache(5);
+  const auto k = at::arange(1, 13, at::kDouble).view({2, 1, 2, 3}), v = k + 100;
+  const auto keys = cache.put(1, k, v, at::tensor({0, 1, 2, 3}, at::kLong).view({2, 2})).keys;
+  REQUIRE(keys.sizes() == at::IntArrayRef({2, 1, 5, 3}));
+  CHECK(at::equal(keys[0].narrow(1, 0, 2), k[0]));
+  CHECK(at::equal(keys[1].narrow(1, 2, 2), k[1]));
+  CHECK(keys.sum().item<double>() == k.sum().item<double>());
+  const auto& entry = cache.put(1, k.narrow(2, 0, 1), v.narrow(2, 0, 1), at::full({2, 1}, 4, at::kLong));
+  CHECK(at::equal(entry.keys[0].narrow(1, 0, 2), k[0]));
+  CHECK(at::equal(entry.values[1].select(1, 4), v[1].select(1, 0)));
+}

@@ -1,0 +1,37 @@
+#include <capstan/layout/param.h>
+#include <capstan_catch.h>
+
+#include <vector>
+
+using namespace capstan::layout;
+
+TEST_CASE("a record's defaults") {
+  Param param;
+  param.shape = {3, 5};
+  CHECK(param.numel() == 15);
+  CHECK(param.data_axes == std::vector<Axis>{Axis::replicate, Axis::dp, Axis::ep});
+}
+
+TEST_CASE("a record is sharded over its data axes, but for copies and for axes that keep gradients local") {
+  Param param;
+  CHECK(param.shard_axes() == std::vector<Axis>{Axis::dp, Axis::ep});
+  param.local_axes = {Axis::dp};
+  CHECK(param.shard_axes() == std::vector<Axis>{Axis::ep});
+  param.data_axes = {Axis::replicate, Axis::dp};
+  CHECK(param.shard_axes().empty());
+}
+
+TEST_CASE("a record is sharded in the first dimension whose local rows divide evenly, else in the last") {
+  Param param;
+  param.shape = {6, 5, 4};
+  param.shard_dims = {0, 1, 2};
+  const auto dim = [&](const Mesh& mesh) { return param.sharded(mesh).cuts.back().dim; };
+  CHECK(dim(Mesh({{Axis::dp, 3}})) == 0);
+  CHECK(dim(Mesh({{Axis::dp, 5}})) == 1);
+  CHECK(dim(Mesh({{Axis::dp, 4}})) == 2);
+  CHECK(dim(Mesh({{Axis::dp, 7}})) == 2);
+  param.compute = Layout{}.with({0, {Axis::tp}});
+  CHECK(dim(Mesh({{Axis::dp, 3}, {Axis::tp, 2}})) == 0);  // 3 of the 6 rows
+  CHECK(dim(Mesh({{Axis::dp, 2}, {Axis::tp, 2}})) == 2);
+  CHECK(param.sharded(Mesh({{Axis::dp, 2}, {Axis::tp, 2}})).cuts.front() == Cut{0, {Axis::tp}});
+}

@@ -1,0 +1,51 @@
+// What a job tells people of itself.
+#include <capstan/testing.h>
+#include <capstan_catch.h>
+
+#include "session/job.h"
+#include "support/folder.h"
+#include "support/job.h"
+#include "testing/tiny.h"
+
+using namespace capstan;
+
+namespace {
+
+session::Job job_on(const test::Folder& folder, int ranks, int ranks_per_node) {
+  static plugin::Host host;
+  static const bool once = (host.add(testing::tiny_model()), host.add(testing::tiny_data()), true);
+  CHECK(once);
+  setup::JobRequest request;
+  request.file = folder.write("a.toml",
+                              "[run]\nhost_memory = 1000\n[model]\nplugin = \"tiny\"\n[data]\nplugin = \"tiny\"\n"
+                              "samples = 9\n[train]\nmax_steps = 1\nglobal_batch = 4\n");
+  request.world_size = ranks;
+  request.ranks_per_node = ranks_per_node;
+  return testing::job_of(request, host);
+}
+
+}  // namespace
+
+TEST_CASE("the ranks' summary has the nodes, where there is more than one rank, and the batch's arithmetic") {
+  const test::Folder folder;
+  CHECK_THAT(job_on(folder, 4, 2).ranks_summary(),
+             Contains("\n4 ranks on 2 nodes, 2 on each\n") &&
+                 Contains("global batch 4 = micro-batch 1 x accumulation 1 x data-parallel size 4\n"));
+  CHECK_THAT(job_on(folder, 2, 2).ranks_summary(), Contains("\n2 ranks on 1 node\n"));
+  CHECK_THAT(job_on(folder, 1, 1).ranks_summary(), !Contains("node"));
+}
+
+TEST_CASE("a job's tables have the batch's sizes as they were settled") {
+  const test::Folder folder;
+  const auto job = job_on(folder, 4, 4);
+  int found = 0;
+  for (const auto& table : job.tables()) {
+    if (table.path != "train") continue;
+    for (const auto& option : table.options) {
+      if (option.spec.key != "micro_batch" && option.spec.key != "accumulation") continue;
+      ++found;
+      CHECK(config::value_text(option.value) == "1");
+    }
+  }
+  CHECK(found == 2);
+}
