@@ -2,10 +2,13 @@
 // Models of odd sizes, and jobs with adapters that are never run.
 #include <capstan/base/error.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "checkpoint/scratch.h"
+#include "nn/init_source.h"
+#include "session/exports.h"
 #include "support/small_run.h"
 
 namespace lora_test {
@@ -46,6 +49,14 @@ inline std::string refusal(const std::string& model_and_lora) {
     return error.what();
   }
   return "";
+}
+
+/// An adapter as a run of this configuration writes it, with drawn values.
+inline void write_drawn_adapter(const std::string& config, const std::filesystem::path& folder) {
+  const auto job = planned(config);
+  capstan::nn::InitSource drawn(5);
+  const auto exported = capstan::session::exports_of(job.plugins.strategies).front();
+  capstan::session::write_export(exported, job.plugins, drawn, folder);
 }
 
 }  // namespace lora_test

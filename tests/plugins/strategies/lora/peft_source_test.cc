@@ -8,9 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "nn/init_source.h"
 #include "plugins/strategies/lora/jobs.h"
-#include "session/exports.h"
 
 using namespace capstan;
 using namespace lora_test;
@@ -18,13 +16,6 @@ using namespace lora_test;
 namespace {
 
 namespace fs = std::filesystem;
-
-/// An adapter as a run of this configuration writes it, with drawn values.
-void write_drawn_adapter(const std::string& config, const fs::path& folder) {
-  const auto job = planned(config);
-  nn::InitSource drawn(5);
-  session::write_export(session::exports_of(job.plugins.strategies).front(), job.plugins, drawn, folder);
-}
 
 std::vector<checkpoint::NamedTensor> read_all(const fs::path& path) {
   const checkpoint::SafetensorsFile file(path);
