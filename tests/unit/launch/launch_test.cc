@@ -1,27 +1,19 @@
 #include "launch/launch.h"
 
-#include <capstan/base/error.h>
-#include <capstan/base/text.h>
 #include <capstan_catch.h>
 
 #include <map>
 #include <string>
-#include <vector>
+
+#include "launch/variables.h"
+
+using capstan::launch::Launch;
+using test::launch;
+using test::srun;
+using test::Variables;
+using test::with;
 
 namespace {
-using capstan::join;
-using capstan::launch::environment;
-using capstan::launch::expand_hostlist;
-using capstan::launch::Launch;
-using capstan::launch::read_launch;
-using Variables = std::map<std::string, std::string>;
-
-Launch launch(const Variables& variables) { return read_launch(environment(variables)); }
-
-Variables with(Variables base, const Variables& more) {
-  for (const auto& [name, value] : more) base[name] = value;
-  return base;
-}
 
 /// The last of four ranks, two on each node.
 void check_last_of_two_nodes(const capstan::launch::World& world) {
@@ -32,20 +24,6 @@ void check_last_of_two_nodes(const capstan::launch::World& world) {
   CHECK(world.node == 1);
   CHECK(world.nodes == 2);
 }
-
-/// Rank 5 of `srun -N2 --ntasks-per-node=4`, as SLURM 22.05 sets it.
-const Variables srun{{"SLURM_JOB_ID", "4711"},
-                     {"SLURM_STEP_ID", "0"},
-                     {"SLURM_PROCID", "5"},
-                     {"SLURM_NTASKS", "8"},
-                     {"SLURM_STEP_NUM_TASKS", "8"},
-                     {"SLURM_LOCALID", "1"},
-                     {"SLURM_NODEID", "1"},
-                     {"SLURM_NNODES", "2"},
-                     {"SLURM_STEP_NUM_NODES", "2"},
-                     {"SLURM_STEP_NODELIST", "gpu[07-08]-ib"},
-                     {"SLURM_STEP_TASKS_PER_NODE", "4(x2)"},
-                     {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.99"}};
 
 const Variables torchrun{{"RANK", "3"},
                          {"WORLD_SIZE", "4"},
@@ -65,43 +43,7 @@ const Variables mpirun{{"OMPI_COMM_WORLD_RANK", "3"},
                        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                        {"PMIX_NAMESPACE", "prterun-a-17@1"}};
 
-TEST_CASE("launch: srun is known by its step") {
-  const Launch found = launch(srun);
-  CHECK(found.world.launcher == "srun");
-  CHECK(found.world.rank == 5);
-  CHECK(found.world.size == 8);
-  CHECK(found.world.local_rank == 1);
-  CHECK(found.world.local_size == 4);
-  CHECK(found.world.node == 1);
-  CHECK(found.world.nodes == 2);
-  CHECK(found.world.host == "gpu08-ib");
-  CHECK(found.nodes == std::vector<std::string>{"gpu07-ib", "gpu08-ib"});
-  CHECK(found.warnings.empty());
-  CHECK(found.host.empty());  // and never the login node's SLURM_LAUNCH_NODE_IPADDR
-  CHECK(found.rendezvous("/shared/run").file == "/shared/run/rendezvous-4711.0.0");
-  CHECK(found.rendezvous("/shared/run").prefix == "capstan/4711.0.0");
-  CHECK_FALSE(found.rendezvous("/shared/run").store_exists);
-}
-
-TEST_CASE("launch: each restart of a job has its own rendezvous") {
-  CHECK(launch(with(srun, {{"SLURM_RESTART_COUNT", "3"}})).rendezvous("r").file == "r/rendezvous-4711.0.3");
-  CHECK(launch(with(srun, {{"SLURM_STEP_ID", "2"}})).rendezvous("r").file == "r/rendezvous-4711.2.0");
-}
-
-TEST_CASE("launch: uneven tasks per node") {
-  const Variables uneven = with(srun, {{"SLURM_STEP_TASKS_PER_NODE", "3(x1),5"}});
-  CHECK(launch(uneven).world.local_size == 5);
-  CHECK(launch(with(uneven, {{"SLURM_NODEID", "0"}})).world.local_size == 3);
-}
-
-TEST_CASE("launch: stale torch variables inside srun are ignored, with a warning") {
-  const Launch found = launch(with(srun, {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}}));
-  CHECK(found.world.rank == 5);
-  CHECK(found.world.size == 8);
-  REQUIRE(found.warnings.size() == 1);
-  CHECK_THAT(found.warnings[0],
-             Contains("RANK, WORLD_SIZE, LOCAL_RANK are set but srun started this program: ignored"));
-}
+}  // namespace
 
 TEST_CASE("launch: MASTER_ADDR and MASTER_PORT are honoured") {
   const auto where = launch(with(srun, {{"MASTER_ADDR", "gpu07"}, {"MASTER_PORT", "29501"}})).rendezvous("r");
@@ -208,19 +150,3 @@ TEST_CASE("launch: contradictions") {
   CHECK_THROWS_WITH(launch(with(mpirun, {{"OMPI_COMM_WORLD_RANK", "-1"}})),
                     Contains("OMPI_COMM_WORLD_RANK is '-1', not a number"));
 }
-
-TEST_CASE("launch: host lists") {
-  const auto expanded = [](const std::string& text) { return join(expand_hostlist(text), " "); };
-  CHECK(expanded("localhost") == "localhost");
-  CHECK(expanded("a,b7") == "a b7");
-  CHECK(expanded("n[1-3]") == "n1 n2 n3");
-  CHECK(expanded("n[08-11,3]") == "n08 n09 n10 n11 n3");
-  CHECK(expanded("n[1-2]-ib,login") == "n1-ib n2-ib login");
-  CHECK(expanded("r[1-2]n[1-2].x") == "r1n1.x r1n2.x r2n1.x r2n2.x");
-  CHECK(expanded("n[7]") == "n7");
-  for (const char* bad : {"n[1-2", "n1]", "n[[1]]", "n[2-1]", "n[a-b]", "n[]", "a,,b", "n[1-2-3]"}) {
-    CHECK_THROWS_WITH(expand_hostlist(bad), Contains("the host list '"));
-  }
-}
-
-}  // namespace

@@ -40,15 +40,6 @@ void check_blocks(const std::string& plugin, const std::string& tables,
   }
 }
 
-std::string refusal_of_blocks(const std::string& tables, const std::string& sizes = llama_256, int world = 1) {
-  try {
-    run_blocks("llama", sizes, tables, world);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 }  // namespace
 
 TEST_CASE("float64: blocks under tensor, sequence, data and expert parallelism", "[matrix]") {
@@ -87,17 +78,4 @@ TEST_CASE("runs by block resume bit for bit") {
     setting.config = family_config({"llama", llama_256}) + tables;
     CHECK(differences(train_resumed(setting, 2, setting), train(setting), 0) == "");
   }
-}
-
-TEST_CASE("what blocks cannot do is refused in words") {
-  CHECK_THAT(refusal_of_blocks(blocks + "backward = \"e5m2\"\n"), Contains("multiplies only e4m3"));
-  CHECK_THAT(refusal_of_blocks(blocks + "accumulate = \"fast\"\n"), Contains("has only precise sums"));
-  const std::string narrow = "hidden_size = 64\nnum_heads = 4\nff_dim = 64\n";
-  CHECK_THAT(refusal_of_blocks(blocks, narrow),
-             Contains("no multiples of 128 (experts: 16) are the sizes of") && Contains("linear_fc2 [64 x 64]"));
-  const std::string small = "hidden_size = 128\nnum_heads = 4\nnum_kv_heads = 4\nff_dim = 128\n";
-  CHECK_THAT(refusal_of_blocks(blocks + two_tensor, small, 2),
-             Contains("linear_qkv is split into pieces of 64 x 128") && Contains("by block take multiples of 128"));
-  CHECK_THAT(refusal_of_blocks(stored_blocks + adapters + "[strategy.fsdp]\n", small, 2),
-             Contains("a scale for each 128 x 128, and a rank has 64 x 128 of it") && Contains("store = \"bf16\""));
 }

@@ -31,15 +31,6 @@ void check_same(int world, const std::string& recipe, const std::string& layout,
   CHECK(in_8_bits.losses.back() < in_8_bits.losses.front());
 }
 
-std::string refusal_of_gather(const std::string& tables, int world = 2) {
-  try {
-    train(setting_of(world, tables));
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 }  // namespace
 
 TEST_CASE("gathered in 8 bits, weights are multiplied as if they had come in 16", "[matrix]") {
@@ -76,14 +67,4 @@ TEST_CASE("adapters are trained on a base that is gathered as it is kept") {
 TEST_CASE("a run that gathers in 8 bits resumes bit for bit") {
   const auto setting = setting_of(2, "[strategy.fsdp]\n" + tensorwise + in_bytes, {"train.precision=bf16"});
   CHECK(differences(train_resumed(setting, 2, setting), train(setting), 0) == "");
-}
-
-TEST_CASE("what cannot be gathered in 8 bits is refused in words") {
-  CHECK_THAT(
-      refusal_of_gather("[strategy.fsdp]\n[strategy.fp8]\n" + in_bytes),
-      Contains("sends a scale for each weight, and recipe is \"rowwise\"") && Contains("recipe = \"tensorwise\""));
-  CHECK_THAT(refusal_of_gather("[strategy.fsdp]\ncpu_offload = true\n" + tensorwise + in_bytes),
-             Contains("cannot be gathered in 8 bits by strategy 'fp8'") && Contains("do not offload"));
-  CHECK_THAT(refusal_of_gather("[strategy.fsdp]\nreshard_size = 2\n" + tensorwise + in_bytes, 4),
-             Contains("leave reshard_size out"));
 }

@@ -2,12 +2,10 @@
 #include "plugins/strategies/fp8/multiplier.h"
 
 #include <ATen/ATen.h>
-#include <capstan/ops/swiglu.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "assembly/work_counter.h"
-#include "plugins/strategies/fp8/feed_forward.h"
 #include "plugins/strategies/fp8/layers.h"
 #include "plugins/strategies/fp8/numbers.h"
 #include "support/open_plugin.h"
@@ -15,7 +13,7 @@
 using namespace fp8;
 using namespace capstan;
 using fp8_test::as_scaled;
-using fp8_test::frozen;
+using fp8_test::drawn;
 using fp8_test::multiplier;
 
 namespace {
@@ -34,13 +32,6 @@ const std::vector<Case> cases{{true, at::kFloat8_e4m3fn, true},
 fp8_test::Format format(const Case& of) { return of.gradient == at::kFloat8_e5m2 ? fp8_test::e5m2 : fp8_test::e4m3; }
 
 double difference(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
-
-// Values of many magnitudes, by row and by column.
-at::Tensor drawn(at::IntArrayRef shape) {
-  at::Tensor x = at::randn(shape, at::kDouble);
-  x.mul_(at::randn({shape[shape.size() - 2], 1}, at::kDouble).mul(2).exp());
-  return x.mul_(at::randn({1, shape.back()}, at::kDouble).exp());
-}
 
 }  // namespace
 
@@ -88,35 +79,6 @@ TEST_CASE("where autograd is off an input is not rounded for a gradient") {
   CHECK(bytes() <= learning - 64 * 32);  // the transpose in 8 bits
 }
 
-TEST_CASE("a frozen weight is rounded once, and again when its values change") {
-  at::manual_seed(6);
-  const auto x = drawn({6, 32}).requires_grad_(), w = drawn({16, 32});
-  const auto how = multiplier(cases[0]), keeping = frozen(w, cases[0]);
-  auto& record = keeping->weight->records().front();
-  const auto check = [&] {
-    const auto y = Multiplier::multiply(keeping, x, w), expected = Multiplier::multiply(how, x, w);
-    CHECK(at::equal(y, expected));
-    const auto g = at::ones_like(y);
-    CHECK(at::equal(torch::autograd::grad({y}, {x}, {g})[0], torch::autograd::grad({expected}, {x}, {g})[0]));
-  };
-  check();
-  int made = 0;
-  const auto make = [&] { return ++made, quantise(w, {}); };
-  const auto kept = keeping->frozen->of(*keeping->weight, make).values;
-  CHECK(made == 0);
-  w.mul_(-3);  // its version moves
-  check();
-  w.unsafeGetTensorImpl()->bump_version();  // what the shard engine does when it fills it past autograd
-  keeping->frozen->of(*keeping->weight, make);
-  CHECK(made == 1);
-  keeping->weight->bind(drawn({16, 32}));
-  keeping->frozen->of(*keeping->weight, make);
-  CHECK(made == 2);
-  CHECK(Frozen::keeps(*keeping->weight));
-  record.param.layout = record.compute.with({0, {layout::Axis::dp}});  // gathered for each use
-  CHECK_FALSE(Frozen::keeps(*keeping->weight));
-}
-
 TEST_CASE("experts: each row times its own matrix, with experts that have none") {
   at::manual_seed(4);
   const auto x = drawn({9, 32}).requires_grad_(), w = drawn({4, 16, 32}).requires_grad_();
@@ -143,31 +105,6 @@ TEST_CASE("experts: each row times its own matrix, with experts that have none")
   }
   const auto none = Multiplier::multiply_grouped(multiplier(cases[0]), x.narrow(0, 0, 0), w, at::zeros({4}, at::kInt));
   CHECK(none.sizes() == at::IntArrayRef{0, 16});
-}
-
-TEST_CASE("a frozen feed-forward layer is its parts in turn") {
-  at::manual_seed(7);
-  const auto check = [](const at::Tensor& x, const at::Tensor& y, const at::Tensor& expected) {
-    CHECK(at::equal(y, expected));
-    const auto g = drawn(y.sizes());
-    CHECK(at::equal(torch::autograd::grad({y}, {x}, {g})[0], torch::autograd::grad({expected}, {x}, {g})[0]));
-  };
-  const auto x = drawn({3, 5, 32}).requires_grad_(), w_up = drawn({96, 32}), w_down = drawn({32, 48});
-  const FeedForward one{frozen(w_up, cases[1]), frozen(w_down, cases[1])};
-  CHECK(FeedForward::takes(*one.up, *one.down));
-  check(x, one.multiply(x, w_up, w_down),
-        Multiplier::multiply(one.down, ops::swiglu(Multiplier::multiply(one.up, x, w_up)), w_down));
-  CHECK_FALSE(one.multiply(x.detach(), w_up, w_down).requires_grad());
-
-  const auto rows = drawn({9, 32}).requires_grad_(), stack_up = drawn({2, 96, 32}), stack_down = drawn({2, 32, 48});
-  const auto ends = at::tensor({4, 9}, at::kInt);
-  const FeedForward experts{frozen(stack_up, cases[1]), frozen(stack_down, cases[1])};
-  const auto inner = ops::swiglu(Multiplier::multiply_grouped(experts.up, rows, stack_up, ends));
-  check(rows, experts.multiply(rows, stack_up, stack_down, ends),
-        Multiplier::multiply_grouped(experts.down, inner, stack_down, ends));
-
-  one.up->weight->records().front().trainable = true;
-  CHECK_FALSE(FeedForward::takes(*one.up, *one.down));
 }
 
 TEST_CASE("a product is near the one it stands for") {

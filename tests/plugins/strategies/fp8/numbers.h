@@ -78,4 +78,11 @@ inline at::Tensor in_blocks(const at::Tensor& x, std::int64_t rows) {
   return out;
 }
 
+/// Values of many magnitudes, by row and by column.
+inline at::Tensor drawn(at::IntArrayRef shape) {
+  at::Tensor x = at::randn(shape, at::kDouble);
+  x.mul_(at::randn({shape[shape.size() - 2], 1}, at::kDouble).mul(2).exp());
+  return x.mul_(at::randn({1, shape.back()}, at::kDouble).exp());
+}
+
 }  // namespace fp8_test

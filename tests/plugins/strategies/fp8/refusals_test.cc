@@ -12,6 +12,18 @@ using namespace capstan;
 namespace {
 
 const std::string llama = "hidden_size = 64\nnum_heads = 4\nnum_kv_heads = 4\nff_dim = 64\n";
+const std::string biased = llama + "attention_bias = true\n";
+// Two ranks' pieces are whole blocks.
+const std::string llama_256 =
+    "hidden_size = 256\nnum_heads = 4\nnum_kv_heads = 4\nff_dim = 256\nattention_bias = true\nmlp_bias = true\n";
+
+const std::string tensorwise = "[strategy.fp8]\nrecipe = \"tensorwise\"\n";
+const std::string in_bytes = "gather = \"fp8\"\n";
+const std::string stored = "[strategy.fp8]\nstore = \"fp8\"\n";
+const std::string blocks = "[strategy.fp8]\nrecipe = \"blockwise\"\n";
+const std::string stored_blocks = blocks + "store = \"fp8\"\n";
+const std::string two_tensor = "[strategy.tensor_parallel]\nsize = 2\n";
+const std::string adapters = "[strategy.lora]\ntargets = [\"all-linear\"]\ninit = \"random\"\n";
 
 std::string error_of(const std::string& tables, const std::string& model = llama, int world = 1,
                      const std::vector<std::string>& overrides = {}) {
@@ -47,4 +59,36 @@ TEST_CASE("pieces that are no multiples of 16 are refused with the layer's name"
   const auto message = error_of("[strategy.fp8]\n[strategy.tensor_parallel]\nsize = 4\n",
                                 "hidden_size = 32\nnum_heads = 4\nnum_kv_heads = 4\nff_dim = 64\n", 4);
   CHECK_THAT(message, Contains("is split into pieces of") && Contains("linear_qkv"));
+}
+
+TEST_CASE("what cannot be gathered in 8 bits is refused in words") {
+  CHECK_THAT(
+      error_of("[strategy.fsdp]\n[strategy.fp8]\n" + in_bytes, biased, 2),
+      Contains("sends a scale for each weight, and recipe is \"rowwise\"") && Contains("recipe = \"tensorwise\""));
+  CHECK_THAT(error_of("[strategy.fsdp]\ncpu_offload = true\n" + tensorwise + in_bytes, biased, 2),
+             Contains("cannot be gathered in 8 bits by strategy 'fp8'") && Contains("do not offload"));
+  CHECK_THAT(error_of("[strategy.fsdp]\nreshard_size = 2\n" + tensorwise + in_bytes, biased, 4),
+             Contains("leave reshard_size out"));
+}
+
+TEST_CASE("what cannot be stored in 8 bits is refused in words") {
+  CHECK_THAT(error_of(stored, biased), Contains("strategy.fp8.store = \"fp8\" keeps model.layers.0") &&
+                                           Contains("would be trained") && Contains("add strategy.lora"));
+  const std::string with_layer = "[strategy.lora]\nmodules_to_save = [\"linear_fc1\"]\n";
+  CHECK_THAT(error_of(with_layer + stored, biased), Contains("keeps model.layers.0.mlp"));
+  CHECK_THAT(error_of(adapters + stored + "recipe = \"tensorwise\"\n", biased),
+             Contains("keeps scales of rows or blocks, and recipe is \"tensorwise\""));
+}
+
+TEST_CASE("what blocks cannot do is refused in words") {
+  CHECK_THAT(error_of(blocks + "backward = \"e5m2\"\n", llama_256), Contains("multiplies only e4m3"));
+  CHECK_THAT(error_of(blocks + "accumulate = \"fast\"\n", llama_256), Contains("has only precise sums"));
+  const std::string narrow = "hidden_size = 64\nnum_heads = 4\nff_dim = 64\n";
+  CHECK_THAT(error_of(blocks, narrow),
+             Contains("no multiples of 128 (experts: 16) are the sizes of") && Contains("linear_fc2 [64 x 64]"));
+  const std::string small = "hidden_size = 128\nnum_heads = 4\nnum_kv_heads = 4\nff_dim = 128\n";
+  CHECK_THAT(error_of(blocks + two_tensor, small, 2),
+             Contains("linear_qkv is split into pieces of 64 x 128") && Contains("by block take multiples of 128"));
+  CHECK_THAT(error_of(stored_blocks + adapters + "[strategy.fsdp]\n", small, 2),
+             Contains("a scale for each 128 x 128, and a rank has 64 x 128 of it") && Contains("store = \"bf16\""));
 }

@@ -54,13 +54,3 @@ TEST_CASE("float64: a base in 8 bits, gathered in 8 bits or on each rank", "[mat
 TEST_CASE("a run with a base in 8 bits resumes bit for bit, on other ranks too") {
   check_resumed(configuration("llama", llama_64, everywhere + stored), tolerance_of_store);
 }
-
-TEST_CASE("what cannot be stored in 8 bits is refused in words") {
-  const auto config = [](const std::string& tables) { return configuration("llama", llama_64, tables); };
-  CHECK_THAT(refusal_of(config(stored)), Contains("strategy.fp8.store = \"fp8\" keeps model.layers.0") &&
-                                             Contains("would be trained") && Contains("add strategy.lora"));
-  const std::string with_layer = "[strategy.lora]\nmodules_to_save = [\"linear_fc1\"]\n";
-  CHECK_THAT(refusal_of(config(with_layer + stored)), Contains("keeps model.layers.0.mlp"));
-  CHECK_THAT(refusal_of(config(everywhere + stored + "recipe = \"tensorwise\"\n")),
-             Contains("keeps scales of rows or blocks, and recipe is \"tensorwise\""));
-}

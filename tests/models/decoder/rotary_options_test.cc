@@ -1,0 +1,99 @@
+#include <capstan/decoder/rotary_options.h>
+
+#include <capstan_catch.h>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "support/options.h"
+
+using namespace capstan;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+struct Scaled : decoder::RotaryOptions {
+  static void describe(config::OptionTable<Scaled>& t) {
+    decoder::describe_rotary_sizes(t, "the feed-forward layer");
+    decoder::describe_rotary_scaling(t);
+    decoder::describe_rotary_rest(t);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("YaRN keeps wavelengths that turn more often than those that it divides") {
+  const auto options = testing::options_of<Scaled>("model", {{"rope_type", std::string("yarn")},
+                                                             {"rope_factor", 4.0},
+                                                             {"rope_original_length", std::int64_t{16}},
+                                                             {"rope_slow_turns", 40.0}});
+  Diagnostics faults;
+  decoder::check_rotary_scaling(options, faults);
+  REQUIRE(faults.size() == 1);
+  CHECK(faults.list()[0].where == "a.toml:5");
+  CHECK_THAT(faults.list()[0].what, Contains("model.rope_slow_turns 40 is not below model.rope_fast_turns 32"));
+}
+
+TEST_CASE("a block has a window where the list says so, and beyond the list from max_window_layers on") {
+  decoder::WindowOptions windows;
+  windows.max_window_layers = 2;
+  CHECK(windows.blocks_without_window(4) == std::set<std::int64_t>{0, 1});
+  windows.layer_types = {"sliding_attention", "full_attention"};
+  CHECK(windows.blocks_without_window(4) == std::set<std::int64_t>{1});
+  windows.max_window_layers = 3;
+  CHECK(windows.blocks_without_window(4) == std::set<std::int64_t>{1, 2});
+}
+
+TEST_CASE("a file says of each block whether it has a window") {
+  decoder::RotaryOptions options;
+  options.num_layers = 3;
+  options.sliding_window = 9;
+  decoder::WindowOptions windows;
+  windows.max_window_layers = 1;
+  windows.use_sliding_window = true;
+  layout::FileMap used;
+  decoder::describe_window_files(options, windows, true, used);
+  CHECK(used.more.at("layer_types") == R"(["full_attention", "sliding_attention", "sliding_attention"])");
+  CHECK(used.left_out == Names{"layer_types"});
+  windows.use_sliding_window.reset();
+  layout::FileMap unused;
+  decoder::describe_window_files(options, windows, true, unused);
+  CHECK(unused.more.at("layer_types") == R"(["full_attention", "full_attention", "full_attention"])");
+  CHECK(unused.left_out == Names{"layer_types", "use_sliding_window"});
+  layout::FileMap of_others;
+  decoder::describe_window_files(options, windows, false, of_others);
+  CHECK(of_others.more.empty());
+  CHECK(of_others.left_out == Names{"layer_types", "max_window_layers", "use_sliding_window"});
+}
+
+TEST_CASE("a file has only the options of its scaling, and the longest sequence that it allows") {
+  decoder::RotaryOptions options;
+  options.rope_original_length = 16;
+  options.seq_length = 100;
+  layout::FileMap plain;
+  decoder::describe_rotary_scaling_files(options, plain);
+  CHECK(plain.left_out.size() == 8);
+  CHECK(plain.more.empty());
+
+  options.rope_type = "llama3";
+  options.rope_factor = 8;
+  layout::FileMap llama3;
+  decoder::describe_rotary_scaling_files(options, llama3);
+  CHECK(llama3.left_out == Names{"rope_fast_turns", "rope_slow_turns", "rope_attention_factor"});
+  CHECK(llama3.more.empty());
+  options.seq_length = 16;  // asked for, and shorter than the model allows
+  layout::FileMap shortened;
+  decoder::describe_rotary_scaling_files(options, shortened);
+  CHECK(shortened.more.at("max_position_embeddings") == "128");
+
+  options.rope_type = "yarn";
+  options.rope_slow_turns = 2;
+  layout::FileMap yarn;
+  decoder::describe_rotary_scaling_files(options, yarn);
+  CHECK(yarn.left_out ==
+        Names{"rope_low_frequency_factor", "rope_high_frequency_factor", "rope_fast_turns", "rope_attention_factor"});
+  CHECK(yarn.more.at("max_position_embeddings") == "128");
+}
