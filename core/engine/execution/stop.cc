@@ -6,8 +6,8 @@
 
 namespace capstan::execution {
 
-void Stop::ask(int signal) noexcept {
-  const auto now = Clock::now().time_since_epoch().count();  // clock_gettime, which handlers may call
+void Stop::ask(int signal, Clock::time_point at) noexcept {
+  const auto now = at.time_since_epoch().count();
   const auto before = last_.exchange(now);
   int first = 0;
   const bool is_first = signal_.compare_exchange_strong(first, signal);

@@ -18,10 +18,11 @@ class Stop {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Async-signal-safe. Signals within `together` of the one before count as one, SIGINT, which a person sends, within
-  /// `together_by_hand` (one that is sent to the whole process group comes directly and from the launcher): SLURM sends
-  /// SIGTERM twice at a time limit, and a launcher may pass on what the rank got itself.
-  void ask(int signal) noexcept;
+  /// Async-signal-safe: clock_gettime, which Clock::now() calls, is so too. Signals within `together` of the one before
+  /// count as one, SIGINT, which a person sends, within `together_by_hand` (one that is sent to the whole process group
+  /// comes directly and from the launcher): SLURM sends SIGTERM twice at a time limit, and a launcher may pass on what
+  /// the rank got itself.
+  void ask(int signal, Clock::time_point now = Clock::now()) noexcept;
   /// 0, 1, or 2 when a second request came after the first: then nothing that takes long is begun any more.
   int asks() const noexcept { return asks_.load(); }
   bool asked() const noexcept { return asks() > 0; }

@@ -5,7 +5,6 @@
 
 #include <csignal>
 #include <string>
-#include <thread>
 
 using namespace capstan;
 
@@ -30,21 +29,23 @@ TEST_CASE("what a launcher and SLURM send twice is one request; a person's secon
   CHECK(stop.signal() == SIGTERM);
 
   execution::Stop person;
-  person.ask(SIGINT);
+  const auto first = execution::Stop::Clock::now();
+  person.ask(SIGINT, first);
   CHECK(person.asks() == 1);
-  person.ask(SIGINT);  // to the whole process group: the launcher passes on what this process got itself
+  // To the whole process group: the launcher passes on what this process got itself.
+  person.ask(SIGINT, first + execution::Stop::together_by_hand);
   CHECK(person.asks() == 1);
-  std::this_thread::sleep_for(execution::Stop::together_by_hand + std::chrono::milliseconds(50));
-  person.ask(SIGINT);
+  person.ask(SIGINT, first + 2 * execution::Stop::together_by_hand + std::chrono::nanoseconds(1));
   CHECK(person.asks() == 2);
 }
 
 TEST_CASE("a signal long enough after the first is a second request") {
   execution::Stop stop;
-  stop.ask(SIGUSR1);
-  std::this_thread::sleep_for(execution::Stop::together + std::chrono::milliseconds(20));
+  const auto first = execution::Stop::Clock::now();
+  stop.ask(SIGUSR1, first);
+  stop.ask(SIGTERM, first + execution::Stop::together);
   CHECK(stop.asks() == 1);
-  stop.ask(SIGTERM);
+  stop.ask(SIGTERM, first + 2 * execution::Stop::together + std::chrono::nanoseconds(1));
   CHECK(stop.asks() == 2);
   CHECK(std::string(stop.reason()) == "SIGUSR1");
 }

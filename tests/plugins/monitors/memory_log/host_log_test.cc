@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <semaphore>
 
 #include "support/folder.h"
 
@@ -20,12 +22,14 @@ constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
 // Samples by number: GPU 0 has 1, 16273, 16273 MiB; the processes 2145.4 MB twice, then 3892.
 struct FakeHost {
   std::atomic<int> samples = 0;
+  std::counting_semaphore<> taken{0};
   bool gpus = true;
 
   HostProbes probes() {
     HostProbes probes;
     probes.processes = [this] {
       const int n = samples++;
+      taken.release();
       return ProcessUse{n < 2 ? 2249614131 : 3892 * mebibyte, 4000 * mebibyte, 0.5 * n};
     };
     probes.gpus = [this] {
@@ -34,10 +38,9 @@ struct FakeHost {
     };
     return probes;
   }
-  void wait_for(int number) const {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (samples < number && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  void wait_for(int number) {
+    while (samples < number && taken.try_acquire_for(std::chrono::seconds(20))) {
+    }
   }
 };
 

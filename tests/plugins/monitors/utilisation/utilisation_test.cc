@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <semaphore>
 
 using namespace capstan::monitor;
 using namespace utilisation;
@@ -29,10 +30,12 @@ TEST_CASE("mean and deviation of numbers that come one by one") {
 
 TEST_CASE("a GPU rank: the allocator after each step, the driver in a thread, means of both at the end") {
   std::atomic<int> samples = 0;
+  std::counting_semaphore<> taken{0};
   double allocated = 100;
   Probes probes;
   probes.gpu = [&]() -> std::optional<GpuNow> {
     const int n = samples++;
+    taken.release();
     if (n == 2) return {};  // the driver did not answer once
     return GpuNow{n % 2 == 0 ? 40.0 : 60.0, 2000};
   };
@@ -42,9 +45,8 @@ TEST_CASE("a GPU rank: the allocator after each step, the driver in a thread, me
   CHECK(value(before, "mem_alloc_MB") == 100);
   CHECK(value(before, "gpu_util_%") == -1);  // no sample yet
   utilisation.start();
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (samples < 6 && std::chrono::steady_clock::now() < until)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (samples < 6 && taken.try_acquire_for(std::chrono::seconds(20))) {
+  }
   REQUIRE(samples >= 6);
   allocated = 300;
   const auto step = utilisation.step_ended();
