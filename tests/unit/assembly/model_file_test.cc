@@ -271,7 +271,7 @@ std::string said(const std::string& text, std::vector<config::Entry> own = {}) {
   folder.write("config.json", text);
   const auto schema = config::Options<Decoder>::schema();
   Diagnostics faults;
-  const auto error = test::error_of([&] {
+  auto error = test::error_of([&] {
     const auto section =
         assembly::with_model_file({"model", {}, std::move(own)}, {folder.path().string(), "a.toml:3"}, schema);
     config::Options<Decoder> options(section, faults);

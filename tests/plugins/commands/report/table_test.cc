@@ -20,6 +20,7 @@ TEST_CASE("what a file put into a table is text in every format") {
                     "T",
                     {"a"},
                     {{cell("=1+1")}, {cell("@x")}, {cell("-x")}, {cell("-1.5")}, {cell("-1,234")}, {cell("+2")}},
+                    // NOLINTNEXTLINE(misc-misleading-bidirectional): it is what is tested
                     {"note \033[2J\n\u202e*of* a [run](x)"}};
   CHECK(csv_of(table) == "a\r\n'=1+1\r\n'@x\r\n'-x\r\n-1.5\r\n\"-1,234\"\r\n+2\r\n");
   CHECK_THAT(text_of(table), Contains("  note \\x1b[2J\\n\\u202e*of* a [run](x)\n"));
