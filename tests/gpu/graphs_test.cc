@@ -17,10 +17,10 @@
 #include "execution/step.h"
 #include "ops/device_graph.h"
 #include "session/saved_state.h"
+#include "setup/schedule.h"
 #include "support/folder.h"
 #include "support/job.h"
 #include "train/checkpoint_manager.h"
-#include "train/schedule.h"
 
 using namespace capstan;
 using Tensors = std::map<std::string, at::Tensor>;
@@ -90,7 +90,7 @@ void train_steps(const session::Job& job, const Stretch& stretch, Learnt& learnt
   step.hooks().begin(stretch.begin);
   for (auto s = stretch.begin; s < stretch.end; ++s) {
     const auto input = feed.draw(s);
-    const auto lr = train::learning_rate(*job.config.optimizer, s, job.samples.plan.steps);
+    const auto lr = setup::learning_rate(*job.config.optimizer, s, job.samples.plan.steps);
     const auto metrics = step.run(input, input.target_tokens, lr).numbers.read();
     learnt.losses.push_back(metrics.loss_sum);
     learnt.norms.push_back(metrics.grad_norm);

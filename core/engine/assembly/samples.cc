@@ -16,6 +16,7 @@
 #include "assembly/fit.h"
 #include "assembly/open_tokenizer.h"
 #include "setup/collect.h"
+#include "setup/schedule.h"
 
 namespace capstan::assembly {
 namespace {
@@ -243,6 +244,7 @@ class SamplesOpener {
     request.where_batch = train.where(&TrainOptions::global_batch);
     request.where_length = train.where(train->max_steps ? &TrainOptions::max_steps : &TrainOptions::epochs);
     samples_.plan = data::make_plan(request, faults_);
+    if (samples_.plan.steps > 0) setup::check_schedule_length(config_.optimizer, samples_.plan.steps, faults_);
   }
 
   // What many samples have in common, such as that nothing of them is learned, is known before the first step; the rest

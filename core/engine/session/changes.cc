@@ -9,6 +9,7 @@
 
 #include "config/document.h"
 #include "config/plugin_table.h"
+#include "setup/schedule.h"
 
 namespace capstan::session {
 namespace {
@@ -17,12 +18,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* data_key = "data";
 constexpr const char* strategies_key = "strategies";
-
-// Options that say how the learning rate follows from the step: a run may continue with another schedule, and says so.
-bool is_of_schedule(const std::string& key) {
-  static const std::vector<std::string> keys{"lr", "schedule", "warmup_steps", "warmup_from_zero", "min_lr"};
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
 
 // A strategy that owns how parameters are kept, an axis of the mesh or what is computed again decides where and when
 // something is computed; any other one may decide what.
@@ -69,7 +64,7 @@ class Comparison {
     const auto& plugins = job_.plugins;
     compare_chosen("model", plugins.model, never, "the model would compute something else than what was trained");
     if (plugins.data) compare_data(*plugins.data);
-    compare("optimizer", job_.config.optimizer.resolved(), saved_.section("optimizer"), is_of_schedule,
+    compare("optimizer", job_.config.optimizer.resolved(), saved_.section("optimizer"), setup::is_of_schedule,
             "parameters would be updated in another way than in the run that was saved");
     compare("train", job_.config.train.resolved(), saved_.section("train"), is_of_train,
             "it would be computed in another precision than in the run that was saved");

@@ -14,6 +14,7 @@
 #include "session/adapter_state.h"
 #include "session/changes.h"
 #include "session/saved_state.h"
+#include "setup/schedule.h"
 
 namespace capstan::train {
 
@@ -21,18 +22,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 namespace {
-
-// A run may continue with another schedule, but the user should know of it.
-std::vector<std::string> schedule_changes(const std::string& text, const std::string& now) {
-  std::vector<std::string> changes;
-  const auto saved = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const auto mine = Json::parse(now);
-  for (const auto& [key, value] : mine.items()) {
-    const auto before = saved.is_object() && saved.contains(key) ? saved.at(key) : Json();
-    if (before != value) changes.push_back(cat(key, " was ", before.dump(), " and is ", value.dump()));
-  }
-  return changes;
-}
 
 // The numbers of an evaluation by the names that checkpoint.metric knows: "eval_loss".
 std::map<std::string, double> metrics_of(const std::optional<monitor::EvalEnded>& evaluation) {
@@ -53,16 +42,8 @@ double metric(const setup::CheckpointOptions& options, const monitor::EvalEnded&
               suggestion(options.metric, names));
 }
 
-// What the learning rate follows from, besides the step.
-std::string schedule_text(const session::Job& job) {
-  const auto& options = *job.config.optimizer;
-  const Json json{{"steps", job.samples.plan.steps},
-                  {"lr", options.lr},
-                  {"schedule", options.schedule},
-                  {"warmup_steps", options.warmup_steps},
-                  {"warmup_from_zero", options.warmup_from_zero},
-                  {"min_lr", options.min_lr}};
-  return json.dump();
+std::string schedule_of(const session::Job& job) {
+  return setup::schedule_text(*job.config.optimizer, job.samples.plan.steps);
 }
 
 checkpoint::WriterOptions writer_options(const session::Job& job, const fs::path& folder, const SaveSetting& setting) {
@@ -96,7 +77,7 @@ checkpoint::Meta meta_of(const session::Job& job, std::int64_t steps_done) {
 std::map<std::string, std::string> sections_of(const session::Session& session, const execution::Updates& updates,
                                                const observe::Statistics& statistics, std::int64_t steps_done) {
   auto sections = session::change_sections(*session.job);
-  sections[schedule_section] = schedule_text(*session.job);
+  sections[schedule_section] = schedule_of(*session.job);
   if (auto adapters = session::adapters_section(session.units); !adapters.empty())
     sections["adapters"] = std::move(adapters);
   sections["updates"] = updates.save();
@@ -109,7 +90,8 @@ observe::Statistics resume_from(checkpoint::Reader& reader, session::Session& se
   const auto& topology = session.job->topology;
   auto words = session::restore_state(session, reader);
   updates.restore(reader.section("updates"));
-  auto changes = schedule_changes(reader.section(schedule_section), schedule_text(*session.job));
+  // A run may continue with another schedule, but the user should know of it.
+  const auto changes = setup::schedule_changes(reader.section(schedule_section), schedule_of(*session.job));
   if (!changes.empty())
     words.push_back("the learning rate follows another schedule than the one that was saved: " + join(changes));
   if (const auto mesh = topology.mesh.arithmetic(); reader.meta().mesh != mesh) {

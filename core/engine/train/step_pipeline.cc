@@ -8,7 +8,7 @@
 #include <limits>
 #include <utility>
 
-#include "train/schedule.h"
+#include "setup/schedule.h"
 
 namespace capstan::train {
 
@@ -53,7 +53,7 @@ bool StepPipeline::take(std::int64_t step) {
   const auto totals = control_.wait();
   agreed_ = totals.wishes;
   if (agreed_.stop || agreed_.time_is_up) return false;
-  const double lr = learning_rate(*job_.config.optimizer, step, plan_.steps);
+  const double lr = setup::learning_rate(*job_.config.optimizer, step, plan_.steps);
   UnderWay taken{event_of(step, totals, lr), {}, std::move(next_), {}, {}};
   taken.result = step_.run(taken.input, totals.target_tokens, lr);
   const auto& numbers = taken.result.numbers.tensor();

@@ -9,6 +9,7 @@
 
 #include "config/paths.h"
 #include "setup/precision.h"
+#include "setup/schedule.h"
 
 namespace capstan::setup {
 namespace {
@@ -28,6 +29,7 @@ void check_host_tables(const Configuration& config, Diagnostics& faults) {
   if (config.trains() && !config.train->max_steps && !config.train->epochs) {
     faults.add(config.document.section("train").origin.text(), "neither train.max_steps nor train.epochs is set",
                "set one of them");
+  check_schedule(config.optimizer, faults);
   }
 }
 

@@ -8,6 +8,8 @@
 #include <capstan/base/text.h>
 #include <capstan/setup/host_schemas.h>
 
+#include "setup/schedule.h"
+
 namespace capstan::setup {
 
 void RunOptions::describe(config::OptionTable<RunOptions>& t) {
@@ -185,13 +187,7 @@ void OptimizerOptions::describe(config::OptionTable<OptimizerOptions>& t) {
   t.add("decay", &OptimizerOptions::decay)
       .choices({"matrices", "all"})
       .doc("matrices: biases and norms are not decayed; all: everything is");
-  t.add("schedule", &OptimizerOptions::schedule)
-      .choices({"linear", "cosine", "constant"})
-      .doc("learning rate after the warm-up");
-  t.add("warmup_steps", &OptimizerOptions::warmup_steps).min(0).doc("W: step s has lr x (s+1)/(W+1)");
-  t.add("warmup_from_zero", &OptimizerOptions::warmup_from_zero)
-      .doc("step s has lr x s/W instead, as Hugging Face's schedules");
-  t.add("min_lr", &OptimizerOptions::min_lr).min(0).doc("where linear and cosine end");
+  describe_schedule(t);
   t.add("clip", &OptimizerOptions::clip).min(0).doc("largest global gradient norm; 0: no clipping");
 }
 

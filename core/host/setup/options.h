@@ -80,8 +80,13 @@ struct OptimizerOptions {
   std::int64_t warmup_steps = 0;
   bool warmup_from_zero = false;
   double min_lr = 0;
+  double warmup_ratio = 0;
   double clip = 1.0;
   static void describe(config::OptionTable<OptimizerOptions>& t);
+  std::int64_t decay_steps = 0;
+  double decay_ratio = 0;
+  std::string decay_shape = "linear";
+  std::int64_t restarts = 1;
 };
 
 /// [comm]

@@ -51,9 +51,10 @@ Lines optimizer_lines() {
           {"adam_beta2", "optimizer.betas", "the second of two"},
           {"adam_epsilon", "optimizer.eps", ""},
           {"max_grad_norm", "optimizer.clip", ""},
-          {"lr_scheduler_type", "optimizer.schedule", "linear, cosine or constant"},
+          {"lr_scheduler_type", "optimizer.schedule",
+           R"(cosine_with_restarts: "cosine_restarts"; warmup_stable_decay: "wsd")"},
           {"warmup_steps", "optimizer.warmup_steps", "with optimizer.warmup_from_zero = true for the same steps"},
-          {"warmup_ratio", "optimizer.warmup_steps", "a number of steps"},
+          {"warmup_ratio", "optimizer.warmup_ratio", "with optimizer.warmup_from_zero = true for the same steps"},
           {"optim", "", "there is one optimizer, a fused AdamW"},
           {"label_smoothing_factor", "", "the loss is the plain cross-entropy"}};
 }

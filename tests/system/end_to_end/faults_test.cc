@@ -76,7 +76,8 @@ TEST_CASE("unknown options and tables, with the nearest name, the file and the l
     CHECK(refusal(work, file, {"optimizer.speed=1"}) ==
           one_fault(
               "command line", "unknown option optimizer.speed",
-              "one of: lr, betas, eps, weight_decay, decay, schedule, warmup_steps, warmup_from_zero, min_lr, clip"));
+              "one of: lr, betas, eps, weight_decay, decay, schedule, warmup_steps, warmup_ratio, warmup_from_zero, "
+              "min_lr, decay_steps, decay_ratio, decay_shape, restarts, clip"));
   }
 }
 

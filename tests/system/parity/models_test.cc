@@ -16,8 +16,8 @@
 #include "parity/models.h"
 #include "parity/reference.h"
 #include "session/session.h"
+#include "setup/schedule.h"
 #include "train/loop.h"
-#include "train/schedule.h"
 
 using namespace capstan;
 using parity::batch_of;
@@ -145,7 +145,7 @@ at::Tensor train(const session::Job& job, comm::Communicator& communicator, cons
       input.target_tokens += input.micro.back().target_tokens;
     }
     const auto result =
-        step.run(input, input.target_tokens, train::learning_rate(*job.config.optimizer, s, ids.size(0)));
+        step.run(input, input.target_tokens, setup::learning_rate(*job.config.optimizer, s, ids.size(0)));
     losses.push_back(result.numbers.read().loss_sum / static_cast<double>(input.target_tokens));
   }
   return at::tensor(losses, at::kDouble);
