@@ -15,30 +15,48 @@
 #include "assembly/content.h"
 #include "assembly/fit.h"
 #include "assembly/open_tokenizer.h"
+#include "assembly/override_points.h"
 #include "setup/collect.h"
 #include "setup/schedule.h"
+#include "setup/stopping.h"
 
 namespace capstan::assembly {
 namespace {
 
+// Does the run judge its evaluations by checkpoint.metric?
+bool goes_by_metric(const setup::Configuration& config) {
+  return config.checkpoint->keep_best || config.train->stop_after_evals > 0;
+}
+
 // What [checkpoint] asks for and the run cannot give.
-void check_checkpoints(const config::Options<setup::CheckpointOptions>& options, const Samples& samples,
-                       Diagnostics& faults) {
+void check_checkpoints(const setup::Configuration& config, const Samples& samples, Diagnostics& faults) {
+  const auto& options = config.checkpoint;
   const auto refuse = [&](auto member, const std::string& why, const std::string& fix) {
     if (options.is_set(member))
       faults.add(options.where(member), cat(options.name(member), " has no effect: ", why), fix);
   };
   // A run's own config.toml sets every option, mostly to what it is anyway.
   const setup::CheckpointOptions defaults;
-  const char* off = "checkpoint.keep_best is off";
+  const char* off = "checkpoint.keep_best is off, and train.stop_after_evals is 0";
   const char* fix = "remove it, or set checkpoint.keep_best = true";
-  if (!options->keep_best && options->metric != defaults.metric) refuse(&setup::CheckpointOptions::metric, off, fix);
-  if (!options->keep_best && options->mode != defaults.mode) refuse(&setup::CheckpointOptions::mode, off, fix);
+  const bool is_off = !goes_by_metric(config);
+  if (is_off && options->metric != defaults.metric) refuse(&setup::CheckpointOptions::metric, off, fix);
+  if (is_off && options->mode != defaults.mode) refuse(&setup::CheckpointOptions::mode, off, fix);
   if (samples.eval || !samples.train) return;
   const char* none = "there is no evaluation data";
   const char* name_one = "name an evaluation file in [data]";
   if (options->keep_best) refuse(&setup::CheckpointOptions::keep_best, none, name_one);
   if (options->every_eval) refuse(&setup::CheckpointOptions::every_eval, none, name_one);
+}
+
+// The best checkpoint has the parameters, not what evaluation saw.
+void check_final_weights(const config::Options<setup::CheckpointOptions>& options, const LoadedPlugins& plugins,
+                         Diagnostics& faults) {
+  if (options->final_weights != "best" || !has_evaluation_weights(plugins.strategies)) return;
+  faults.add(options.where(&setup::CheckpointOptions::final_weights),
+             "checkpoint.final_weights is \"best\", but a strategy of this run evaluates other weights than it trains, "
+             "which checkpoints do not hold",
+             "set checkpoint.final_weights = \"last\"");
 }
 
 // Names of what answers to a split are scored by, asked for with the first question that has an expected answer.
@@ -60,7 +78,7 @@ std::vector<std::string> score_names(const Samples& samples, const data::DataSou
 // A metric that no evaluation gives would end the run at its first one.
 void check_metric(const setup::Configuration& config, const Samples& samples, Diagnostics& faults) {
   const auto& options = config.checkpoint;
-  if (!config.trains() || !options->keep_best || !samples.eval || options->metric == "eval_loss") return;
+  if (!config.trains() || !goes_by_metric(config) || !samples.eval || options->metric == "eval_loss") return;
   const auto scores = score_names(samples, *samples.eval);
   const bool scored = std::find(scores.begin(), scores.end(), options->metric) != scores.end();
   const auto& train = *config.train;
@@ -278,7 +296,10 @@ class SamplesOpener {
 std::optional<Samples> open_samples(const setup::Configuration& config, const LoadedPlugins& plugins,
                                     const Topology& topology, plugin::Host& host, Diagnostics& faults) {
   auto samples = SamplesOpener(config, plugins, topology, host, faults).open();
-  check_checkpoints(config.checkpoint, samples, faults);
+  check_checkpoints(config, samples, faults);
+  const auto& plan = samples.plan;
+  if (plan.steps > 0) setup::check_stopping(config.train, plan.steps, samples.eval ? plan.steps_per_epoch : 0, faults);
+  check_final_weights(config.checkpoint, plugins, faults);
   setup::collect(faults, [&] { check_metric(config, samples, faults); });
   check_monitors(config, plugins, samples, faults);
   if (!faults.empty()) return {};

@@ -119,6 +119,8 @@ class Writer {
   std::optional<Saved> wait();
   /// The same without waiting: nothing if it is not done.
   std::optional<Saved> poll();
+  /// Gives back the memory of reserve(); called when no save is in progress.
+  void release();
   /// Is a save in progress?
   bool busy() const;
   /// How long the last committed save took in total (stall and writing), in seconds; 0 before the first.

@@ -58,6 +58,8 @@ std::optional<Saved> Writer::start(Meta meta, const std::vector<TensorBox>& boxe
   return before;
 }
 
+void Writer::release() { copy_ = std::make_unique<HostCopy>(options_.pinned); }
+
 void Writer::before_update() { copy_->hold(); }
 
 std::optional<Saved> Writer::wait() {

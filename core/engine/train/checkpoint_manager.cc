@@ -227,11 +227,32 @@ void CheckpointManager::publish(const std::optional<checkpoint::Saved>& saved) {
   observers_.checkpoint_saved(event);
 }
 
-fs::path CheckpointManager::save_weights(std::int64_t steps_done) const {
+fs::path CheckpointManager::save_weights(std::int64_t steps_done) {
   auto folder = run_folder_ / "weights";
-  checkpoint::save(folder, *session_.world_host, meta_of(*session_.job, steps_done), session::saved_weights(session_),
-                   attempt_);
+  auto boxes = session::saved_weights(session_);
+  const bool is_best = options_.final_weights == "best" && totals_.best;
+  if (is_best && totals_.best->step != steps_done) fill_from_best(boxes);
+  if (options_.final_weights == "best" && !is_best && session_.job->topology.rank == 0)
+    log::warning("no evaluation was finite: the final weights are the last ones");
+  totals_.weights_step = is_best ? totals_.best->step : steps_done;
+  checkpoint::save(folder, *session_.world_host, meta_of(*session_.job, totals_.weights_step), boxes, attempt_);
   return folder;
+}
+
+// What the checkpoint does not have is frozen, and as it was.
+void CheckpointManager::fill_from_best(std::vector<checkpoint::TensorBox>& boxes) {
+  wait();
+  writer_->release();
+  comm::agree(*session_.communicator, "reading the best checkpoint", [&] {
+    checkpoint::Reader best(totals_.best->path);
+    for (auto& box : boxes) {
+      if (!best.has(box.tensor)) continue;
+      auto value = at::empty(box.data.sizes(), box.data.options().device(at::kCPU));
+      best.read(box.tensor, box.box, value);
+      box.data = std::move(value);
+    }
+    return std::string();
+  });
 }
 
 }  // namespace capstan::train

@@ -74,9 +74,9 @@ class CheckpointManager {
   void poll();
   /// The same after the save that is under way.
   void wait();
-  /// The run's final weights, one copy of each, as <run folder>/weights; returns that folder. Collective over the
-  /// world.
-  std::filesystem::path save_weights(std::int64_t steps_done) const;
+  /// The run's final weights, one copy of each, as <run folder>/weights; returns that folder. They are the best
+  /// checkpoint's where checkpoint.final_weights says so. Nothing is saved afterwards. Collective over the world.
+  std::filesystem::path save_weights(std::int64_t steps_done);
 
   /// Nothing where none is saved.
   std::optional<observe::SaveTotals> summary() const;
@@ -85,6 +85,7 @@ class CheckpointManager {
  private:
   bool due(const Boundary& boundary) const;
   bool judge(const Boundary& boundary);
+  void fill_from_best(std::vector<checkpoint::TensorBox>& boxes);
   void publish(const std::optional<checkpoint::Saved>& saved);
 
   using Clock = std::chrono::steady_clock;

@@ -11,6 +11,7 @@
 
 #include "comm/agree.h"
 #include "session/model_folder.h"
+#include "setup/stopping.h"
 #include "train/memory.h"
 
 namespace capstan::train {
@@ -94,12 +95,13 @@ void Loop::restore(checkpoint::Reader& reader) {
   statistics_ = resume_from(reader, session_, pipeline_.step().updates());
   pipeline_.nonfinite().set_in_a_row(statistics_.skipped_in_a_row);
   started_.first_step = reader.meta().step;
+  judge_progress(started_.first_step);
   statistics_.drop_answers(started_.first_step, answers_again());
 }
 
-// The splits whose questions a run that had done all its steps answers once more.
+// The splits whose questions a run that had ended answers once more.
 std::vector<std::string> Loop::answers_again() const {
-  if (started_.first_step < job().samples.plan.steps) return {};
+  if (started_.first_step < job().samples.plan.steps && stopped_early().empty()) return {};
   return evaluations_.asked_splits();
 }
 
@@ -114,10 +116,9 @@ execution::Wishes Loop::wishes() const {
   return {stop_.asked(), stop_.asks() > 1, time_is_up(), checkpoints_.clock_asks()};
 }
 
-double Loop::usual_step_s() const {
-  const auto steps = job().samples.plan.steps;
-  if (steps < 2) return 0;
-  return (statistics_.train_runtime_s - pipeline_.longest_step_s()) / static_cast<double>(steps - 1);
+double Loop::usual_step_s(std::int64_t steps_done) const {
+  if (steps_done < 2) return 0;
+  return (statistics_.train_runtime_s - pipeline_.longest_step_s()) / static_cast<double>(steps_done - 1);
 }
 
 monitor::RunEnded Loop::run() {
@@ -195,13 +196,14 @@ std::int64_t Loop::run_steps() {
   if (step < steps) pipeline_.begin(step);
   // Stopped inside that evaluation: the checkpoint that it left has no metric, by which this step may be the best.
   if (evaluations_.due(step) && !statistics_.evaluation_after(step)) pass_boundary(step);
-  while (step < steps && !stopped_) {
+  while (step < steps && !stopped_ && stopped_early().empty()) {
     if (!pipeline_.take(step)) {
       stopped_ = true;
       break;
     }
     pass_boundary(++step);
   }
+  if (!stopped_early().empty()) pipeline_.end_early();
   pipeline_.drain();
   return step;
 }
@@ -213,12 +215,22 @@ void Loop::pass_boundary(std::int64_t steps_done) {
     const auto begin = Clock::now();
     evaluate(steps_done, &Evaluations::run);
     pipeline_.leave_out(seconds_since(begin));
+    judge_progress(steps_done);
   }
   if (stopped_) return;  // save_at_end saves, and the run evaluates when it is resumed
   if (replicas_.due(steps_done, started_.first_step)) replicas_.run(steps_done);
   checkpoints_.poll();
   const Boundary boundary{steps_done, pipeline_.agreed().save, statistics_.evaluation_after(steps_done)};
   if (checkpoints_.wants(boundary)) save(boundary);
+}
+
+// Ranks have the same evaluations, and after a resume those of the run's beginning.
+void Loop::judge_progress(std::int64_t steps_done) {
+  if (stopped_ || steps_done == job().samples.plan.steps) return;
+  const auto& checkpoint = *job().config.checkpoint;
+  const auto why = setup::reason_to_stop(*job().config.train, checkpoint, statistics_.values_of(checkpoint.metric));
+  if (!why.empty())
+    statistics_.stopped_early = cat("after step ", steps_done, " of ", job().samples.plan.steps, ": ", why);
 }
 
 void Loop::evaluate(std::int64_t steps_done, void (Evaluations::*what)(std::int64_t)) {
@@ -253,6 +265,9 @@ void Loop::save_at_end(std::int64_t steps_done) {
   if (stopped_) return;
   model_ = session::write_final_model({job().plugins, job().samples.tokenizer, *job().config.train, session_.units},
                                       weights_, folder_.path(), *session_.communicator);
+  const auto saves = checkpoints_.summary();
+  if (saves && saves->weights_step != steps_done)
+    model_ = cat("the final weights are those of the best evaluation, after step ", saves->weights_step, "\n", model_);
 }
 
 }  // namespace capstan::train

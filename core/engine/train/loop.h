@@ -42,9 +42,11 @@ class Loop {
   const execution::Wishes& agreed() const { return pipeline_.agreed(); }
   /// What is said of the folder that transformers loads; empty when none was asked for.
   const std::string& model() const { return model_; }
-  /// Mean time of a step, s, in a run that began at step 0 and is whole. The longest is left out, since in it kernels
-  /// are loaded and memory is first taken. 0 where there are fewer than two steps.
-  double usual_step_s() const;
+  /// Why the run ended before its last step, by train.stop_after_evals; empty: it did not.
+  const std::string& stopped_early() const { return statistics_.stopped_early; }
+  /// Mean time of a step, s, in a run that began at step 0 and did this number. The longest is left out, since in it
+  /// kernels are loaded and memory is first taken. 0 where there are fewer than two steps.
+  double usual_step_s(std::int64_t steps_done) const;
   /// What each rank has used, by rank; empty before the run's end.
   const std::vector<observe::PeakMemory>& peaks() const { return peaks_; }
 
@@ -57,6 +59,7 @@ class Loop {
   execution::Wishes wishes() const;
   bool time_is_up() const;
   void pass_boundary(std::int64_t steps_done);
+  void judge_progress(std::int64_t steps_done);
   void trace();
   void evaluate(std::int64_t steps_done, void (Evaluations::*what)(std::int64_t));
   void save(const Boundary& boundary);

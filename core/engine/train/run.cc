@@ -139,7 +139,9 @@ std::optional<int> Run::train_loaded() {
   const SaveSetting saves{&resume_, setting_.job.empty() ? "0" : setting_.job, setting_.at_point};
   Loop loop(*session_, *folder_, setting_.stop, saves, std::move(started));
   const auto ended = loop.run();
-  if (!loop.stopped()) end_extensions(loop);
+  if (!loop.stopped()) end_extensions(loop, ended.steps);
+  if (first() && !loop.stopped_early().empty())
+    setting_.output.print(cat("stopped early, ", loop.stopped_early(), "\n"));
   if (first() && !loop.model().empty()) setting_.output.print(loop.model() + "\n");
   const bool lost = has_lost_results();
   if (!loop.stopped()) return static_cast<int>(lost ? ExitCode::failure : ExitCode::success);
@@ -147,14 +149,14 @@ std::optional<int> Run::train_loaded() {
   return {};
 }
 
-void Run::end_extensions(const Loop& loop) {
+void Run::end_extensions(const Loop& loop, std::int64_t steps_done) {
   command::TrainedRun trained{observe::memory_parts(job_->prediction.footprints)};
   for (const auto& peak : loop.peaks()) {
     trained.setup_bytes = std::max(trained.setup_bytes, peak.device_setup);
     trained.peak_bytes = std::max(trained.peak_bytes, peak.device);
   }
   // The time of a run that was resumed includes that on other machines.
-  if (!resume_.reader) trained.step_s = loop.usual_step_s();
+  if (!resume_.reader) trained.step_s = loop.usual_step_s(steps_done);
   for (const auto& extension : extensions_) {
     const auto text = call_extension(extension, "after_training",
                                      [&](command::RunExtension& object) { return object.after_training(trained); });

@@ -81,7 +81,7 @@ class Run {
   int call_extensions(const execution::StopAgreement& agreement);
   void load_model(const execution::StopAgreement& agreement);
   std::optional<int> train_loaded();
-  void end_extensions(const Loop& loop);
+  void end_extensions(const Loop& loop, std::int64_t steps_done);
   std::string start_text() const;
   bool has_lost_results();
   bool first() const { return setting_.communicator.world().rank == 0; }

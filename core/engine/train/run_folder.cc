@@ -269,6 +269,8 @@ void RunFolder::write_summary(const monitor::RunStarted& start, const monitor::R
                            {"send_s", host_updates.send_s / each},
                            {"wait_s", host_updates.wait_s / each}};
   }
+  if (!end.weights.empty()) json["weights_step"] = checkpoints ? checkpoints->weights_step : end.steps;
+  if (!statistics.stopped_early.empty()) json["stopped_early"] = statistics.stopped_early;
   if (checkpoints) json["checkpoints"] = checkpoints_json(*checkpoints);
   add_monitors(json, end.summary);
   for (const auto& evaluation : statistics.evaluations) json["evaluations"].push_back(evaluation_json(evaluation));

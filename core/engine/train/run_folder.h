@@ -36,6 +36,7 @@ struct SaveTotals {
   double write_s = 0;
   std::string last;  ///< the newest that is committed
   std::optional<Best> best;
+  std::int64_t weights_step = 0;  ///< after which step the final weights were so
 };
 
 /// What a run leaves for people and programs: config.toml, metrics.jsonl, summary.json, a log per rank, weights/.

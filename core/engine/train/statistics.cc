@@ -70,6 +70,18 @@ std::optional<monitor::EvalEnded> Statistics::evaluation_after(std::int64_t step
   return whole;
 }
 
+std::vector<double> Statistics::values_of(const std::string& metric) const {
+  std::vector<double> values;
+  for (const auto& part : evaluations) {
+    if (part.split != "eval") continue;
+    if (part.loss && metric == "eval_loss") values.push_back(*part.loss);
+    for (const auto& [name, score] : part.scores) {
+      if (metric == "eval_" + name) values.push_back(score);
+    }
+  }
+  return values;
+}
+
 void Statistics::drop_answers(std::int64_t steps_done, const std::vector<std::string>& splits) {
   std::erase_if(evaluations, [&](const monitor::EvalEnded& evaluation) {
     const bool is_asked = std::find(splits.begin(), splits.end(), evaluation.split) != splits.end();

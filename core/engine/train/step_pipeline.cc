@@ -76,9 +76,13 @@ bool StepPipeline::take(std::int64_t step) {
 
 void StepPipeline::drain() { finish(0); }
 
+void StepPipeline::end_early() {
+  if (control_.is_under_way()) (void)control_.wait();
+}
+
 // The sums for the next step, which were started before, may not say so.
 void StepPipeline::stop() {
-  if (control_.is_under_way()) (void)control_.wait();
+  end_early();
   agreed_.stop = true;
 }
 

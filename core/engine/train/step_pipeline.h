@@ -36,6 +36,8 @@ class StepPipeline {
   bool take(std::int64_t step);
   /// Waits until the observers know all steps that were taken.
   void drain();
+  /// The run ends before a step whose sums are under way.
+  void end_early();
   /// The ranks have agreed to stop elsewhere: what the next step's sums say no longer counts.
   void stop();
   /// What the ranks agreed on at the last step boundary; its `save`: a checkpoint is due by the clock after this step.

@@ -14,22 +14,31 @@
 namespace capstan::setup {
 namespace {
 
+void check_train(const config::Options<TrainOptions>& train, Diagnostics& faults) {
+  if (train->temperature == 0 && train->top_p != 1) {
+    faults.add(train.where(&TrainOptions::top_p), "train.top_p is below 1, but no token is drawn",
+               "set train.temperature, such as 0.7, or train.top_p = 1");
+  }
+  if (train->stop_min_delta > 0 && train->stop_after_evals == 0) {
+    faults.add(train.where(&TrainOptions::stop_min_delta),
+               "train.stop_min_delta has no effect: train.stop_after_evals is 0",
+               "set train.stop_after_evals to a number of evaluations, or remove it");
+  }
+}
+
 void check_host_tables(const Configuration& config, Diagnostics& faults) {
   check_run(config.run, faults);
   check_checkpoint(config.checkpoint, faults);
+  check_schedule(config.optimizer, faults);
   const auto& betas = config.optimizer->betas;
   if (betas.size() != 2 || betas[0] < 0 || betas[0] >= 1 || betas[1] < 0 || betas[1] >= 1) {
     faults.add(config.optimizer.where(&OptimizerOptions::betas), "optimizer.betas is " + config::value_text(betas),
                "give two numbers in [0, 1), such as [0.9, 0.999]");
   }
-  if (config.train->temperature == 0 && config.train->top_p != 1) {
-    faults.add(config.train.where(&TrainOptions::top_p), "train.top_p is below 1, but no token is drawn",
-               "set train.temperature, such as 0.7, or train.top_p = 1");
-  }
+  check_train(config.train, faults);
   if (config.trains() && !config.train->max_steps && !config.train->epochs) {
     faults.add(config.document.section("train").origin.text(), "neither train.max_steps nor train.epochs is set",
                "set one of them");
-  check_schedule(config.optimizer, faults);
   }
 }
 

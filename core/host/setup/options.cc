@@ -94,6 +94,14 @@ namespace {
 void describe_evaluation(config::OptionTable<TrainOptions>& t) {
   t.add("eval_every", &TrainOptions::eval_every).min(0).doc("evaluate the loss every N steps; 0: after each epoch");
   t.add("eval_batch", &TrainOptions::eval_batch).min(1).max(65536).doc("samples a rank evaluates at once");
+  t.add("stop_after_evals", &TrainOptions::stop_after_evals)
+      .min(0)
+      .doc(
+          "the run ends in order, as after its last step, when this number of evaluations in a row were no better than "
+          "the best before them, by checkpoint.metric and checkpoint.mode; 0: it does all its steps");
+  t.add("stop_min_delta", &TrainOptions::stop_min_delta)
+      .min(0)
+      .doc("stop_after_evals counts an evaluation as better only if it is so by more than this");
   t.add("generate_samples", &TrainOptions::generate_samples)
       .min(-1)
       .doc("evaluation questions answered and scored at the end (the first ones); -1: all");
@@ -232,10 +240,18 @@ void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {
   t.add("keep_best", &CheckpointOptions::keep_best)
       .doc("an evaluation better than all before is saved too, and the best one stays besides those of keep");
   t.add("metric", &CheckpointOptions::metric)
-      .doc("what keep_best goes by: eval_loss, or with train.generate_each_eval a score such as eval_f1");
+      .doc(
+          "what keep_best and train.stop_after_evals go by: eval_loss, or with train.generate_each_eval a score such "
+          "as "
+          "eval_f1");
   t.add("mode", &CheckpointOptions::mode)
       .choices({"min", "max"})
       .doc("is the smallest or the largest metric the best?");
+  t.add("final_weights", &CheckpointOptions::final_weights)
+      .choices({"last", "best"})
+      .doc(
+          "what the run's weights/ and model/ are at its end: the weights after the last step, or with keep_best those "
+          "of the best evaluation");
   t.add("save", &CheckpointOptions::save)
       .choices({"all", "trainable"})
       .doc(
@@ -294,6 +310,11 @@ void check_run(const config::Options<RunOptions>& options, Diagnostics& diagnost
 }
 
 void check_checkpoint(const config::Options<CheckpointOptions>& options, Diagnostics& diagnostics) {
+  if (options->final_weights == "best" && !options->keep_best) {
+    diagnostics.add(options.where(&CheckpointOptions::final_weights),
+                    "checkpoint.final_weights is \"best\", but checkpoint.keep_best is off",
+                    "set checkpoint.keep_best = true, or checkpoint.final_weights = \"last\"");
+  }
   const std::vector<std::string> tables{"model", "data", "optimizer", "train", "strategy"};
   for (const auto& name : options->accept) {
     const auto table = name.substr(0, name.find('.'));

@@ -60,6 +60,8 @@ struct TrainOptions {
   std::int64_t pad_to_multiple = 8;
   std::int64_t eval_every = 0;
   std::int64_t eval_batch = 8;
+  std::int64_t stop_after_evals = 0;
+  double stop_min_delta = 0;
   std::int64_t generate_samples = 0;
   std::int64_t generate_train_samples = 0;
   bool generate_each_eval = false;
@@ -78,15 +80,15 @@ struct OptimizerOptions {
   std::string decay = "matrices";
   std::string schedule = "linear";
   std::int64_t warmup_steps = 0;
+  double warmup_ratio = 0;
   bool warmup_from_zero = false;
   double min_lr = 0;
-  double warmup_ratio = 0;
-  double clip = 1.0;
-  static void describe(config::OptionTable<OptimizerOptions>& t);
   std::int64_t decay_steps = 0;
   double decay_ratio = 0;
   std::string decay_shape = "linear";
   std::int64_t restarts = 1;
+  double clip = 1.0;
+  static void describe(config::OptionTable<OptimizerOptions>& t);
 };
 
 /// [comm]
@@ -110,6 +112,7 @@ struct CheckpointOptions {
   bool keep_best = false;
   std::string metric = "eval_loss";
   std::string mode = "min";
+  std::string final_weights = "last";
   std::string save = "all";
   bool asynchronous = true;
   std::string resume = "none";

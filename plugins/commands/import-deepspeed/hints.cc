@@ -86,7 +86,7 @@ Lines evaluation_and_saving() {
           {"save_strategy", "checkpoint.every_epoch", R"("epoch": true; "steps": checkpoint.every_steps)"},
           {"save_steps", "checkpoint.every_steps", ""},
           {"save_total_limit", "checkpoint.keep", ""},
-          {"load_best_model_at_end", "checkpoint.keep_best", "the best one is kept as well as the newest"},
+          {"load_best_model_at_end", "checkpoint.final_weights", R"("best", with checkpoint.keep_best = true)"},
           {"metric_for_best_model", "checkpoint.metric", ""},
           {"greater_is_better", "checkpoint.mode", R"("max" or "min")"},
           {"resume_from_checkpoint", "checkpoint.resume", R"("auto", or a folder)"},
