@@ -169,3 +169,24 @@ TEST_CASE("options of checkpoints in a run that saves none are said to do nothin
                            "checkpoint.every_epoch=false"})
     CHECK_THAT(err_of("check", {fine}), !Contains("saves no checkpoints"));
 }
+
+TEST_CASE("a run that gets no better ends in order, and its model is that of the best evaluation") {
+  const Workspace work;
+  const auto file =
+      work.write("a.toml", small_config({{"lr =", "lr = 1e-2\nschedule = \"wsd\"\ndecay_ratio = 0.25"}},
+                                        "[checkpoint]\nkeep_best = true\nfinal_weights = \"best\"\n"
+                                        "mode = \"max\"\nresume = \"auto\"\n[strategy.lora]\nrank = 2\n"));
+  // The second start finds it at its end.
+  for (int i = 0; i < 2; ++i) {
+    const auto ended =
+        work.run({"run", file, "-n", "2", "train.micro_batch=6", "train.eval_every=1", "train.stop_after_evals=3"});
+    INFO(ended.all());
+    REQUIRE(ended.code == 0);
+    CHECK_THAT(ended.out, Contains("stopped early, after step 4 of 8: eval_loss was no better than ") &&
+                              Contains("the final weights are those of the best evaluation, after step 1\n"));
+    const auto summary = read_json(work.folder() / "runs/small/summary.json");
+    CHECK(summary.at("steps") == 4);
+    CHECK(summary.at("weights_step") == 1);
+    CHECK(summary.at("evaluations").size() == 4);
+  }
+}

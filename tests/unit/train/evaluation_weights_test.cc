@@ -197,3 +197,13 @@ TEST_CASE("two strategies may not both say what evaluation sees") {
   setting.types.push_back(testing::type<strategy::Strategy, AlsoShows, NoHookOptions>("strategy", "also_shows"));
   CHECK_THROWS_WITH(testing::train(setting), Contains("evaluation weights") && Contains("also_shows"));
 }
+
+TEST_CASE("the best checkpoint has no weights that a strategy shows only to evaluation") {
+  const std::string eval = "data.eval=" CAPSTAN_SOURCE_DIR "/configs/data/mini_squad_train.json";
+  const std::vector<std::string> best{eval, "checkpoint.keep_best=true", "checkpoint.final_weights=best"};
+  const auto file = testing::small_config("[strategy.shows]\n");
+  CHECK_THROWS_WITH(prepare(file, best, 1, 0),
+                    Contains("checkpoint.final_weights is \"best\", but a strategy of this run evaluates other") &&
+                        Contains("set checkpoint.final_weights = \"last\""));
+  CHECK_NOTHROW(prepare(testing::small_config(), best, 1, 0));
+}
