@@ -1,5 +1,5 @@
 #include <ATen/ATen.h>
-#include <capstan/strategy.h>
+#include <capstan/optimizer.h>
 #include <capstan/testing.h>
 
 #include "testing/tiny.h"
@@ -11,25 +11,17 @@ struct DescentOptions {
   static void describe(config::OptionTable<DescentOptions>&) {}
 };
 
-class DescentRule : public strategy::OptimizerRule {
- public:
-  std::size_t states() const override { return 0; }
-  void apply(std::vector<strategy::Slice>& slices, const strategy::Update& update) override {
-    for (auto& slice : slices) slice.master.sub_(slice.grad, update.lr);
-  }
-};
-
-class Descent : public strategy::Strategy {
+class Descent : public optimizer::Rule {
  public:
   explicit Descent(const config::Options<DescentOptions>&) {}
-  void claim(strategy::Claims& claims) const override { claims.exclusive(strategy::optimizer_rule_point); }
-  std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const strategy::AdamWOptions&) override {
-    return std::make_unique<DescentRule>();
+  std::vector<optimizer::StateSpec> states(const layout::Param&) const override { return {}; }
+  void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update&) override {
+    for (auto& slice : slices) slice.master.sub_(slice.grad, slice.lr);
   }
 };
 
 }  // namespace
 
-plugin::Registration descent() { return type<strategy::Strategy, Descent, DescentOptions>("strategy", "descent"); }
+plugin::Registration descent() { return type<optimizer::Rule, Descent, DescentOptions>("optimizer", "descent"); }
 
 }  // namespace capstan::testing

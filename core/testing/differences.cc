@@ -99,6 +99,11 @@ std::string differences(const TrainResult& run, const TrainResult& reference, do
   comparison.series("loss", run.losses, reference.losses);
   comparison.series("gradient norm", run.norms, reference.norms);
   comparison.tensors("weight", run.weights, reference.weights, weights_slack);
+  for (const auto& [state, tensors] : reference.states) {
+    const auto mine = run.states.find(state);
+    comparison.tensors(cat(state, " of").c_str(), mine == run.states.end() ? Tensors() : mine->second, tensors,
+                       weights_slack);
+  }
   comparison.copies();
   return comparison.text();
 }

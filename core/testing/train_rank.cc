@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
+#include <capstan/base/text.h>
 
 #include <algorithm>
 #include <csignal>
@@ -68,6 +69,25 @@ void Collected::evaluated(const session::Session& session) {
   merge("evaluated weight ", run_.evaluated, session.engine->stored_boxes());
 }
 
+// Where ranks keep states of their own, the first one's count.
+void Collected::states(const session::Session& session) {
+  std::map<std::string, std::vector<shard::StoredBox>> boxes;
+  for (const auto& kept : session.engine->state_boxes()) {
+    for (std::size_t i = 0; i < kept.states.size(); ++i) {
+      const auto& spec = kept.slice->states[i].spec;
+      if (kept.stored.copy > 0 || spec.block > 1 || !at::isFloatingType(kept.states[i].scalar_type())) continue;
+      boxes[spec.name].push_back(kept.stored);
+      boxes[spec.name].back().value = kept.states[i];
+    }
+  }
+  for (const auto& [name, list] : boxes) merge(cat(name, " of ").c_str(), states_of(name), list);
+}
+
+std::map<std::string, at::Tensor>& Collected::states_of(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  return run_.states[name];
+}
+
 void Collected::step(double loss, double norm) {
   run_.losses.push_back(loss);
   run_.norms.push_back(norm);
@@ -111,6 +131,7 @@ void train_rank(session::Job job, comm::Communicator& communicator, const Stretc
   const auto ended = loop.run();
   if (!stretch.is_last) return;
   collected.weights(session);
+  collected.states(session);
   loop.as_evaluated(ended.steps, [&] { collected.evaluated(session); });
 }
 

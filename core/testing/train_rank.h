@@ -35,10 +35,12 @@ class Collected {
   void gradients(const session::Session& session);
   void weights(const session::Session& session);
   void evaluated(const session::Session& session);
+  void states(const session::Session& session);
   /// The same on all ranks: one of them says it.
   void step(double loss, double norm);
 
  private:
+  std::map<std::string, at::Tensor>& states_of(const std::string& name);
   void merge(const char* what, std::map<std::string, at::Tensor>& whole, const std::vector<shard::StoredBox>& boxes);
 
   TrainResult& run_;

@@ -43,6 +43,7 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/tools/templates" "${PROJECT_SOURCE_DIR}
 # Capstan's own plugins that docs/plugins.md shows: their very sources.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/plugins/strategies/fsdp" "${PROJECT_SOURCE_DIR}/plugins/strategies/zero"
   DESTINATION share/capstan/examples/strategies)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/plugins/optimizers/lion" DESTINATION share/capstan/examples/optimizers)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/models/llama" "${PROJECT_SOURCE_DIR}/models/qwen3" DESTINATION share/capstan/examples/models)
 # Last, for a document may have links to all of these.
 install(CODE "execute_process(COMMAND \"${PROJECT_SOURCE_DIR}/tools/install-docs\" \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\" COMMAND_ERROR_IS_FATAL ANY)")

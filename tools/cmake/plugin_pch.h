@@ -3,4 +3,5 @@
 #pragma once
 #include <ATen/ATen.h>
 #include <capstan/model.h>
+#include <capstan/optimizer.h>
 #include <capstan/strategy.h>

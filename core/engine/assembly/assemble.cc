@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "assembly/optimizer.h"
 #include "assembly/override_points.h"
 
 namespace capstan::assembly {
@@ -141,8 +142,9 @@ void structure(BuiltModel& model, const Strategies& strategies) {
   each_strategy(strategies, "structure", [&](strategy::Strategy& strategy) { strategy.structure(model.units); });
 }
 
-std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const Strategies& strategies,
-                                               const Topology& topology, BuiltModel built, c10::Device device) {
+std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const PluginsBesidesModel& plugins,
+                                               const Strategies& strategies, const Topology& topology, BuiltModel built,
+                                               c10::Device device) {
   structure(built, strategies);
   auto model = std::make_shared<AssembledModel>();
   static_cast<BuiltModel&>(*model) = std::move(built);
@@ -156,7 +158,7 @@ std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& confi
     for (auto* record : nn::parameters(model->units)) record->trainable = false;  // no gradient, no optimizer state
     model->local_axes.clear();
   }
-  model->rule = optimizer_rule(strategies, adamw_options(*config.optimizer));
+  model->optimizer = make_optimizer(*config.optimizer, plugins, records);
   model->overridden_sums = overridden_sums(strategies);
   model->changes = changes_text(*model, strategies, topology);
   return model;
@@ -203,6 +205,7 @@ shard::EngineOptions engine_options(const setup::Configuration& config, const To
   options.micro_tokens = topology.batch.micro_batch * samples.longest_row;
   options.deterministic = config.run->deterministic;
   options.coalesce = device.is_cuda();
+  options.optimizer = model.optimizer;
   for (const auto axis : model.overridden_sums) options.reduce_overrides[axis];
   const auto& reduce = config.train->reduce;
   const bool each_micro_step = reduce == "micro_step" || (reduce == "auto" && policy.shard_grad);

@@ -26,21 +26,22 @@ struct BuiltModel {
 /// The fourth stage: the model as this rank computes it. Strategies have changed and placed it, its records say what
 /// each rank holds, and nothing is allocated. `check` predicts from it, and a session gives the same units memory.
 struct AssembledModel : BuiltModel {
-  std::shared_ptr<MeshGroups> groups;             ///< groups of its layers, once a session has connected them
-  std::string changes;                            ///< for people: what strategies made of it, a line each; may be empty
-  bool has_frozen = false;                        ///< strategies train a part of it only
-  std::vector<layout::Axis> local_axes;           ///< axes on which gradients are not summed
-  std::shared_ptr<strategy::OptimizerRule> rule;  ///< a strategy's, or AdamW
-  std::vector<layout::Axis> overridden_sums;      ///< axes on which a strategy sums gradients, not the engine
+  std::shared_ptr<MeshGroups> groups;    ///< groups of its layers, once a session has connected them
+  std::string changes;                   ///< for people: what strategies made of it, a line each; may be empty
+  bool has_frozen = false;               ///< strategies train a part of it only
+  std::vector<layout::Axis> local_axes;  ///< axes on which gradients are not summed
+  std::shared_ptr<const strategy::Optimizer> optimizer;  ///< how it is trained
+  std::vector<layout::Axis> overridden_sums;             ///< axes on which a strategy sums gradients, not the engine
 };
 
 /// Asks the plugin for its units: once in a command.
 BuiltModel build_model(const Plugins& plugins);
 /// Lets strategies change the units. Their structure() is called once: for another model take fresh_strategies().
 void structure(BuiltModel& model, const Strategies& strategies);
-/// Lets strategies change and place the units.
-std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const Strategies& strategies,
-                                               const Topology& topology, BuiltModel built, c10::Device device);
+/// Lets strategies change and place the units: those of the plugins, or others that were made from the same tables.
+std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const PluginsBesidesModel& plugins,
+                                               const Strategies& strategies, const Topology& topology, BuiltModel built,
+                                               c10::Device device);
 
 std::vector<nn::Unit*> pointers(const std::vector<std::unique_ptr<nn::Unit>>& units);
 /// The records of all units, each once.

@@ -104,7 +104,7 @@ class Watched {
  public:
   explicit Watched(const DryRunOf& what)
       : strategies_(fresh_strategies(what.plugins.strategies, what.topology)),
-        model_(assemble(what.config, strategies_, what.topology, build_model(what.plugins),
+        model_(assemble(what.config, what.plugins, strategies_, what.topology, build_model(what.plugins),
                         c10::Device(c10::DeviceType::Meta))),
         plan_(shard::make_plan(pointers(model_->units), what.options)),
         executor_(plan_, what, [this](const shard::Buffer&, std::int64_t bytes) { gather(bytes); }),

@@ -1,7 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,15 +21,6 @@ std::vector<layout::Axis> overridden_sums(const Strategies& strategies);
 
 /// Does a strategy claim what evaluation sees of the parameters?
 bool has_evaluation_weights(const Strategies& strategies);
-
-/// What [optimizer] says of AdamW.
-strategy::AdamWOptions adamw_options(const setup::OptimizerOptions& options);
-
-/// The rule that parameters are updated by: that of the strategy that claims it, with the plugin's name around its
-/// errors, or else AdamW. Prediction and session ask the same one. Throws Error where a strategy claims it and brings
-/// none.
-std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const Strategies& strategies,
-                                                        const strategy::AdamWOptions& options);
 
 }  // namespace assembly
 CAPSTAN_END_NAMESPACE

@@ -2,6 +2,7 @@
 
 #include <capstan/base/text.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "assembly/model_family.h"
@@ -11,19 +12,6 @@
 
 namespace capstan::assembly {
 namespace {
-
-// Takes the options of `schema` out of a section: those are the host's, the rest is the plugin's.
-config::Section take(config::Section& section, const config::Schema& schema) {
-  config::Section taken{section.path, section.origin, {}};
-  std::vector<config::Entry> rest;
-  for (auto& entry : section.entries) {
-    bool is_host = false;
-    for (const auto& spec : schema) is_host = is_host || spec.key == entry.key;
-    (is_host ? taken.entries : rest).push_back(std::move(entry));
-  }
-  section.entries = std::move(rest);
-  return taken;
-}
 
 // model.path as the user wrote it: perhaps relative, or a hub's id.
 std::string written_path(const config::Options<setup::ModelOptions>& options) {
@@ -40,6 +28,7 @@ std::vector<std::string> host_keys(const std::string& kind) {
   };
   if (kind == "model") add(config::Options<setup::ModelOptions>::schema());
   if (kind == "data") add(config::Options<setup::DataOptions>::schema());
+  if (kind == "optimizer") add(config::Options<setup::OptimizerOptions>::schema());
   add(config::host_options(kind));
   return keys;
 }
@@ -178,8 +167,8 @@ void settle_start(config::Section& section, Diagnostics& faults) {
 void load_model(const setup::Configuration& config, Loader& loader, LoadedPlugins& loaded, Diagnostics& faults) {
   auto table = config::chosen_plugin(config.document.section("model"), faults);
   settle_start(table.section, faults);
-  loaded.model_options =
-      config::Options<setup::ModelOptions>(take(table.section, config::Options<setup::ModelOptions>::schema()), faults);
+  loaded.model_options = config::Options<setup::ModelOptions>(
+      config::take(table.section, config::Options<setup::ModelOptions>::schema()), faults);
   auto& options = loaded.model_options;
   ModelStart start;
   Diagnostics absent;
@@ -199,7 +188,7 @@ void load_data(const setup::Configuration& config, bool needed, Loader& loader, 
                Diagnostics& faults) {
   auto section = config.document.section("data");
   loaded.data_options =
-      config::Options<setup::DataOptions>(take(section, config::Options<setup::DataOptions>::schema()), faults);
+      config::Options<setup::DataOptions>(config::take(section, config::Options<setup::DataOptions>::schema()), faults);
   if (!needed) return;
   const auto table = config::chosen_plugin(section, faults);
   if (!table.name.empty()) loaded.data = loader.make<data::Data>("data", table);
@@ -221,6 +210,56 @@ void load_tokenizer(const setup::Configuration& config, Loader& loader, LoadedPl
   if (!settle_tokenizer(config, loaded, faults)) return;
   const auto table = config::chosen_plugin(config.document.section("tokenizer"), faults);
   if (!table.name.empty()) loaded.tokenizer = loader.make<tokenizer::Opener>("tokenizer", table);
+}
+
+// The tables of [[optimizer.groups]], which the section has with dotted keys ("groups.1.lr_factor"), taken out of it.
+std::vector<config::Section> take_groups(config::Section& section) {
+  std::vector<config::Section> groups;
+  std::vector<config::Entry> rest;
+  for (auto& entry : section.entries) {
+    const auto parts = split(entry.key, '.');
+    if (parts.size() < 3 || parts.front() != "groups") {
+      rest.push_back(std::move(entry));
+      continue;
+    }
+    const auto path = cat(section.path, ".groups.", parts[1]);
+    if (groups.empty() || groups.back().path != path) {
+      const auto found = std::find_if(groups.begin(), groups.end(), [&](const auto& one) { return one.path == path; });
+      if (found != groups.end()) std::rotate(found, found + 1, groups.end());
+      if (found == groups.end()) groups.push_back({path, entry.origin, {}});
+    }
+    entry.key = entry.key.substr(parts[0].size() + parts[1].size() + 2);
+    groups.back().entries.push_back(std::move(entry));
+  }
+  section.entries = std::move(rest);
+  return groups;
+}
+
+OptimizerGroupTable load_group(config::Section section, Loader& loader, Diagnostics& faults) {
+  using Options = config::Options<setup::OptimizerGroupOptions>;
+  OptimizerGroupTable group{section.path, section.origin.text(), {}, {}};
+  group.options = Options(config::take(section, Options::schema()), faults);
+  if (!group.options->plugin) {
+    std::vector<std::string> keys;
+    for (const auto& spec : Options::schema()) keys.push_back(spec.key);
+    config::refuse_unknown(section, {}, keys, faults);
+    return group;
+  }
+  section.entries.push_back(*group.options.section().find("plugin"));
+  const auto table = config::chosen_plugin(section, faults);
+  if (!table.name.empty()) group.rule = loader.make<optimizer::Rule>("optimizer", table);
+  return group;
+}
+
+// Without a plugin it is AdamW.
+void load_optimizer(const setup::Configuration& config, Loader& loader, LoadedPlugins& loaded, Diagnostics& faults) {
+  auto section = config.document.section("optimizer");
+  (void)config::take(section, config::Options<setup::OptimizerOptions>::schema());
+  for (auto& group : take_groups(section))
+    loaded.optimizer_groups.push_back(load_group(std::move(group), loader, faults));
+  if (!section.find("plugin")) section.entries.push_back({"plugin", std::string("adamw"), {}});
+  const auto table = config::chosen_plugin(section, faults);
+  if (!table.name.empty()) loaded.optimizer = loader.make<optimizer::Rule>("optimizer", table);
 }
 
 std::vector<nn::PackedForm> forms_of(const Strategies& strategies) {
@@ -254,6 +293,7 @@ LoadedPlugins load_plugins(const setup::Configuration& config, Needs needs, plug
   load_model(config, loader, loaded, faults);
   load_data(config, needs == Needs::all, loader, loaded, faults);
   load_tokenizer(config, loader, loaded, faults);
+  load_optimizer(config, loader, loaded, faults);
   loaded.packed_forms = loader.forms();
   for (const auto& fault : of_strategies.list()) faults.add(fault);
   if (needs != Needs::model_and_strategies) {

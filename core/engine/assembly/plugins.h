@@ -6,6 +6,7 @@
 #include <capstan/data/source.h>
 #include <capstan/monitor/monitor.h>
 #include <capstan/nn/model.h>
+#include <capstan/optimizer/rule.h>
 #include <capstan/strategy/strategy.h>
 #include <capstan/tokenizer/opener.h>
 #include "plugin/guard.h"
@@ -54,6 +55,14 @@ void each_strategy(const Strategies& strategies, const std::string& name, const 
   for (const auto& made : strategies) plugin::guard(made.name, name, [&] { phase(*made.object); });
 }
 
+/// [[optimizer.groups]].
+struct OptimizerGroupTable {
+  std::string table;  ///< "optimizer.groups.1"
+  std::string where;  ///< what in the configuration says it
+  config::Options<setup::OptimizerGroupOptions> options;
+  std::optional<Made<optimizer::Rule>> rule;  ///< nothing: [optimizer]'s
+};
+
 /// A preset in place of a model whose files are not there.
 struct StandIn {
   std::string named;   ///< what model.path says
@@ -70,6 +79,8 @@ struct PluginsBesidesModel {
   std::optional<Made<data::Data>> data;              ///< none where a command needs no samples
   std::optional<Made<tokenizer::Opener>> tokenizer;  ///< none where data.tokenizer says which it is
   Strategies strategies;
+  std::optional<Made<optimizer::Rule>> optimizer;  ///< none where it has a fault
+  std::vector<OptimizerGroupTable> optimizer_groups;
   std::vector<nn::PackedForm> packed_forms;  ///< how packed weights of the model's folder are recognised
   std::vector<Made<monitor::Monitor>> monitors;
   std::vector<Made<command::RunExtension>> extensions;  ///< commands that have a table, by name

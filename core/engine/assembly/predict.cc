@@ -8,6 +8,7 @@
 #include "assembly/dry_run.h"
 #include "assembly/override_points.h"
 #include "checkpoint/checkpoint.h"
+#include "nn/blocks.h"
 #include "shard/boxes.h"
 #include "shard/footprint.h"
 #include "shard/plan.h"
@@ -49,20 +50,35 @@ MicroStepWork add_micro_step(const DryRunOf& what, const std::string& device, Pr
   return step.computed;
 }
 
+// Records of which ranks' boxes divide a block of the optimizer's states: what is learned then depends on the layout.
+std::string divided_blocks(const shard::ShardPlan& plan, const shard::EngineOptions& options) {
+  std::int64_t records = 0;
+  std::int64_t divided = 0;
+  shard::each_box(plan, options, shard::Of::parameters, /*only_trainable=*/true, [&](const shard::HeldBox& held) {
+    const auto specs = options.optimizer->of(held.record).rule->states(held.record);
+    const auto found = std::find_if(specs.begin(), specs.end(), [](const auto& spec) { return spec.block > 1; });
+    if (found == specs.end()) return;
+    ++records;
+    divided += layout::divides_blocks(held.record, held.layout, options.mesh, found->block) ? 1 : 0;
+  });
+  if (divided == 0) return {};
+  return cat("the optimizer counts blocks within each rank's part of ", thousands(divided), " of ", thousands(records),
+             " parameters, since ranks' parts divide blocks: another number of ranks gives slightly other results");
+}
+
 }  // namespace
 
 Prediction predict(const setup::Configuration& config, const Plugins& plugins, const Topology& topology,
                    const Samples& samples, const AssembledModel& model) {
   const auto options = engine_options(config, topology, samples, model, device_of(config));
   const auto plan = shard::make_plan(pointers(model.units), options);
-  const auto states = model.rule->states();
   Prediction prediction;
-  prediction.footprints = shard::footprint(plan, options, states);
+  prediction.footprints = shard::footprint(plan, options);
+  prediction.state_note = divided_blocks(plan, options);
   const auto& saves = *config.checkpoint;
   if (saves.saves() && saves.asynchronous) {
     const bool only_trainable = settled_save(config, plugins, model) == "trainable";
-    prediction.footprints.push_back(
-        checkpoint::Writer::footprint(shard::saved_bytes(plan, options, states, only_trainable)));
+    prediction.footprints.push_back(checkpoint::Writer::footprint(shard::saved_bytes(plan, options, only_trainable)));
     prediction.footprints.back().device = "host";
   }
   if (has_evaluation_weights(plugins.strategies)) {
@@ -76,7 +92,7 @@ Prediction predict(const setup::Configuration& config, const Plugins& plugins, c
   });
   if (config.request.activations && config.device == "cuda") {
     auto micro = add_micro_step({config, plugins, topology, samples, options}, config.device, prediction);
-    if (prediction.activations) prediction.work = step_work(std::move(micro), plan, options, topology, states);
+    if (prediction.activations) prediction.work = step_work(std::move(micro), plan, options, topology);
     if (prediction.work && config.train->cuda_graphs == "off") prediction.work->replayed = 0;
   }
   return prediction;

@@ -18,6 +18,7 @@ struct Prediction {
   std::vector<layout::Footprint> footprints;
   bool activations = false;      ///< the footprints at work are those of a micro-step's peak
   std::string activations_note;  ///< for people: what a micro-step keeps and where the peak is, or why it is unknown
+  std::string state_note = {};   ///< for people: where ranks divide blocks of the optimizer's states; or empty
   std::optional<StepWork> work = {};  ///< what a step computes and moves, where activations are known
 };
 

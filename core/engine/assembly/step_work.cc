@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "shard/slices.h"
+
 namespace capstan::assembly {
 namespace {
 
@@ -68,6 +70,15 @@ std::int64_t replayed(const MicroStepWork& micro, const shard::ShardPlan& plan, 
   return options.accumulation - (sums ? 1 : 0);
 }
 
+// The bytes of states on the device that rules read and write.
+double state_traffic(const shard::ShardPlan& plan, const shard::EngineOptions& options) {
+  double bytes = 0;
+  for (const auto& slice : shard::plan_slices(plan, options)) {
+    if (!plan.buckets[slice.bucket].on_host) bytes += 2 * static_cast<double>(slice.state_bytes());
+  }
+  return bytes;
+}
+
 }  // namespace
 
 int nodes_of(const std::vector<int>& ranks, int ranks_per_node) {
@@ -95,7 +106,7 @@ void add_gather(const shard::BucketPlan& bucket, const Topology& topology, Trans
 }
 
 StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shard::EngineOptions& options,
-                   const Topology& topology, std::size_t states) {
+                   const Topology& topology) {
   StepWork work;
   work.replayed = replayed(micro, plan, options);
   work.micro = std::move(micro);
@@ -114,14 +125,15 @@ StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shar
       work.micro.gathers[{"host", 1, 1, bucket.shard_elements * size_of(options.precision.reduce)}] += 1;
       continue;
     }
-    // The norm reads the gradient; the rule reads it, reads and writes masters and states, and writes the copy.
-    const auto tensors = 2 + 2 + 2 * static_cast<std::int64_t>(states);
+    // The norm reads the gradient; the rule reads it, reads and writes masters and states (below), and writes the copy.
+    constexpr std::int64_t tensors = 2 + 2;
     const bool copies = compute < master && bucket.parameters.send_from != shard::SendFrom::cast;
     work.update_bytes += own * static_cast<double>(tensors * master + (copies ? compute : 0));
     work.updated += static_cast<std::int64_t>(bucket.weights.size());
     // Both read less where it stays in the compute dtype.
     work.update_bytes -= own * static_cast<double>(2 * (master - gradient));
   }
+  work.update_bytes += state_traffic(plan, options);
   return work;
 }
 

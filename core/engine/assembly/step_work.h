@@ -53,7 +53,7 @@ void add_gather(const shard::BucketPlan& bucket, const Topology& topology, Trans
 
 /// The rest of a step: what the plan and the optimizer's number of state tensors determine.
 StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shard::EngineOptions& options,
-                   const Topology& topology, std::size_t states);
+                   const Topology& topology);
 
 }  // namespace assembly
 CAPSTAN_END_NAMESPACE

@@ -63,10 +63,10 @@ StepResult Step::run(const StepInput& input, std::int64_t target_tokens, double 
   const auto scale = updates_.loss_scale().value().clone();  // this step's: next() may change it
   // Weight decay and moments would move parameters although no sample has a gradient: no loss is no update.
   const auto numbers = result.numbers.norm_and_loss();
-  const auto update = updates_.next(lr, target_tokens > 0 ? numbers : at::full_like(numbers, NAN));
+  const auto update = updates_.next(target_tokens > 0 ? numbers : at::full_like(numbers, NAN));
   std::function<void()> after;
   if (hooks_.any()) after = [&] { hooks_.after_step(input.step, update.skip.eq(0)); };
-  session_.engine->update(session_.rule(), update, after);
+  session_.engine->update(lr, update, after);
   result.numbers.set_update(scale, update.skip);
   return result;
 }

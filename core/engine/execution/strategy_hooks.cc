@@ -25,7 +25,7 @@ strategy::StepContext StrategyHooks::step_after(std::int64_t steps_done) {
   step.last = steps_done == session_.job->samples.plan.steps;
   step.finite = at::ones({}, at::TensorOptions().dtype(at::kBool).device(session_.device));
   step.device = session_.device;
-  step.parts = session_.engine->step_parts(session_.rule().states());
+  step.parts = session_.engine->step_parts();
   session_.state->hold(step.parts);
   step.group = [this](layout::Axis axis) -> comm::Group& { return *session_.groups()(spanned(axis)); };
   return step;
@@ -88,7 +88,7 @@ void StrategyHooks::during_evaluation(std::int64_t steps_done, const std::functi
   std::vector<at::Tensor> aside;
   const auto put_back = [&] {
     session_.engine->write_masters([&] {
-      const auto parts = session_.engine->step_parts(session_.rule().states());
+      const auto parts = session_.engine->step_parts();
       for (std::size_t i = 0; i < aside.size(); ++i) parts[i].master.copy_(aside[i]);
     });
   };

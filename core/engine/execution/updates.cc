@@ -40,14 +40,13 @@ void LossScale::restore(const State& state) {
 
 Updates::Updates(const setup::OptimizerOptions& options, const setup::LossScaling& scaling, c10::Device device)
     : clip_(options.clip),
-      count_(at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device))),
+      count_(at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device))),
       loss_scale_(scaling, device) {}
 
-strategy::Update Updates::next(double lr, const at::Tensor& numbers) {
+optimizer::Update Updates::next(const at::Tensor& numbers) {
   const auto norm = numbers[0].sqrt();
   const auto factor = clip_ > 0 ? ((norm + 1e-6) / clip_).clamp_min(1.0) : at::ones_like(norm);
-  strategy::Update update;
-  update.lr = lr;
+  optimizer::Update update;
   update.grad_scale = (factor * loss_scale_.value()).to(at::kFloat);
   const auto loss_is_finite = at::isfinite(numbers[1]);
   // The divisor too: a huge scale times a huge norm is no float32, and gradients divided by infinity would be lost.
@@ -60,7 +59,7 @@ strategy::Update Updates::next(double lr, const at::Tensor& numbers) {
 }
 
 std::string Updates::save() const {
-  nlohmann::ordered_json json{{"updates", static_cast<std::int64_t>(count_.item<float>())}};
+  nlohmann::ordered_json json{{"updates", static_cast<std::int64_t>(count_.item<double>())}};
   if (loss_scale_.dynamic()) {
     const auto state = loss_scale_.save();
     json["loss_scale"] = {{"scale", state.scale}, {"good_steps", state.good_steps}};

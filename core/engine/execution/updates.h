@@ -1,6 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
-#include <capstan/strategy/optimizer_rule.h>
+#include <capstan/optimizer/rule.h>
 
 #include <ATen/core/Tensor.h>
 
@@ -53,7 +53,7 @@ class Updates {
   /// `numbers`: [2] float64 on the device, over all ranks: squared norm of the gradients, without the loss scale, and
   /// the loss sum. Gradients are clipped to options.clip; where a number is not finite nothing is to change, the count
   /// stays, and a dynamic loss scale shrinks. Every rank gets the same. Never waits for the device.
-  strategy::Update next(double lr, const at::Tensor& numbers);
+  optimizer::Update next(const at::Tensor& numbers);
 
   /// The named section of a checkpoint, as JSON. Waits for the device.
   std::string save() const;
@@ -62,7 +62,7 @@ class Updates {
 
  private:
   double clip_;
-  at::Tensor count_;  ///< updates made: float32 scalar, on the device
+  at::Tensor count_;  ///< updates made: float64 scalar, on the device
   LossScale loss_scale_;
 };
 

@@ -56,7 +56,9 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
 Embedding::Embedding(Layer& parent, std::string name, WeightSplit may_split, WeightPtr weight)
     : Layer(parent, std::move(name)),
       may_split_(may_split),
-      weight_(own(std::move(weight), may_split == WeightSplit::none ? Use::states : Use::split)) {}
+      weight_(own(std::move(weight), may_split == WeightSplit::none ? Use::states : Use::split)) {
+  for (auto& record : weight_->records()) record.table = true;
+}
 
 Embedding::~Embedding() = default;
 

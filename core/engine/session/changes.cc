@@ -64,8 +64,7 @@ class Comparison {
     const auto& plugins = job_.plugins;
     compare_chosen("model", plugins.model, never, "the model would compute something else than what was trained");
     if (plugins.data) compare_data(*plugins.data);
-    compare("optimizer", job_.config.optimizer.resolved(), saved_.section("optimizer"), setup::is_of_schedule,
-            "parameters would be updated in another way than in the run that was saved");
+    compare_optimizer(*plugins.optimizer);
     compare("train", job_.config.train.resolved(), saved_.section("train"), is_of_train,
             "it would be computed in another precision than in the run that was saved");
     compare_strategies();
@@ -103,7 +102,11 @@ class Comparison {
   template <class Interface>
   void compare_chosen(const std::string& table, const assembly::Made<Interface>& made, IsFree is_free,
                       const char* why) {
-    const auto section = saved_.section(table);
+    compare_chosen(table, made, saved_.section(table), is_free, why);
+  }
+  template <class Interface>
+  void compare_chosen(const std::string& table, const assembly::Made<Interface>& made, const config::Section& section,
+                      IsFree is_free, const char* why) {
     if (section.entries.empty()) return;
     Diagnostics ignored;
     const auto chosen = config::chosen_plugin(section, ignored);
@@ -112,6 +115,45 @@ class Comparison {
                  cat("set it to \"", chosen.name, "\""));
     }
     compare(table, made.options, section, is_free, why);
+  }
+
+  // Older runs do not name the plugin: it is AdamW.
+  void compare_optimizer(const assembly::Made<optimizer::Rule>& made) {
+    constexpr const char* why = "parameters would be updated in another way than in the run that was saved";
+    auto section = saved_.section("optimizer");
+    if (section.entries.empty()) return;
+    compare("optimizer", job_.config.optimizer.resolved(), section, setup::is_of_schedule, why);
+    if (!section.find("plugin")) section.entries.push_back({"plugin", std::string("adamw"), {}});
+    compare_chosen("optimizer", made, section, never, why);
+    const auto was = groups_text(section.entries), is = groups_text(groups_now());
+    if (was != is) {
+      add("optimizer.groups", job_.config.document.section("optimizer").origin.text(), was, is, why,
+          "write the groups that it had");
+    }
+  }
+
+  // As a checkpoint's configuration has them: with every option that has a value.
+  std::vector<config::Entry> groups_now() const {
+    std::vector<config::Entry> entries;
+    for (const auto& group : job_.plugins.optimizer_groups) {
+      auto options = group.options.resolved();
+      if (group.rule) options.insert(options.end(), group.rule->options.begin(), group.rule->options.end());
+      for (const auto& option : options) {
+        if (std::holds_alternative<std::monostate>(option.value)) continue;
+        entries.push_back(
+            {group.table.substr(std::string("optimizer.").size()) + "." + option.spec.key, option.value, {}});
+      }
+    }
+    return entries;
+  }
+
+  static std::string groups_text(const std::vector<config::Entry>& entries) {
+    std::vector<std::string> set;
+    for (const auto& entry : entries) {
+      if (entry.key.starts_with("groups.")) set.push_back(cat(entry.key, " = ", config::value_text(entry.value)));
+    }
+    std::sort(set.begin(), set.end());
+    return set.empty() ? "none" : join(set);
   }
 
   void compare_data(const assembly::Made<data::Data>& made) {

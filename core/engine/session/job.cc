@@ -50,7 +50,8 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
   setup::collect(faults, [&] {
     auto built = assembly::build_model(plugins);
     own = built.own;
-    model = assembly::assemble(config, plugins.strategies, topology, std::move(built), assembly::device_of(config));
+    model = assembly::assemble(config, plugins, plugins.strategies, topology, std::move(built),
+                               assembly::device_of(config));
     prediction = assembly::predict(config, plugins, topology, *samples, *model);
   });
   setup::collect(faults, [&] { check_model_files(plugins, own, faults); });

@@ -168,7 +168,8 @@ std::set<std::string> records_with_state(const checkpoint::Reader& reader) {
   return names;
 }
 
-void check_records(const checkpoint::Reader& reader, const std::vector<nn::Unit*>& units, Diagnostics& diagnostics) {
+void check_records(const Job& job, const checkpoint::Reader& reader, const std::vector<nn::Unit*>& units,
+                   Diagnostics& diagnostics) {
   const auto where = reader.path().string();
   const auto with_state = records_with_state(reader);
   const auto of_other_rank = check_adapters(reader, units, diagnostics);
@@ -188,7 +189,8 @@ void check_records(const checkpoint::Reader& reader, const std::vector<nn::Unit*
                           ", the model's is ", layout::shape_text(record->shape)),
                       "continue with the model that was saved");
     }
-    if (record->trainable && !with_state.contains(record->name)) stateless.push_back(record->name);
+    const bool keeps_state = record->trainable && !job.model->optimizer->of(*record).rule->states(*record).empty();
+    if (keeps_state && !with_state.contains(record->name)) stateless.push_back(record->name);
   }
   std::vector<std::string> foreign;
   for (const auto& tensor : reader.tensors("model/")) {
@@ -267,7 +269,7 @@ Resume find_resume(const Job& job, checkpoint::Depth depth, comm::Group* group) 
 
 void check_resume(const Job& job, const checkpoint::Reader& reader, const std::vector<nn::Unit*>& units,
                   Diagnostics& diagnostics) {
-  check_records(reader, units, diagnostics);
+  check_records(job, reader, units, diagnostics);
   for (const auto& change : changes_since(job, reader)) {
     if (!is_accepted(*job.config.checkpoint, change.name)) diagnostics.add(change.refusal);
   }

@@ -9,14 +9,11 @@
 #include <utility>
 
 #include "session/changes.h"
+#include "session/optimizer_state.h"
 #include "session/resume.h"
 
 namespace capstan::session {
 namespace {
-
-std::string kind_of(const strategy::OptimizerRule& rule, std::size_t state) {
-  return cat("optimizer/", rule.state_name(state));
-}
 
 std::string own_ending(int rank) { return cat("/rank-", rank); }
 
@@ -26,38 +23,6 @@ constexpr const char* shared_kind = "shared/";
 checkpoint::TensorBox box_of(const std::string& kind, const shard::StoredBox& stored) {
   return {saved_name(kind, stored.record->name, stored.copy), stored.record->shape, stored.box, stored.value,
           /*until_update=*/true};
-}
-
-void read_state(const shard::StoredBox& stored, const std::string& kind, checkpoint::Reader& reader,
-                std::set<std::string>& missing) {
-  auto tensor = saved_name(kind, stored.record->name, stored.copy);
-  if (!reader.has(tensor)) tensor = saved_name(kind, stored.record->name, 0);
-  if (reader.has(tensor)) {
-    reader.read(tensor, stored.box, stored.value);
-  } else {
-    missing.insert(kind);
-  }
-}
-
-// The optimizer must keep what was saved, no more and no less.
-void check_kinds(const strategy::OptimizerRule& rule, const std::set<std::string>& missing,
-                 checkpoint::Reader& reader) {
-  std::set<std::string> foreign;
-  for (const auto& tensor : reader.tensors("optimizer/")) {
-    bool is_known = false;
-    for (std::size_t i = 0; i < rule.states(); ++i) is_known = is_known || tensor.starts_with(kind_of(rule, i) + "/");
-    if (!is_known) foreign.insert(tensor.substr(0, tensor.find('/', std::string("optimizer/").size())));
-  }
-  Diagnostics faults;
-  const auto where = reader.path().string();
-  const char* fix = "continue with the optimizer that was saved";
-  for (const auto& kind : missing) {
-    faults.add(where, cat("it has no '", kind, "', which the optimizer of this run keeps"), fix);
-  }
-  for (const auto& kind : foreign) {
-    faults.add(where, cat("it has '", kind, "', which the optimizer of this run does not keep"), fix);
-  }
-  faults.throw_if_any();
 }
 
 // Does a rank, this one or another, keep values of its own that no rank of the saved run kept?
@@ -207,13 +172,7 @@ std::vector<checkpoint::TensorBox> saved_weights(const Session& session) { retur
 
 std::vector<checkpoint::TensorBox> saved_boxes(const Session& session) {
   auto boxes = parameter_boxes(session, true);
-  const auto& rule = session.rule();
-  const auto states = session.engine->state_boxes(rule.states());
-  for (std::size_t i = 0; i < states.size(); ++i) {
-    for (const auto& stored : states[i]) {
-      if (stored.writes_to_checkpoint) boxes.push_back(box_of(kind_of(rule, i), stored));
-    }
-  }
+  for (auto& state : saved_states(session)) boxes.push_back(std::move(state));
   add_shared_boxes(session, boxes);
   for (const auto& [name, tensor] : session.state->own()) {
     const auto shape = tensor.sizes().vec();
@@ -228,13 +187,7 @@ std::vector<std::string> restore_state(Session& session, checkpoint::Reader& rea
   std::vector<std::string> words;
   for (const auto& change : changes_since(*session.job, reader))
     words.push_back(cat(change.name, " is ", change.is, ", not ", change.was, ", as checkpoint.accept allows"));
-  std::set<std::string> missing;
-  const auto& rule = session.rule();
-  const auto states = session.engine->state_boxes(rule.states());
-  for (std::size_t i = 0; i < states.size(); ++i) {
-    for (const auto& stored : states[i]) read_state(stored, kind_of(rule, i), reader, missing);
-  }
-  check_kinds(rule, missing, reader);
+  for (auto& word : restore_states(session, reader)) words.push_back(std::move(word));
   if (lacks_copies(session, reader)) {
     words.emplace_back(
         "ranks kept parameters of their own, and there are more ranks now: the new ones start from the first one's");

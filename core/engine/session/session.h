@@ -38,7 +38,6 @@ struct Session {
   std::shared_ptr<comm::Group> norm_group;     ///< ranks whose gradients make one norm: all, but for local axes
   std::shared_ptr<comm::Group> divisor_group;  ///< CPU; data ranks whose gradients are summed; null: all of the world
 
-  strategy::OptimizerRule& rule() const { return *job->model->rule; }
   assembly::MeshGroups& groups() const { return *job->model->groups; }
   /// Axes on which gradients are not summed.
   const std::vector<layout::Axis>& local_axes() const { return job->model->local_axes; }

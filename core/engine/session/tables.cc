@@ -36,7 +36,12 @@ std::vector<config::ResolvedTable> Job::tables() const {
   if (plugins.tokenizer) tables.push_back(table_of(*plugins.tokenizer));
   tables.push_back(table_of(plugins.model, plugins.model_options.resolved()));
   for (const auto& made : plugins.strategies) tables.push_back(table_of(made));
-  tables.push_back({"optimizer", {}, config.optimizer.resolved()});
+  tables.push_back(table_of(*plugins.optimizer, config.optimizer.resolved()));
+  for (const auto& group : plugins.optimizer_groups) {
+    tables.push_back({group.table, {}, group.options.resolved()});
+    auto& options = tables.back().options;
+    if (group.rule) options.insert(options.end(), group.rule->options.begin(), group.rule->options.end());
+  }
   tables.push_back({"train", {}, train.resolved()});
   tables.push_back({"checkpoint", {}, checkpoint.resolved()});
   tables.push_back({"comm", {}, config.comm.resolved()});
@@ -85,7 +90,7 @@ std::string Job::lacking() const {
 
 std::string Job::arithmetic() const {
   const auto& plan = samples.plan;
-  const auto& [footprints, activations, activations_note, work] = prediction;
+  const auto& [footprints, activations, activations_note, state_note, work] = prediction;
   auto text = model_summary() + ranks_summary();
   if (samples.train) {
     text += cat(thousands(plan.samples), plural(plan.samples, " training sample, ", " training samples, "),
@@ -96,7 +101,7 @@ std::string Job::arithmetic() const {
     text +=
         cat("memory of a rank, with", activations ? "" : "out", " activations:\n", layout::footprint_table(footprints));
   }
-  if (!activations_note.empty()) text += activations_note + "\n";
+  for (const auto& note : {activations_note, state_note}) text += note.empty() ? "" : note + "\n";
   if (plugins.model_facts.attention_dropout) {
     text +=
         "note: dropout inside attention takes the unfused, slower path (set the model's attention_dropout = 0 for the "

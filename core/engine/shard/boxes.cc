@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "nn/blocks.h"
 #include "shard/footprint.h"
 
 namespace capstan::shard {
@@ -82,11 +83,16 @@ bool owns_for_norm(const layout::Param& record, const BucketPlan& bucket, const 
   return record.compute.with({0, axes}).counts(options.mesh, options.rank);
 }
 
-std::int64_t saved_bytes(const ShardPlan& plan, const EngineOptions& options, std::size_t states, bool only_trainable) {
+std::int64_t saved_bytes(const ShardPlan& plan, const EngineOptions& options, bool only_trainable) {
   std::int64_t bytes = 0;
   each_box(plan, options, Of::parameters, only_trainable, [&](const HeldBox& held) {
-    const auto tensors = plan.buckets[held.bucket].trainable ? 1 + static_cast<std::int64_t>(states) : 1;
-    if (held.writes_to_checkpoint) bytes += master_bytes(plan, held) * tensors;
+    if (!held.writes_to_checkpoint) return;
+    bytes += master_bytes(plan, held);
+    if (!plan.buckets[held.bucket].trainable || !options.optimizer) return;
+    for (const auto& spec : options.optimizer->of(held.record).rule->states(held.record)) {
+      const auto dtype = spec.dtype.value_or(plan.buckets[held.bucket].parameters.master);
+      bytes += layout::blocks_in(held.box.numel(), spec.block) * static_cast<std::int64_t>(c10::elementSize(dtype));
+    }
   });
   return bytes;
 }

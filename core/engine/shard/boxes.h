@@ -35,9 +35,8 @@ int copy_of(const layout::Param& record, const EngineOptions& options);
 /// one does. Ranks that differ on a local axis hold different gradients: each owns its own.
 bool owns_for_norm(const layout::Param& record, const BucketPlan& bucket, const EngineOptions& options);
 
-/// Bytes that this rank writes to a checkpoint: its parameters, and `states` tensors of optimizer state for each
-/// trainable one.
-std::int64_t saved_bytes(const ShardPlan& plan, const EngineOptions& options, std::size_t states, bool only_trainable);
+/// Bytes that this rank writes to a checkpoint: its parameters, and the optimizer's states of the trainable ones.
+std::int64_t saved_bytes(const ShardPlan& plan, const EngineOptions& options, bool only_trainable);
 
 /// Bytes of the masters of trainable records that this rank holds.
 std::int64_t trained_master_bytes(const ShardPlan& plan, const EngineOptions& options);

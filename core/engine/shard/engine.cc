@@ -25,7 +25,7 @@ Engine::Engine(EngineOptions options, const std::vector<nn::Unit*>& units, const
     parameters_[b].allocate();
     reducers_[b].allocate();
     if (plan(b).on_host && plan(b).trainable) {
-      host_.add(parameters_[b]);
+      host_.add(parameters_[b], b);
       parameters_[b].set_await_update([this, b] { host_.wait(parameters_[b]); });
     }
   }
@@ -93,37 +93,33 @@ void Engine::drop_gradients() {
   for (auto& bucket : parameters_) bucket.full().drop_gradients();
 }
 
-// With `copies`, the rule is to write the masters' copies too.
-std::vector<strategy::Slice> Engine::device_slices(const strategy::OptimizerRule& rule, bool copies) {
-  std::vector<strategy::Slice> slices;
-  for (auto& one : trained_) {
-    const auto [b, w] = std::pair(one.bucket, one.weight);
-    if (plan(b).on_host) continue;
-    const auto& masters = parameters_[b].masters();
-    const bool unpadded = plan(b).gradients.autograd;
-    const auto master = masters.slice(w, unpadded);
-    auto gradient = reducers_[b].slice(w);
-    if (gradient.defined() && !rule.is_fused()) gradient = gradient.to(master.scalar_type());
-    slices.push_back({&weight(one), master, gradient, device_state(one, rule.states()),
-                      copies ? masters.copy_slice(w, unpadded) : at::Tensor()});
-  }
-  return slices;
+// With `copies`, a fused rule is to write the masters' copies too.
+optimizer::Slice Engine::device_slice(const OwnedSlice& owned, double lr, bool copies) {
+  const auto& bucket = plan(owned.bucket);
+  const auto& masters = parameters_[owned.bucket].masters();
+  const bool unpadded = bucket.gradients.autograd, fused = owned.group->rule->is_fused();
+  auto slice = owned.slice(*bucket.weights[owned.weight].weight, lr);
+  slice.master = owned.of(masters.slice(owned.weight, unpadded));
+  slice.grad = owned.of(reducers_[owned.bucket].slice(owned.weight));
+  if (slice.grad.defined() && !fused) slice.grad = slice.grad.to(slice.master.scalar_type());
+  if (copies && fused) slice.copy = owned.of(masters.copy_slice(owned.weight, unpadded));
+  return slice;
 }
 
-// At least `states` tensors.
-const std::vector<at::Tensor>& Engine::device_state(Trained& trained, std::size_t states) {
-  const auto& buffer = *plan(trained.bucket).buffer(Purpose::optimizer_state, trained.weight);
-  while (trained.state.size() < states) trained.state.push_back(allocate(buffer, shared_.device()));
-  return trained.state;
-}
-
-void Engine::update(strategy::OptimizerRule& rule, const strategy::Update& update, const std::function<void()>& after) {
+void Engine::update(double lr, const optimizer::Update& update, const std::function<void()>& after) {
   const at::NoGradGuard no_grad;
   finish();
-  const bool copies = rule.is_fused() && !after;  // `after` may still change the masters
-  auto slices = device_slices(rule, copies);
-  if (!slices.empty()) rule.apply(slices, update);
-  host_.start(rule, update, /*publish=*/!after);
+  shared_.allocate_states();
+  const bool copies = !after;  // `after` may still change the masters
+  for (auto* rule : rules_of(shared_.slices)) {
+    std::vector<optimizer::Slice> slices;
+    for (const auto& owned : shared_.slices) {
+      if (owned.group->rule.get() != rule || plan(owned.bucket).on_host) continue;
+      slices.push_back(device_slice(owned, lr, copies));
+    }
+    if (!slices.empty()) rule->apply(slices, update);
+  }
+  host_.start(lr, update, /*publish=*/!after);
   if (after) {
     host_.wait_all();
     after();
@@ -142,11 +138,11 @@ void Engine::write_masters(const std::function<void()>& write) {
 }
 
 // Called after masters of trained buckets have changed, and on_host's have been published: updates all copies of them,
-// or with `copied` all but those that device_slices() had.
+// or with `copied` all but those that fused rules have written.
 void Engine::publish(bool copied) {
   for (std::size_t b = 0; b < parameters_.size(); ++b) {
     if (!plan(b).trainable) continue;
-    parameters_[b].publish(copied);
+    parameters_[b].publish(copied && are_fused(slices_of(shared_.slices, b)));
     protocol_.invalidate(b);
   }
   scales_->update();
@@ -158,8 +154,6 @@ HostUpdateTimes Engine::host_update_times() {
   return host_.times();
 }
 
-std::vector<layout::Footprint> Engine::footprint(std::size_t states) const {
-  return shard::footprint(shared_.plan, shared_.options, states);
-}
+std::vector<layout::Footprint> Engine::footprint() const { return shard::footprint(shared_.plan, shared_.options); }
 
 }  // namespace capstan::shard

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "shard/boxes.h"
 #include "shard/bucket_parameters.h"
 #include "shard/executor.h"
 #include "shard/gather_protocol.h"
@@ -31,6 +32,14 @@ struct StoredBox {
   at::Tensor value;                  ///< [box.numel()] master dtype
   bool writes_to_checkpoint = true;  ///< this one does among the ranks that hold this copy
   int copy = 0;                      ///< position on the record's local axes, along which values differ
+};
+
+/// The optimizer's states of a record's box on this rank.
+struct StateOfRecord {
+  const OwnedSlice* slice = nullptr;
+  StoredBox stored;                ///< without a value
+  layout::Layout layout;           ///< of all ranks' boxes of the record
+  std::vector<at::Tensor> states;  ///< by slice->states: [box.numel()], or a value for each of its blocks
 };
 
 /// A weight as the model computes with it, which a rank keeps between steps besides its masters; or the bytes in which
@@ -83,32 +92,32 @@ class Engine : private Executor {
   std::vector<Reached> reached() const;
   /// The weights' names in the order of squared_grad_norms().
   std::vector<std::string> trainable_names() const;
-  /// Calls the rule with all slices of trainable weights, then `after`, then publishes the parameters. Where masters
-  /// are in host memory the rule may still run, on another thread, when this returns: `rule` must live on.
-  void update(strategy::OptimizerRule& rule, const strategy::Update& update, const std::function<void()>& after = {});
+  /// Calls the optimizer's rules with all slices of trainable weights, then `after`, then publishes the parameters.
+  /// `lr` is the step's learning rate before groups' factors. Where masters are in host memory a rule may still run, on
+  /// another thread, when this returns.
+  void update(double lr, const optimizer::Update& update, const std::function<void()>& after = {});
   /// Waits for an update that still runs. Throws what the rule threw.
   void finish_update() { host_.wait_all(); }
   /// Zeros if nothing is offloaded. Waits for an update that still runs.
   HostUpdateTimes host_update_times();
-  /// This rank's boxes of trainable records with views of masters and the rule's `states`; for StepHooks. No update may
-  /// be running.
-  std::vector<strategy::StepPart> step_parts(std::size_t states);
+  /// This rank's boxes of trainable records with views of masters and states; for StepHooks. No update may be running.
+  std::vector<strategy::StepPart> step_parts();
   /// Calls `write`, which may write the masters of trainable records, then publishes the parameters. Waits for an
   /// update that still runs.
   void write_masters(const std::function<void()>& write);
 
   /// This rank's boxes of all parameters but those that a codec keeps: views of the masters.
   std::vector<StoredBox> stored_boxes();
-  /// Each of the rule's `states`, as this rank's boxes of trainable records: views of the current state, zero before
-  /// the first update. Waits for an update that still runs.
-  std::vector<std::vector<StoredBox>> state_boxes(std::size_t states);
+  /// The optimizer's states of this rank's boxes of trainable records: views, zero before the first update. Waits for
+  /// an update that still runs.
+  std::vector<StateOfRecord> state_boxes();
   /// What this rank keeps of compute copies; those that an upload from host memory may be writing are left out. Valid
   /// once a step has gathered them.
   std::vector<ComputeCopy> compute_copies();
   /// This rank's boxes of the summed gradients, valid after the last backward of a step.
   std::vector<StoredBox> gradient_boxes();
-  /// The memory that the engine allocates on this rank, from the same sizes. `states` as the rule says.
-  std::vector<layout::Footprint> footprint(std::size_t states) const;
+  /// The memory that the engine allocates on this rank, from the same sizes.
+  std::vector<layout::Footprint> footprint() const;
 
   /// What the engine's tensors take now, under the names of footprint(): once the first update has ended, or in it
   /// from its thread. Not autograd's, which are activations and gradients at work.
@@ -118,11 +127,10 @@ class Engine : private Executor {
   std::int64_t trainable_parameters() const;
 
  private:
-  /// A weight that is trained, by bucket and place in it, and the rule's state if that is on the device.
+  /// A weight that is trained, by bucket and place in it.
   struct Trained {
     std::size_t bucket;
     std::size_t weight;
-    std::vector<at::Tensor> state = {};
   };
 
   // What GatherProtocol asks for.
@@ -142,9 +150,8 @@ class Engine : private Executor {
   void measure_offloaded(std::size_t b);
   at::Tensor gradient(std::size_t b, std::size_t w);
   void finish();
-  std::vector<strategy::Slice> device_slices(const strategy::OptimizerRule& rule, bool copies);
-  const std::vector<at::Tensor>& device_state(Trained& trained, std::size_t states);
-  std::vector<at::Tensor> moments(std::size_t b, std::size_t w, std::size_t states);
+  optimizer::Slice device_slice(const OwnedSlice& owned, double lr, bool copies);
+  StateOfRecord state_of(const HeldBox& held);
   void publish(bool copied);
 
   Shared shared_;

@@ -143,37 +143,45 @@ at::Tensor Engine::gradient(std::size_t b, std::size_t w) {
   return plan(b).weights[w].of_shard(shared_.offload.gradient(plan(b))).to(master);
 }
 
-std::vector<strategy::StepPart> Engine::step_parts(std::size_t states) {
+std::vector<strategy::StepPart> Engine::step_parts() {
   const at::NoGradGuard no_grad;
   std::vector<strategy::StepPart> list;
   each_box(shared_.plan, shared_.options, Of::parameters, true, [&](const HeldBox& held) {
-    auto& bucket = parameters_[held.bucket];
-    const auto view = [&](const at::Tensor& slice) { return slice.narrow(0, held.begin, held.box.numel()); };
-    strategy::StepPart out{&held.record, held.box, view(bucket.masters().slice(held.weight, false)), {}};
-    for (const auto& moment : moments(held.bucket, held.weight, states)) out.moments.push_back(view(moment));
+    const auto master = parameters_[held.bucket].masters().slice(held.weight, false);
+    strategy::StepPart out{&held.record, held.box, master.narrow(0, held.begin, held.box.numel()), {}};
+    const auto kept = state_of(held);
+    for (std::size_t i = 0; i < kept.states.size(); ++i) {
+      const auto& spec = kept.slice->states[i].spec;
+      if (spec.block == 1 && kept.states[i].scalar_type() == master.scalar_type())
+        out.moments.push_back(kept.states[i]);
+    }
     list.push_back(std::move(out));
   });
   return list;
 }
 
-std::vector<std::vector<StoredBox>> Engine::state_boxes(std::size_t states) {
+std::vector<StateOfRecord> Engine::state_boxes() {
   const at::NoGradGuard no_grad;
   host_.wait_all();
-  std::vector<std::vector<StoredBox>> boxes(states);
+  std::vector<StateOfRecord> list;
   each_box(shared_.plan, shared_.options, Of::parameters, true, [&](const HeldBox& held) {
-    const auto tensors = moments(held.bucket, held.weight, states);
-    for (std::size_t i = 0; i < states; ++i) boxes[i].push_back(stored(held, tensors[i]));
+    if (auto kept = state_of(held); !kept.states.empty()) list.push_back(std::move(kept));
   });
-  return boxes;
+  return list;
 }
 
-// The rule's state of a weight: at least `states` tensors, zero before the first update.
-std::vector<at::Tensor> Engine::moments(std::size_t b, std::size_t w, std::size_t states) {
-  if (plan(b).on_host) return host_.slices(host_.item_of(parameters_[b]), states)[w].state;
-  for (auto& one : trained_) {
-    if (one.bucket == b && one.weight == w) return device_state(one, states);
+// The states of a record's box, zero before the first update.
+StateOfRecord Engine::state_of(const HeldBox& held) {
+  shared_.allocate_states();
+  StateOfRecord out;
+  for (const auto& slice : slices_of(shared_.slices, held.bucket, held.weight)) {
+    if (slice.record != nullptr && slice.record != &held.record) continue;
+    out = {&slice, {&held.record, held.box, {}, held.writes_to_checkpoint, held.copy}, held.layout, slice.state};
+    if (slice.record) break;
+    for (auto& state : out.states) state = state.narrow(0, held.begin, held.box.numel());
+    break;
   }
-  return {};
+  return out;
 }
 
 std::vector<layout::Footprint> Engine::held() const {
@@ -181,10 +189,9 @@ std::vector<layout::Footprint> Engine::held() const {
   shared_.offload.add_held(memory);
   for (const auto& reducer : reducers_) reducer.add_held(memory);
   for (const auto& bucket : parameters_) bucket.add_held(memory);
-  for (const auto& one : trained_) {
-    for (const auto& state : one.state) memory.add(Purpose::optimizer_state, state);
+  for (const auto& slice : shared_.slices) {
+    for (const auto& state : slice.state) memory.add(Purpose::optimizer_state, state, plan(slice.bucket).on_host);
   }
-  host_.add_held(memory);
   memory.add(Purpose::gather_staging, shared_.gather_staging);
   memory.add(Purpose::reduce_staging, shared_.reduce_staging);
   memory.add(Purpose::sum_staging, shared_.sum_staging);

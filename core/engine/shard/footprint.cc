@@ -8,6 +8,7 @@
 
 #include "shard/counting_executor.h"
 #include "shard/gather_protocol.h"
+#include "shard/slices.h"
 
 namespace capstan::shard {
 namespace {
@@ -22,17 +23,21 @@ std::string part_of(Purpose purpose, bool on_host) {
 }
 
 // Permanent bytes, by part.
-std::map<std::string, std::int64_t> permanent(const ShardPlan& plan, std::size_t states) {
+std::map<std::string, std::int64_t> permanent(const ShardPlan& plan, const EngineOptions& options) {
   std::map<std::string, std::int64_t> bytes;
   const auto add = [&](const Buffers& buffers) {
     for (const auto& buffer : buffers) {
       if (buffer.lifetime != Lifetime::always) continue;
-      const auto times = buffer.purpose == Purpose::optimizer_state ? static_cast<std::int64_t>(states) : 1;
-      bytes[part_of(buffer.purpose, buffer.is_on_host())] += times * buffer.bytes();
+      bytes[part_of(buffer.purpose, buffer.is_on_host())] += buffer.bytes();
     }
   };
   for (const auto& bucket : plan.buckets) add(bucket.buffers);
   add(plan.staging);
+  if (!options.optimizer) return bytes;
+  for (const auto& slice : plan_slices(plan, options)) {
+    for (const auto& state : slice.states)
+      bytes[part_of(Purpose::optimizer_state, state.buffer.is_on_host())] += state.buffer.bytes();
+  }
   return bytes;
 }
 
@@ -68,8 +73,8 @@ std::int64_t most_acquired(const ShardPlan& plan, const EngineOptions& options) 
 
 }  // namespace
 
-std::vector<layout::Footprint> footprint(const ShardPlan& plan, const EngineOptions& options, std::size_t states) {
-  auto bytes = permanent(plan, states);
+std::vector<layout::Footprint> footprint(const ShardPlan& plan, const EngineOptions& options) {
+  auto bytes = permanent(plan, options);
   const std::string device = c10::DeviceTypeName(options.precision.device.type(), true);
   std::vector<layout::Footprint> list;
   for (const auto* part : {"parameters", "gradients", "optimizer state", "collective buffers"})

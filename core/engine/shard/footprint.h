@@ -13,9 +13,9 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
-/// The memory that the engine allocates for a plan on one rank, part by part: the plan's buffers, added up. `states`:
-/// tensors of optimizer state per slice, as the rule says.
-std::vector<layout::Footprint> footprint(const ShardPlan& plan, const EngineOptions& options, std::size_t states);
+/// The memory that the engine allocates for a plan on one rank, part by part: the plan's buffers and the
+/// optimizer's states, added up.
+std::vector<layout::Footprint> footprint(const ShardPlan& plan, const EngineOptions& options);
 
 /// The same for tensors as they are: each storage counts once, as what it was added for first.
 class HeldMemory {

@@ -56,20 +56,7 @@ void HostUpdate::work(int threads) {
   }
 }
 
-void HostUpdate::add(BucketParameters& bucket) {
-  Item item;
-  item.bucket = &bucket;
-  item.state.resize(bucket.plan().weights.size());
-  items_.push_back(std::move(item));
-}
-
-void HostUpdate::add_held(HeldMemory& memory) const {
-  for (const auto& item : items_) {
-    for (const auto& weight : item.state) {
-      for (const auto& state : weight) memory.add(Purpose::optimizer_state, state, true);
-    }
-  }
-}
+void HostUpdate::add(BucketParameters& bucket, std::size_t index) { items_.push_back({&bucket, index}); }
 
 std::size_t HostUpdate::item_of(const BucketParameters& bucket) const {
   for (std::size_t i = 0; i < items_.size(); ++i) {
@@ -78,47 +65,45 @@ std::size_t HostUpdate::item_of(const BucketParameters& bucket) const {
   return items_.size();
 }
 
-std::vector<strategy::Slice> HostUpdate::slices(std::size_t index, std::size_t states) {
-  auto& item = items_[index];
-  const auto gradient = shared_.offload.gradient(item.bucket->plan());
-  std::vector<strategy::Slice> slices;
-  for (std::size_t w = 0; w < item.state.size(); ++w) {
-    const auto& planned = item.bucket->plan().weights[w];
-    strategy::Slice slice{planned.weight.get(), item.bucket->masters().slice(w, false), planned.of_shard(gradient), {}};
-    while (item.state[w].size() < states) {
-      const auto& buffer = *item.bucket->plan().buffer(Purpose::optimizer_state, w);
-      item.state[w].push_back(shard::allocate(buffer, shared_.device()));
-    }
-    slice.state = item.state[w];
-    slices.push_back(std::move(slice));
-  }
-  return slices;
+// A slice with its part of masters and gradients; with the copy that a fused rule writes.
+optimizer::Slice HostUpdate::slice_of(const OwnedSlice& owned, const Item& item, const Job& job) const {
+  const auto& planned = item.bucket->plan().weights[owned.weight];
+  const auto& masters = item.bucket->masters();
+  const bool fused = owned.group->rule->is_fused();
+  auto slice = owned.slice(*planned.weight, job.lr);
+  slice.master = owned.of(masters.slice(owned.weight, false));
+  slice.grad = owned.of(planned.of_shard(shared_.offload.gradient(item.bucket->plan())));
+  if (!fused) slice.grad = slice.grad.to(slice.master.scalar_type());
+  if (fused && job.publish) slice.copy = owned.of(masters.copy_slice(owned.weight, false));
+  return slice;
 }
 
-void HostUpdate::start(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish) {
+void HostUpdate::start(double lr, const optimizer::Update& update, bool publish) {
   if (items_.empty()) return;
   wait_all();
-  for (std::size_t i = 0; i < items_.size(); ++i) (void)slices(i, rule.states());  // allocated on this thread
+  shared_.allocate_states();  // on this thread
   // The host waits here for the step's norm: nothing can be updated without it.
   const c10::Device host(c10::DeviceType::CPU);
-  const strategy::Update here{update.lr, update.count.defined() ? update.count.to(host).clone() : update.count,
-                              update.grad_scale.defined() ? update.grad_scale.to(host) : update.grad_scale,
-                              update.skip.defined() ? update.skip.to(host) : update.skip};
+  const Job job{lr,
+                {update.count.defined() ? update.count.to(host).clone() : update.count,
+                 update.grad_scale.defined() ? update.grad_scale.to(host) : update.grad_scale,
+                 update.skip.defined() ? update.skip.to(host) : update.skip},
+                publish};
   const std::lock_guard lock(mutex_);
   for (auto& item : items_) item.done = false;
-  job_ = [this, &rule, here, publish] { update_all(rule, here, publish); };
+  job_ = [this, job] { update_all(job); };
   if (!thread_.joinable()) thread_ = std::thread([this, threads = at::get_num_threads()] { work(threads); });
   changed_.notify_all();
 }
 
-void HostUpdate::update_all(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish) {
+void HostUpdate::update_all(const Job& job) {
   const at::NoGradGuard no_grad;
   ++times_.updates;
   times_.elements = 0;
   timed(times_.total_s, [&] {
     for (std::size_t n = 0; n < items_.size(); ++n) {
       const auto i = next_item();
-      update_item(i, rule, update, publish);
+      update_item(i, job);
       const std::lock_guard lock(mutex_);
       items_[i].done = true;
       changed_.notify_all();
@@ -137,44 +122,51 @@ std::size_t HostUpdate::next_item() const {
   return last;
 }
 
-void HostUpdate::update_item(std::size_t i, strategy::OptimizerRule& rule, const strategy::Update& update,
-                             bool publish) {
-  auto& bucket = *items_[i].bucket;
+void HostUpdate::update_item(std::size_t i, const Job& job) {
+  const auto& item = items_[i];
+  auto& bucket = *item.bucket;
   times_.elements += bucket.plan().shard_elements;
   timed(times_.wait_s, [&] { shared_.offload.arrived(bucket.plan()).synchronize(); });
-  auto all = slices(i, rule.states());
-  if (!rule.is_fused()) {
-    for (auto& slice : all) slice.grad = slice.grad.to(slice.master.scalar_type());
+  if (!update_in_parts(item, job)) {
+    for (auto* rule : rules_of(slices_of(shared_.slices, item.index)))
+      timed(times_.rule_s, [&] { update_by(*rule, item, job); });
+    if (job.publish && !are_fused(slices_of(shared_.slices, item.index)))
+      timed(times_.send_s, [&] { bucket.masters().cast_to_send(0, bucket.plan().shard_elements); });
   }
-  if (rule.is_fused()) {
-    for (std::size_t w = 0; publish && w < all.size(); ++w) all[w].copy = bucket.masters().copy_slice(w, false);
-    timed(times_.rule_s, [&] { rule.apply(all, update); });
-  } else if (rule.is_elementwise() && publish) {
-    update_in_parts(bucket, all, rule, update);
-  } else {
-    timed(times_.rule_s, [&] { rule.apply(all, update); });
-    if (publish) timed(times_.send_s, [&] { bucket.masters().cast_to_send(0, bucket.plan().shard_elements); });
-  }
-  if (publish) timed(times_.send_s, [&] { bucket.masters().send_up(); });
+  if (job.publish) timed(times_.send_s, [&] { bucket.masters().send_up(); });
 }
 
-// Parameters are cast while the masters are still in the cache: a thread's share of 1 Mi elements with state and
-// gradient (18 MiB) fits a core's second-level cache from some ten threads on.
-void HostUpdate::update_in_parts(BucketParameters& bucket, std::vector<strategy::Slice>& all,
-                                 strategy::OptimizerRule& rule, const strategy::Update& update) {
+void HostUpdate::update_by(optimizer::Rule& rule, const Item& item, const Job& job) {
+  std::vector<optimizer::Slice> slices;
+  for (const auto& owned : slices_of(shared_.slices, item.index)) {
+    if (owned.group->rule.get() == &rule) slices.push_back(slice_of(owned, item, job));
+  }
+  rule.apply(slices, job.update);
+}
+
+// Where the rule updates elements and does not cast parameters itself, they are cast while the masters are still in the
+// cache: a thread's share of 1 Mi elements with state and gradient (18 MiB) fits a core's second-level cache from some
+// ten threads on. False: nothing was done.
+bool HostUpdate::update_in_parts(const Item& item, const Job& job) {
   constexpr std::int64_t part = std::int64_t{1} << 20;
-  for (std::size_t w = 0; w < all.size(); ++w) {
-    const auto& full = all[w];
-    const auto size = full.master.numel();
-    for (std::int64_t begin = 0; begin < size; begin += part) {
-      const auto n = std::min(part, size - begin);
-      strategy::Slice slice{full.weight, full.master.narrow(0, begin, n), full.grad.narrow(0, begin, n), {}};
-      for (const auto& state : full.state) slice.state.push_back(state.narrow(0, begin, n));
-      std::vector<strategy::Slice> one{std::move(slice)};
-      timed(times_.rule_s, [&] { rule.apply(one, update); });
-      timed(times_.send_s, [&] { bucket.masters().cast_to_send(bucket.plan().weights[w].shard_offset + begin, n); });
+  const auto all = slices_of(shared_.slices, item.index);
+  const auto takes = [](const OwnedSlice& owned) { return !owned.record && !owned.group->rule->is_fused(); };
+  if (!job.publish || !std::all_of(all.begin(), all.end(), takes)) return false;
+  for (const auto& owned : all) {
+    const auto full = slice_of(owned, item, job);
+    const auto begin_in_bucket = item.bucket->plan().weights[owned.weight].shard_offset;
+    for (std::int64_t begin = 0; begin < full.master.numel(); begin += part) {
+      const auto n = std::min(part, full.master.numel() - begin);
+      auto slice = full;
+      slice.master = full.master.narrow(0, begin, n);
+      slice.grad = full.grad.narrow(0, begin, n);
+      for (auto& state : slice.state) state = state.narrow(0, begin, n);
+      std::vector<optimizer::Slice> one{std::move(slice)};
+      timed(times_.rule_s, [&] { owned.group->rule->apply(one, job.update); });
+      timed(times_.send_s, [&] { item.bucket->masters().cast_to_send(begin_in_bucket + begin, n); });
     }
   }
+  return true;
 }
 
 template <class Done>

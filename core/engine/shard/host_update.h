@@ -1,7 +1,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <capstan/base/export.h>
-#include <capstan/strategy/optimizer_rule.h>
+#include <capstan/optimizer/rule.h>
 
 #include <condition_variable>
 #include <exception>
@@ -37,32 +37,35 @@ class HostUpdate {
   HostUpdate(const HostUpdate&) = delete;
   HostUpdate& operator=(const HostUpdate&) = delete;
   /// Called in forward order, before the first step.
-  void add(BucketParameters& bucket);
+  void add(BucketParameters& bucket, std::size_t index);
 
-  /// Starts the update. With `publish` each bucket's parameters can be gathered as soon as it is done.
-  void start(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish);
+  /// Starts the update; `lr` is before groups' factors. With `publish` each bucket's parameters can be gathered as soon
+  /// as it is done.
+  void start(double lr, const optimizer::Update& update, bool publish);
   /// Waits until this bucket's update is done. Throws what the rule threw, once.
   void wait(const BucketParameters& bucket);
   void wait_all();
   void publish_all();
   const HostUpdateTimes& times() const { return times_; }
-  /// The optimizer's state. No update may be at its first bucket ever, which makes it.
-  void add_held(HeldMemory& memory) const;
-  /// The rule's slices of a bucket, with the state kept for them.
-  std::vector<strategy::Slice> slices(std::size_t item, std::size_t states);
-  std::size_t item_of(const BucketParameters& bucket) const;
 
  private:
   struct Item {
     BucketParameters* bucket;
-    std::vector<std::vector<at::Tensor>> state;  ///< by weight
-    bool done = false;                           ///< updated since start()
+    std::size_t index;  ///< of the bucket in the plan
+    bool done = false;  ///< updated since start()
   };
-  void update_item(std::size_t i, strategy::OptimizerRule& rule, const strategy::Update& update, bool publish);
-  void update_in_parts(BucketParameters& bucket, std::vector<strategy::Slice>& all, strategy::OptimizerRule& rule,
-                       const strategy::Update& update);
+  struct Job {
+    double lr;
+    optimizer::Update update;  ///< in host memory
+    bool publish;
+  };
+  std::size_t item_of(const BucketParameters& bucket) const;
+  void update_item(std::size_t i, const Job& job);
+  bool update_in_parts(const Item& item, const Job& job);
+  void update_by(optimizer::Rule& rule, const Item& item, const Job& job);
+  optimizer::Slice slice_of(const OwnedSlice& owned, const Item& item, const Job& job) const;
   std::size_t next_item() const;
-  void update_all(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish);
+  void update_all(const Job& job);
   void work(int threads);
   template <class Done>
   void wait_until(const Done& done);

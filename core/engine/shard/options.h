@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "strategy/optimizer.h"
+
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
@@ -48,6 +50,8 @@ struct EngineOptions {
   std::int64_t most_staged = std::int64_t{1} << 27;
   bool deterministic = false;  ///< every mode sums gradients by the same calls in the same layout
   bool coalesce = false;       ///< collectives take lists of tensors at no cost: full weights in place
+  /// How trained records are updated, and so what states they have; null where nothing is.
+  std::shared_ptr<const strategy::Optimizer> optimizer;
   /// By axis; a prediction knows only which axes have one, and stores empty functions.
   std::map<layout::Axis, ReduceOverride> reduce_overrides;
 

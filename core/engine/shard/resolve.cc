@@ -175,12 +175,6 @@ void list_gradients(BucketPlan& bucket, const EngineOptions& options) {
       bucket.buffers.push_back(
           {Purpose::gradient_autograd, sharding.numel, plan.full_dtype, Memory::device, Lifetime::always, i});
     }
-    // The state has the size of the slice that norm and rule read.
-    const auto elements = bucket.shards_optim ? sharding.shard_elements
-                          : plan.autograd     ? sharding.numel
-                                              : sharding.full_elements;
-    const auto memory = bucket.on_host ? Memory::host : Memory::device;
-    bucket.buffers.push_back({Purpose::optimizer_state, elements, master, memory, Lifetime::always, i});
   }
 }
 

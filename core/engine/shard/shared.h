@@ -10,6 +10,7 @@
 #include "shard/gradient_offload.h"
 #include "shard/options.h"
 #include "shard/plan.h"
+#include "shard/slices.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
@@ -35,9 +36,19 @@ struct Shared {
       : options(std::move(engine_options)),
         plan(make_plan(units, options)),
         streams(options.precision.device, options.policy.overlap),
-        offload(*this) {}
+        offload(*this) {
+    if (!options.optimizer) return;
+    for (auto& slice : plan_slices(plan, options)) slices.push_back({std::move(slice)});
+  }
 
   c10::Device device() const { return options.precision.device; }
+  /// Makes the slices' states, zero, when they are first needed: an evaluation has none.
+  void allocate_states() {
+    for (auto& slice : slices) {
+      if (!slice.state.empty()) return;
+      for (const auto& state : slice.states) slice.state.push_back(allocate(state.buffer, device()));
+    }
+  }
   void allocate_staging() {
     gather_staging = allocate(*find(plan.staging, Purpose::gather_staging), device());
     reduce_staging = allocate(*find(plan.staging, Purpose::reduce_staging), device());
@@ -50,6 +61,7 @@ struct Shared {
   ShardPlan plan;
   SideStreams streams;
   GradientOffload offload;
+  std::vector<OwnedSlice> slices;  ///< what the optimizer's rules update
   /// Each belongs to one stream, whose work is in order.
   at::Tensor gather_staging;
   at::Tensor reduce_staging;

@@ -21,8 +21,6 @@ bool claims_it(const Claims& claims, const std::string& resource) {
 
 Strategy::~Strategy() = default;
 Exporter::~Exporter() = default;
-OptimizerRule::~OptimizerRule() = default;
-std::string OptimizerRule::state_name(std::size_t i) const { return cat("state_", i); }
 StepHooks::~StepHooks() = default;
 LossHooks::~LossHooks() = default;
 OwnState::~OwnState() = default;

@@ -18,6 +18,15 @@ std::string key_of(const std::string& what, const std::string& name, const std::
   return cat("the ", what, " of ", name, " ", box, copy > 0 ? cat(" (copy ", copy, ")") : "");
 }
 
+// Checksums cover words of 16 bits at least: bytes are read in pairs, and an odd last one is a number by itself.
+std::pair<at::Tensor, at::Tensor> as_words(const at::Tensor& value) {
+  if (value.element_size() > 1) return {value, {}};
+  if (value.storage_offset() % 2 != 0) return {value.to(at::kFloat), {}};
+  const auto even = value.numel() / 2 * 2;
+  const auto rest = value.numel() > even ? value.narrow(0, even, 1).to(at::kFloat) : at::Tensor();
+  return {value.narrow(0, 0, even).view(at::kBFloat16), rest};
+}
+
 }  // namespace
 
 ReplicaCheck::ReplicaCheck(const session::Session& session, std::int64_t every)
@@ -35,12 +44,13 @@ std::vector<ReplicaCheck::Held> ReplicaCheck::held() const {
   auto& engine = *session_.engine;
   for (const auto& stored : engine.stored_boxes())
     add(key_of("parameter", stored.record->name, stored.box.text(), stored.copy), stored.value);
-  const auto& rule = session_.rule();
-  const auto states = engine.state_boxes(rule.states());
-  for (std::size_t i = 0; i < states.size(); ++i) {
-    for (const auto& stored : states[i]) {
-      add(key_of("optimizer's " + rule.state_name(i), stored.record->name, stored.box.text(), stored.copy),
-          stored.value);
+  for (const auto& kept : engine.state_boxes()) {
+    const auto& [record, box, value, writes, copy] = kept.stored;
+    for (std::size_t i = 0; i < kept.states.size(); ++i) {
+      const auto key = key_of("optimizer's " + kept.slice->states[i].spec.name, record->name, box.text(), copy);
+      const auto [words, rest] = as_words(kept.states[i]);
+      add(key, words);
+      if (rest.defined()) add(key + ", its last element", rest);
     }
   }
   for (const auto& copy : engine.compute_copies()) {

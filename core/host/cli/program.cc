@@ -109,7 +109,8 @@ int program(int argc, char** argv) {
   launch::report_lost_files();
   const auto env = launch::process_environment();
   CLI::App app{
-      "Capstan trains large language models; strategies, models, data and monitors are plugins named in a TOML file."};
+      "Capstan trains large language models; strategies, models, optimizers, data and monitors are plugins named in a "
+      "TOML file."};
   app.set_version_flag("--version", "capstan " + version());
   app.require_subcommand(1);
   app.footer("Every option of a configuration: docs/configuration.md, or capstan plugins NAME.");

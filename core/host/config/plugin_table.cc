@@ -27,7 +27,13 @@ struct ChosenOptions {
   }
 };
 
-// Moves the entries that `schema` knows out of a section.
+bool is_keyed(const std::string& kind) {
+  const auto& groups = group_names();
+  return std::find(groups.begin(), groups.end(), kind) != groups.end();
+}
+
+}  // namespace
+
 Section take(Section& from, const Schema& schema) {
   Section out{from.path, from.origin, {}};
   std::erase_if(from.entries, [&](const Entry& entry) {
@@ -38,13 +44,6 @@ Section take(Section& from, const Schema& schema) {
   });
   return out;
 }
-
-bool is_keyed(const std::string& kind) {
-  const auto& groups = group_names();
-  return std::find(groups.begin(), groups.end(), kind) != groups.end();
-}
-
-}  // namespace
 
 PluginTable keyed_plugin(const Section& section, Diagnostics& diagnostics) {
   PluginTable out;

@@ -20,7 +20,11 @@ struct PluginTable {
 
 /// Splits [strategy.<name>] or [monitor.<name>]: `enabled` and `path` are the host's.
 PluginTable keyed_plugin(const Section& section, Diagnostics& diagnostics);
-/// Splits [model], [data] or [tokenizer]: `plugin` is the host's, a name or a file ("build/mine.so"). Required.
+/// Moves the entries that `schema` knows out of a section.
+Section take(Section& from, const Schema& schema);
+
+/// Splits [model], [data], [tokenizer], [optimizer] or one of its groups: `plugin` is the host's, a name or a file
+/// ("build/mine.so"). Required.
 PluginTable chosen_plugin(const Section& section, Diagnostics& diagnostics);
 
 /// Removes the options of a plugin's table that its schema does not know and reports each with the nearest name, of

@@ -83,6 +83,12 @@ class Walker {
     if (const auto* table = node.as_table()) {
       items.push_back({path_, std::nullopt, table->empty(), origin_});
       walk(*table);
+    } else if (const auto* array = node.as_array(); array && array->is_array_of_tables() && may_be_listed()) {
+      for (std::size_t i = 0; i < array->size(); ++i) {
+        path_.push_back(std::to_string(i + 1));
+        visit(*array->get(i));
+        path_.pop_back();
+      }
     } else if (auto value = value_of(node)) {
       items.push_back({path_, std::move(value), false, origin_});
     } else {
@@ -95,6 +101,9 @@ class Walker {
   std::vector<Item> items;
 
  private:
+  // [[optimizer.groups]] is [optimizer.groups.1] and so on; every other table has a name.
+  bool may_be_listed() const { return join(path_, ".") == "optimizer.groups"; }
+
   Origin origin_;
   std::vector<std::string> path_;
   Diagnostics& diagnostics_;

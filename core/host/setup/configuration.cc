@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "config/paths.h"
+#include "config/plugin_table.h"
 #include "setup/precision.h"
 #include "setup/schedule.h"
 
@@ -30,11 +31,6 @@ void check_host_tables(const Configuration& config, Diagnostics& faults) {
   check_run(config.run, faults);
   check_checkpoint(config.checkpoint, faults);
   check_schedule(config.optimizer, faults);
-  const auto& betas = config.optimizer->betas;
-  if (betas.size() != 2 || betas[0] < 0 || betas[0] >= 1 || betas[1] < 0 || betas[1] >= 1) {
-    faults.add(config.optimizer.where(&OptimizerOptions::betas), "optimizer.betas is " + config::value_text(betas),
-               "give two numbers in [0, 1), such as [0.9, 0.999]");
-  }
   check_train(config.train, faults);
   if (config.trains() && !config.train->max_steps && !config.train->epochs) {
     faults.add(config.document.section("train").origin.text(), "neither train.max_steps nor train.epochs is set",
@@ -86,7 +82,9 @@ Configuration read_configuration(const JobRequest& request, Diagnostics& faults,
   config::Options<RunOptions> run(document.section("run"), faults);
   bool auto_micro_batch = false;
   auto train = train_options(document, auto_micro_batch, faults);
-  config::Options<OptimizerOptions> optimizer(document.section("optimizer"), faults);
+  auto optimizer_table = document.section("optimizer");
+  config::Options<OptimizerOptions> optimizer(
+      config::take(optimizer_table, config::Options<OptimizerOptions>::schema()), faults);
   config::Options<CheckpointOptions> checkpoint(document.section("checkpoint"), faults);
   config::Options<CommOptions> comm(document.section("comm"), faults);
   make_resume_absolute(checkpoint);

@@ -188,9 +188,7 @@ void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
 }
 
 void OptimizerOptions::describe(config::OptionTable<OptimizerOptions>& t) {
-  t.add("lr", &OptimizerOptions::lr).min(0).doc("peak learning rate of AdamW");
-  t.add("betas", &OptimizerOptions::betas).doc("AdamW's two decay rates, each in [0, 1)");
-  t.add("eps", &OptimizerOptions::eps).above(0).doc("AdamW's epsilon");
+  t.add("lr", &OptimizerOptions::lr).min(0).doc("peak learning rate");
   t.add("weight_decay", &OptimizerOptions::weight_decay).min(0).doc("decoupled weight decay");
   t.add("decay", &OptimizerOptions::decay)
       .choices({"matrices", "all"})
@@ -332,6 +330,7 @@ std::vector<std::pair<std::string, config::Schema>> host_schemas() {
           {"data", config::Options<DataOptions>::schema()},
           {"train", config::Options<TrainOptions>::schema()},
           {"optimizer", config::Options<OptimizerOptions>::schema()},
+          {"optimizer.groups.NAME", config::Options<OptimizerGroupOptions>::schema()},
           {"checkpoint", config::Options<CheckpointOptions>::schema()},
           {"comm", config::Options<CommOptions>::schema()}};
 }

@@ -71,11 +71,9 @@ struct TrainOptions {
   static void describe(config::OptionTable<TrainOptions>& t);
 };
 
-/// [optimizer]
+/// What the host itself reads of [optimizer] besides `plugin`; the rest of the table is the plugin's.
 struct OptimizerOptions {
   double lr = 1e-4;
-  std::vector<double> betas{0.9, 0.999};
-  double eps = 1e-8;
   double weight_decay = 0.01;
   std::string decay = "matrices";
   std::string schedule = "linear";
@@ -89,6 +87,15 @@ struct OptimizerOptions {
   std::int64_t restarts = 1;
   double clip = 1.0;
   static void describe(config::OptionTable<OptimizerOptions>& t);
+};
+
+/// [[optimizer.groups]]: parameters that are updated in another way than the others.
+struct OptimizerGroupOptions {
+  std::vector<std::string> records;
+  double lr_factor = 1;
+  std::optional<double> weight_decay;
+  std::optional<std::string> plugin;
+  static void describe(config::OptionTable<OptimizerGroupOptions>& t);
 };
 
 /// [comm]

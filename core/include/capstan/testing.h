@@ -38,7 +38,7 @@ struct Setting {
   /// model "tiny": `dropout`; `vocab_size`, any (261 by default).
   /// data "tiny": `samples`; `length`, the tokens of every sequence, so that ranks have as many targets each (0, the
   /// default: 4 to 16). Its ids are below the model's vocab_size, whatever model that is, and below 29.
-  /// strategy "descent": plain gradient descent. Its updates are proportional to gradients, so the mean of ranks'
+  /// optimizer "descent": plain gradient descent. Its updates are proportional to gradients, so the mean of ranks'
   /// parameters is what the mean of their gradients leads to; AdamW's are not.
   std::string config = {};
   /// "train.accumulation=2", as on the command line.
@@ -74,11 +74,14 @@ plugin::Registration linked(const CapstanPluginDescriptor& descriptor,
 
 /// What was learnt. Tensors are unsharded, in the masters' dtype, by record name.
 struct TrainResult {
-  std::vector<double> losses;                             ///< each step's: mean over its target tokens
-  std::vector<double> norms;                              ///< each step's: the gradient's global norm before clipping
-  std::map<std::string, at::Tensor> gradients;            ///< the first step's, before clipping
-  std::map<std::string, at::Tensor> weights;              ///< after the last step
-  std::map<std::string, at::Tensor> evaluated;            ///< weights as evaluation and export see them at the end
+  std::vector<double> losses;                   ///< each step's: mean over its target tokens
+  std::vector<double> norms;                    ///< each step's: the gradient's global norm before clipping
+  std::map<std::string, at::Tensor> gradients;  ///< the first step's, before clipping
+  std::map<std::string, at::Tensor> weights;    ///< after the last step
+  std::map<std::string, at::Tensor> evaluated;  ///< weights as evaluation and export see them at the end
+  /// The optimizer's states after the last step, by state, then by record: those with a number for each of the record's
+  /// elements.
+  std::map<std::string, std::map<std::string, at::Tensor>> states;
   std::map<std::string, std::vector<std::string>> fused;  ///< all records of the fused group that a record is in
   /// Records of which ranks hold copies that differ, and by how much at most: "gradient of h.0.mlp.up" …
   std::map<std::string, double> disagreements;
@@ -100,8 +103,9 @@ TrainResult train_resumed(const Setting& first, std::int64_t steps, const Settin
 ///
 /// Losses and norms of all steps and the first step's gradients, by name: |a - b| <= tolerance · |b|, for a record with
 /// the largest of its fused group instead of |b| (the gradient of a key's bias is pure rounding). Gradients tell
-/// more than losses: AdamW hides a factor that all of them share. Final weights may be 1000 times as far apart, since
-/// AdamW turns rounding into updates where a gradient is 0; what was never trained differs by more. Ranks' copies must
+/// more than losses: AdamW hides a factor that all of them share. Final weights and the optimizer's states may be 1000
+/// times as far apart, since AdamW turns rounding into updates where a gradient is 0; what was never trained differs by
+/// more. Ranks' copies must
 /// agree as well. A tolerance of 0 requires the same bits of all.
 std::string differences(const TrainResult& run, const TrainResult& reference, double tolerance);
 

@@ -49,16 +49,18 @@ Keys training() {
       ignored("wall_clock_breakdown", JsonType::boolean, "metrics.jsonl holds every step's time"),
       ignored("memory_breakdown", JsonType::boolean, "summary.json holds every rank's peak"),
       ignored("dump_state", JsonType::boolean, "capstan check prints every option"),
-      ignored("zero_allow_untested_optimizer", JsonType::boolean, "there is one optimizer, and it is tested"),
-      ignored("zero_force_ds_cpu_optimizer", JsonType::boolean, "there is one AdamW on the CPU"),
+      ignored("zero_allow_untested_optimizer", JsonType::boolean, "every optimizer takes every stage"),
+      ignored("zero_force_ds_cpu_optimizer", JsonType::boolean, "AdamW has a kernel of its own on the CPU"),
   };
 }
 
 Keys optimizer() {
   Keys keys{
-      {"optimizer.type", JsonType::text, Take::adamw, "", R"(only "AdamW" and "Adam", which is AdamW there)"},
+      {"optimizer.type", JsonType::text, Take::optimizer, "optimizer.plugin",
+       R"("AdamW" and "Adam", which is AdamW there: adamw; "Lion": lion)"},
       copied("optimizer.params.lr", JsonType::number, "optimizer.lr", 0, "absent: 0.001"),
-      {"optimizer.params.betas", JsonType::numbers, Take::betas, "optimizer.betas", "absent: 0.9, 0.999", true},
+      {"optimizer.params.betas", JsonType::numbers, Take::betas, "optimizer.betas",
+       "absent: 0.9, 0.999, for Lion 0.9, 0.99", true},
       above_0(copied("optimizer.params.eps", JsonType::number, "optimizer.eps", 0, "absent: 1e-8")),
       copied("optimizer.params.weight_decay", JsonType::number, "optimizer.weight_decay", 0, "absent: 0"),
       {"optimizer.params.adam_w_mode", JsonType::boolean, Take::required, "", "always so", false, 0, "true"},
@@ -180,7 +182,6 @@ Keys tables() {
 
 std::string cell(const DeepSpeedKey& key) {
   if (!key.ours.empty()) return cat("`", key.ours, "`", key.why.empty() ? "" : ": ", key.why);
-  if (key.take == Take::adamw) return key.why;
   if (key.take == Take::required) return cat("only `", key.required, "`: ", key.why);
   return cat("not taken over: ", key.why);
 }

@@ -10,11 +10,11 @@ enum class Take {
   copied,        ///< the same value
   ignored,       ///< no option of ours; `why` says why none is needed
   required,      ///< no option of ours, and only the value `required` is supported
-  adamw,         ///< an optimizer's name
+  optimizer,     ///< an optimizer's name
   precision,     ///< an `enabled`: train.precision
   loss_scale,    ///< 0: dynamic
   scale_power,   ///< n: 2^n
-  betas,         ///< Adam's two decay rates
+  betas,         ///< Adam's or Lion's two decay rates
   dtype,         ///< dtype of communication: "fp32", "fp16" or "bf16", in any letters
   schedule,      ///< a scheduler's name
   offload,       ///< a device: "none" or "cpu"

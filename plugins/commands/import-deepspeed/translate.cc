@@ -51,6 +51,7 @@ class Import {
   void unknown(const std::string& path, const std::string& prefix);
   void take(const DeepSpeedKey& key, const Json& value);
   void take_value(const DeepSpeedKey& key, const Json& value);
+  void take_optimizer(const DeepSpeedKey& key, const std::string& type);
   void take_betas(const DeepSpeedKey& key, const Json& value);
   void take_dtype(const DeepSpeedKey& key, const std::string& dtype);
   void take_device(const DeepSpeedKey& key, const std::string& device);
@@ -146,9 +147,8 @@ void Import::take_value(const DeepSpeedKey& key, const Json& value) {
       if (value == Json::parse(key.required)) return notes_.push_back(cat(key.path, " is not taken over: ", key.why));
       return fault(key.path, cat("is ", value.dump(), ", which Capstan does not offer: ", key.why),
                    cat("use ", key.required, ", or remove it"));
-    case Take::adamw:
-      if (const auto name = lower(value.get<std::string>()); name == "adamw" || name == "adam") return;
-      return fault(key.path, cat("is ", value.dump(), ", Capstan trains with AdamW"), "use \"AdamW\"");
+    case Take::optimizer:
+      return take_optimizer(key, value.get<std::string>());
     case Take::precision:
       if (value.get<bool>()) enabled_.insert(key.path.substr(0, key.path.find('.')));
       return;
@@ -168,6 +168,14 @@ void Import::take_value(const DeepSpeedKey& key, const Json& value) {
     case Take::offload_flag:
       return set(key, value.get<bool>() ? "cpu" : "none");
   }
+}
+
+// AdamW is what a configuration has that names no optimizer.
+void Import::take_optimizer(const DeepSpeedKey& key, const std::string& type) {
+  const auto name = lower(type);
+  if (name == "adamw" || name == "adam") return;
+  if (name == "lion" || name == "fusedlion") return set(key, "lion");
+  fault(key.path, cat("is \"", type, "\", which Capstan does not offer"), "use \"AdamW\" or \"Lion\"");
 }
 
 void Import::take_betas(const DeepSpeedKey& key, const Json& value) {
@@ -331,6 +339,7 @@ void Import::finish() {
   if (names_optimizer) {
     set_default("optimizer.lr", 1e-3, "DeepSpeed's default");
     set_default("optimizer.weight_decay", 0.0, "DeepSpeed's default");
+    if (get<std::string>("optimizer.plugin")) drop("optimizer.eps", "Lion has none");
   }
   finish_schedule();
   finish_offload();

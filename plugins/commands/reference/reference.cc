@@ -75,9 +75,26 @@ std::string presets_line(const config::Presets& presets) {
   return names.empty() ? "" : "Presets: " + join(names) + ".\n\n";
 }
 
+// Which plugin a kind's only table names.
+std::string needed(const std::string& kind) {
+  if (kind == "tokenizer") return "A plugin, for what data.tokenizer cannot name";
+  return kind == "optimizer" ? "One plugin, adamw where none is named" : "One plugin";
+}
+
+// What the host itself reads of a kind's tables.
+config::Schema host_options(const std::string& kind) {
+  auto schema = config::host_options(kind);
+  if (kind != "optimizer") return schema;
+  for (auto& spec : schema) {
+    spec.required = false;
+    spec.default_value = std::string("adamw");
+  }
+  return schema;
+}
+
 // The options that the host has in the tables of a kind, below what is said of the kind, then its plugins.
 std::string kind_chapter(const std::vector<plugin::Found>& plugins, const std::string& kind, const std::string& about) {
-  auto out = about + options_table(config::host_options(kind));
+  auto out = about + options_table(host_options(kind));
   for (const auto* plugin : of_kind(plugins, kind)) {
     out += cat("\n### ", config::table_example(kind, plugin->name), "\n\n", plugin->summary, "\n\n",
                presets_line(plugin->presets), options_table(plugin->schema));
@@ -101,10 +118,9 @@ std::string markdown(const std::vector<HostTable>& tables, const std::vector<plu
   for (const auto* command : of_kind(plugins, "command")) {
     if (!command->schema.empty()) out += cat("\n## [", command->name, "]\n\n", options_table(command->schema));
   }
-  for (const std::string kind : {"model", "data", "tokenizer"}) {
-    const char* needed = kind == "tokenizer" ? "A plugin, for what data.tokenizer cannot name" : "One plugin";
+  for (const std::string kind : {"model", "optimizer", "data", "tokenizer"}) {
     out += kind_chapter(plugins, kind,
-                        cat("\n## [", kind, "]\n\n", needed, "; its own options stand in the same table.\n\n"));
+                        cat("\n## [", kind, "]\n\n", needed(kind), "; its own options stand in the same table.\n\n"));
   }
   for (const std::string kind : {"strategy", "monitor"}) {
     out += kind_chapter(plugins, kind,

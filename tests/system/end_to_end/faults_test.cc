@@ -74,10 +74,9 @@ TEST_CASE("unknown options and tables, with the nearest name, the file and the l
           one_fault("command line", "unknown option optimizer.learning_rate",
                     "did you mean 'optimizer.lr'? (TrainingArguments' learning_rate)"));
     CHECK(refusal(work, file, {"optimizer.speed=1"}) ==
-          one_fault(
-              "command line", "unknown option optimizer.speed",
-              "one of: lr, betas, eps, weight_decay, decay, schedule, warmup_steps, warmup_ratio, warmup_from_zero, "
-              "min_lr, decay_steps, decay_ratio, decay_shape, restarts, clip"));
+          one_fault("command line", "unknown option optimizer.speed",
+                    "one of: lr, weight_decay, decay, schedule, warmup_steps, warmup_ratio, warmup_from_zero, "
+                    "min_lr, decay_steps, decay_ratio, decay_shape, restarts, clip, plugin, betas, eps"));
   }
 }
 

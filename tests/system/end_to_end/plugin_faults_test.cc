@@ -49,6 +49,10 @@ std::string config(const Place& place, int rank) {
       changes.push_back({option, ""});
     return small_config(changes);
   }
+  if (kind == "optimizer") {
+    changes.push_back({"lr = ", cat("lr = 1e-2\n", chosen(place, rank))});
+    return small_config(changes);
+  }
   if (kind == "tokenizer") return small_config(changes, cat("[tokenizer]\n", chosen(place, rank)));
   return small_config(changes,
                       cat("[", kind, ".thrower]\npath = \"", fixture(kind, "thrower"), "\"\n", table(place, rank)));
@@ -109,7 +113,7 @@ TEST_CASE("a plugin that throws before anything is allocated, on one rank only")
                                              {"strategy", "claim", "claim"},
                                              {"strategy", "shard", "shard"},
                                              {"strategy", "check", "check"},
-                                             {"strategy", "optimizer_rule", "optimizer_rule"},
+                                             {"optimizer", "make", "construction"},
                                              {"model", "make", "construction"},
                                              {"model", "check", "check"},
                                              {"model", "facts", "facts"},
@@ -133,8 +137,9 @@ TEST_CASE("a strategy that throws in a phase of setting up, on one rank only") {
   check_ended(place, GENERATE(0, 1));
 }
 
-TEST_CASE("a plugin that throws while units are built, changed or placed, on one rank only") {
+TEST_CASE("a plugin that throws while units are built, changed, placed or predicted, on one rank only") {
   const auto place = GENERATE(values<Place>({{"model", "build", "build"},
+                                             {"optimizer", "states", "states of "},
                                              {"strategy", "structure", "structure"},
                                              {"strategy", "place", "placement of unit blocks.1"}}));
   check_named(place, 1);
@@ -148,8 +153,7 @@ TEST_CASE("a strategy that throws in a hook, on one rank only") {
                                              {"strategy", "end_backward", "end_backward of unit blocks.1"},
                                              {"strategy", "reduce", "reduce of "},
                                              {"strategy", "begin", "begin"},
-                                             {"strategy", "after_step", "after_step of step 0"},
-                                             {"strategy", "apply", "optimizer rule"}}));
+                                             {"strategy", "after_step", "after_step of step 0"}}));
   check_ended(place, 1);
 }
 
@@ -158,8 +162,9 @@ TEST_CASE("a strategy that throws around a save or an evaluation, on one rank on
   check_ended({"strategy", "evaluation_weights", "evaluation_weights of step 1"}, 1);
 }
 
-TEST_CASE("a model, a data source or a tokenizer that throws, on one rank only") {
+TEST_CASE("a model, an optimizer, a data source or a tokenizer that throws, on one rank only") {
   const auto place = GENERATE(values<Place>({{"model", "forward", "forward of unit head"},
+                                             {"optimizer", "apply", "apply"},
                                              {"data", "get", "get of sample "},
                                              {"tokenizer", "encode", "encode"}}));
   check_ended(place, 1);
@@ -199,7 +204,7 @@ TEST_CASE("a data source that throws while it scores an answer") {
 }
 
 TEST_CASE("the plugins that throw do nothing else") {
-  for (const char* kind : {"strategy", "model", "data", "tokenizer", "monitor"}) {
+  for (const char* kind : {"strategy", "model", "optimizer", "data", "tokenizer", "monitor"}) {
     const auto ended = run({kind, "", ""}, 1);
     INFO(kind << "\n" << ended.err);
     CHECK(ended.code == 0);

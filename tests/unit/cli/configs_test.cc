@@ -153,8 +153,11 @@ TEST_CASE("the baseline is the workshop's, and runs from the hub's cache once th
     CHECK(job.topology.batch.accumulation == 4);
     CHECK(job.config.optimizer->lr == 5e-5);
     CHECK(job.config.optimizer->weight_decay == 0.01);
-    CHECK(job.config.optimizer->betas == std::vector<double>{0.9, 0.999});
-    CHECK(job.config.optimizer->eps == 1e-8);
+    CHECK(job.plugins.optimizer->name == "adamw");
+    for (const auto& option : job.plugins.optimizer->options) {
+      if (option.spec.key == "betas") CHECK(option.value == config::Value(std::vector<double>{0.9, 0.999}));
+      if (option.spec.key == "eps") CHECK(option.value == config::Value(1e-8));
+    }
     CHECK(job.config.optimizer->clip == 1);
     CHECK(job.config.optimizer->schedule == "linear");
     CHECK(job.samples.length == 512);

@@ -196,7 +196,7 @@ TEST_CASE("the dynamic scale: halved down to its minimum, doubled after the wind
   // Overflows to the minimum and one more; then two good steps, a bad loss that does not count, the third good one.
   for (const auto& [norm, loss] : std::vector<std::pair<double, double>>{
            {inf, 1}, {inf, 1}, {inf, 1}, {1, 1}, {1, 1}, {inf, std::nan("")}, {1, 1}, {1, 1}, {inf, 1}, {1, 1}}) {
-    updates.next(0.1, numbers(norm, loss));
+    updates.next(numbers(norm, loss));
     seen.push_back(scale());
   }
   CHECK(seen == std::vector<double>{4, 2, 2, 2, 2, 2, 4, 4, 2, 2});
@@ -210,10 +210,10 @@ TEST_CASE("gradients are divided by clip factor and scale together; no float32 m
   fixed.on = true;
   fixed.initial = 1e30;
   execution::Updates updates(options, fixed, cpu);
-  const auto update = updates.next(0.1, numbers(4.0, 1));
+  const auto update = updates.next(numbers(4.0, 1));
   CHECK(update.grad_scale.item<float>() == static_cast<float>((2.0 + 1e-6) / 0.5 * 1e30));
   CHECK(update.skip.item<float>() == 0);
-  const auto too_much = updates.next(0.1, numbers(1e20, 1));  // a norm of 1e10 at 1e30: beyond 3.4e38
+  const auto too_much = updates.next(numbers(1e20, 1));  // a norm of 1e10 at 1e30: beyond 3.4e38
   CHECK(too_much.skip.item<float>() == 1);
   CHECK(updates.save() == "{\"updates\":1}");  // a fixed scale is no state
 }
@@ -222,14 +222,14 @@ TEST_CASE("the state that a checkpoint keeps is taken back, and what follows is 
   setup::OptimizerOptions options;
   const auto rule = dynamic(64, 1, 3);
   execution::Updates first(options, rule, cpu);
-  for (int i = 0; i < 5; ++i) first.next(0.1, numbers(1, 1));
+  for (int i = 0; i < 5; ++i) first.next(numbers(1, 1));
   const auto state = first.save();
   CHECK(state == "{\"updates\":5,\"loss_scale\":{\"scale\":128.0,\"good_steps\":2}}");
   execution::Updates second(options, rule, cpu);
   second.restore(state);
   CHECK(second.save() == state);
-  first.next(0.1, numbers(1, 1));
-  const auto update = second.next(0.1, numbers(1, 1));
+  first.next(numbers(1, 1));
+  const auto update = second.next(numbers(1, 1));
   CHECK(update.count.item<float>() == 6);
   CHECK(second.save() == first.save());
   CHECK(second.save() == "{\"updates\":6,\"loss_scale\":{\"scale\":256.0,\"good_steps\":0}}");

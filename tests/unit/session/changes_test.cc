@@ -170,7 +170,7 @@ TEST_CASE("what decides the function, the optimizer and the precision is compare
   CHECK(runs.changed({"model.dropout=0.1"}) == Names{"model.dropout"});
   CHECK(runs.changed({"optimizer.betas=[0.8,0.99]", "optimizer.eps=1e-6", "optimizer.weight_decay=0.1",
                       "optimizer.decay=all", "optimizer.clip=2"}) ==
-        Names{"optimizer.betas", "optimizer.eps", "optimizer.weight_decay", "optimizer.decay", "optimizer.clip"});
+        Names{"optimizer.weight_decay", "optimizer.decay", "optimizer.clip", "optimizer.betas", "optimizer.eps"});
   CHECK(runs.changed({"train.precision=bf16"}) == Names{"train.precision"});
   CHECK_THAT(runs.said({"optimizer.clip=2"}),
              Contains("command line: optimizer.clip is 2.0, but 1.0 in the checkpoint " +

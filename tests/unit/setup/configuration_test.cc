@@ -22,10 +22,10 @@ setup::Configuration configuration(const test::Folder& folder, const std::string
 TEST_CASE("what no option's range says is faulted where it is set, all at once") {
   const test::Folder folder;
   Diagnostics faults;
-  configuration(folder, "[train]\ntop_p = 0.5\n[optimizer]\nbetas = [0.9, 1.0]\n", faults);
+  configuration(folder, "[train]\ntop_p = 0.5\n[optimizer]\nrestarts = 3\n", faults);
   REQUIRE(faults.size() == 3);
   CHECK(faults.list()[0].where.ends_with("a.toml:4"));
-  CHECK_THAT(faults.list()[0].what, Contains("optimizer.betas"));
+  CHECK_THAT(faults.list()[0].what, Contains("optimizer.restarts"));
   CHECK(faults.list()[1].where.ends_with("a.toml:2"));
   CHECK_THAT(faults.list()[1].what, Contains("train.top_p"));
   CHECK_THAT(faults.list()[2].what, Contains("neither train.max_steps nor train.epochs"));

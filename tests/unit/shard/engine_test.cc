@@ -204,7 +204,7 @@ TEST_CASE("update: the rule sees every element once with its gradient and state,
     for (int step = 0; step < 2; ++step) {
       run_step(rig, communicator, 1, 0);
       if (step == 0) merge(gradients, mutex, rig.engine->gradient_boxes());
-      update_with(*rig.engine, 2, [&](std::vector<strategy::Slice>& slices) {
+      update_with(rig, [&](std::vector<optimizer::Slice>& slices) {
         faults.expect(slices.size() == 8, "number of slices");
         for (auto& slice : slices) {
           const auto name = slice.weight->name();
@@ -251,7 +251,7 @@ TEST_CASE("a forward after an update computes with the new values") {
     Rig own(communicator, options, {}, inside);
     rig = &own;
     run_step(own, communicator, 1, 0);
-    update_with(*own.engine, 0, [](std::vector<strategy::Slice>& slices) {
+    update_with(own, [](std::vector<optimizer::Slice>& slices) {
       for (auto& slice : slices) slice.master.mul_(2);
     });
     updated = true;

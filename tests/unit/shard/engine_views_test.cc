@@ -20,16 +20,21 @@ TEST_CASE("the rule's states are given out before the first update, and taken ba
     RigOptions options;
     options.policy = [&](strategy::ShardPolicy& policy) { set_stage(policy, stage, offload); };
     Rig rig(communicator, options);
-    const auto states = rig.engine->state_boxes(2);
-    for (const auto& stored : states[1]) {
-      faults.expect(stored.value.eq(0).all().item<bool>(), stored.record->name + " does not begin at zero");
-      stored.value.copy_(slice(initial(*stored.record), stored.box).reshape({-1}));
+    for (const auto& kept : rig.engine->state_boxes()) {
+      const auto& record = *kept.stored.record;
+      faults.expect(kept.states[1].eq(0).all().item<bool>(), record.name + " does not begin at zero");
+      kept.states[1].copy_(slice(initial(record), kept.stored.box).reshape({-1}));
     }
     rig.micro_step(0, tiny_batch(communicator.world().rank));
-    update_with(*rig.engine, 2, [](std::vector<strategy::Slice>& slices) {
+    update_with(rig, [](std::vector<optimizer::Slice>& slices) {
       for (auto& part : slices) part.state[1].mul_(2);
     });
-    merge(seen, mutex, rig.engine->state_boxes(2)[1]);
+    std::vector<shard::StoredBox> second;
+    for (auto& kept : rig.engine->state_boxes()) {
+      second.push_back(kept.stored);
+      second.back().value = kept.states[1];
+    }
+    merge(seen, mutex, second);
   });
   CHECK(faults.list() == std::vector<std::string>{});
   const auto chain = rig_chain({});

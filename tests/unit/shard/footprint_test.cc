@@ -66,8 +66,8 @@ std::int64_t always(const std::vector<layout::Footprint>& footprints) {
   return sum;
 }
 
-void use_states(shard::Engine& engine) {
-  testing::update_with(engine, 2, [](std::vector<strategy::Slice>&) {});
+void use_states(Rig& rig) {
+  testing::update_with(rig, [](std::vector<optimizer::Slice>&) {});
 }
 
 }  // namespace
@@ -96,8 +96,8 @@ TEST_CASE("the engine allocates what its footprint says") {
   run_in_process(world, [&](Communicator& communicator) {
     const auto before = live;
     Rig rig(communicator, options);
-    use_states(*rig.engine);
-    const auto footprint = rig.engine->footprint(2);
+    use_states(rig);
+    const auto footprint = rig.engine->footprint();
     const auto expected = always(footprint) - (raw ? part(footprint, "gradients") : 0);
     faults.expect(live - before == expected,
                   "allocated " + std::to_string(live - before) + ", said " + std::to_string(expected));
@@ -141,7 +141,7 @@ TEST_CASE("what is gathered at once is what the footprint says") {
       hooks[i]->after_backward();
     }
     faults.expect(live == before, "something is left");
-    const auto said = part(rig.engine->footprint(2), "gathered units");
+    const auto said = part(rig.engine->footprint(), "gathered units");
     faults.expect(most == said, "gathered " + std::to_string(most) + ", said " + std::to_string(said));
   });
   CHECK(faults.list() == std::vector<std::string>{});
@@ -151,7 +151,7 @@ TEST_CASE("a rank's footprint, by hand") {
   // Each of the 8 weights has at most 55 elements, with padding 64; 230 elements in all. One rank reads autograd's own
   // gradients, which have no padding.
   run_in_process(1, [](Communicator& communicator) {
-    const auto footprint = Rig(communicator, {}).engine->footprint(2);
+    const auto footprint = Rig(communicator, {}).engine->footprint();
     CHECK(part(footprint, "parameters") == std::int64_t{64} * 8 * 8);
     CHECK(part(footprint, "gradients") == std::int64_t{230} * 8);
     CHECK(part(footprint, "optimizer state") == std::int64_t{230} * 2 * 8);
@@ -161,7 +161,7 @@ TEST_CASE("a rank's footprint, by hand") {
   // On two ranks a shard takes 64 elements too, and a unit gathers up to three weights.
   Faults faults;
   run_in_process(2, [&](Communicator& communicator) {
-    const auto footprint = Rig(communicator, {}).engine->footprint(2);
+    const auto footprint = Rig(communicator, {}).engine->footprint();
     const auto expect = [&](const std::string& name, std::int64_t bytes) {
       faults.expect(part(footprint, name) == bytes, name + " is " + std::to_string(part(footprint, name)));
     };
@@ -186,7 +186,7 @@ TEST_CASE("offloaded, a rank's gradients need staging on the device, and what co
       RigOptions options{.accumulation = accumulation, .reduce = shard::ReduceWhen::micro_step};
       options.precision = {at::kBFloat16, at::kFloat, reduce, c10::Device(c10::DeviceType::CPU)};
       options.policy = [](strategy::ShardPolicy& policy) { set_stage(policy, 2, 1); };
-      const auto footprint = Rig(communicator, options).engine->footprint(2);
+      const auto footprint = Rig(communicator, options).engine->footprint();
       faults.expect(part(footprint, "gradients") == 0, "gradients stay");
       faults.expect(part(footprint, "gradients on their way") == on_their_way,
                     "staging takes " + std::to_string(part(footprint, "gradients on their way")));

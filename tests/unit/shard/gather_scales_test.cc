@@ -100,12 +100,12 @@ TEST_CASE("units compute with the bytes of all ranks, and with scales of all, af
     });
     expect_bytes(rig, 1, stage == 3, faults);
     rig.engine->write_masters([&] {
-      for (const auto& part : rig.engine->step_parts(0)) part.master.mul_(4);
+      for (const auto& part : rig.engine->step_parts()) part.master.mul_(4);
     });
     expect_bytes(rig, 4, stage == 3, faults);
     std::map<std::string, std::int64_t> held, said;
     for (const auto& part : rig.engine->held()) held[part.part] += part.bytes;
-    for (const auto& part : rig.engine->footprint(0)) said[part.part] += part.bytes;
+    for (const auto& part : rig.engine->footprint()) said[part.part] += part.bytes;
     faults.expect(held["parameters"] == said["parameters"], "as many bytes as it said");
   });
   CHECK(faults.list() == std::vector<std::string>{});

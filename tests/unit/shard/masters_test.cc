@@ -22,7 +22,7 @@ Whole learnt(int world, const RigOptions& options) {
     for (std::int64_t step = 0; step < 2; ++step) {
       for (std::int64_t micro = 0; micro < options.accumulation; ++micro)
         rig.micro_step(micro, tiny_batch(step * 8 + micro * world + communicator.world().rank));
-      update_with(*rig.engine, 1, [](std::vector<strategy::Slice>& slices) {
+      update_with(rig, [](std::vector<optimizer::Slice>& slices) {
         for (auto& slice : slices) slice.master.sub_(slice.grad, 0.125);
       });
     }
@@ -53,7 +53,7 @@ TEST_CASE("a shard that is cast for each gather is held once") {
     run_in_process(2, [&](Communicator& communicator) {
       RigOptions options{.precision = in_16_bits};
       options.policy = [&](strategy::ShardPolicy& policy) { policy.cast_at_gather = casts; };
-      const auto footprint = Rig(communicator, options).engine->footprint(2);
+      const auto footprint = Rig(communicator, options).engine->footprint();
       if (communicator.world().rank > 0) return;
       for (const auto& part : footprint) bytes += part.part == "parameters" ? part.bytes : 0;
     });

@@ -48,6 +48,7 @@ class MeshRig {
     options.deterministic = c.deterministic;
     options.most_staged = c.most_staged;
     set_stage(options.policy, c.stage, c.offload);
+    options.optimizer = std::make_shared<strategy::Optimizer>(rule);
     if (c.override_sum) options.reduce_overrides[layout::Axis::dp] = c.override_sum;
     const auto mesh = options.mesh;
     engine = std::make_unique<shard::Engine>(options, pointers(chain_), [&](const auto& axes, std::int64_t part) {
@@ -70,6 +71,7 @@ class MeshRig {
     }
   }
 
+  std::shared_ptr<RuleOf> rule = std::make_shared<RuleOf>(0);
   std::unique_ptr<shard::Engine> engine;
 
  private:
@@ -102,7 +104,7 @@ inline MeshResult run_mesh(const MeshCase& c) {
     const auto norm = rig.engine->squared_grad_norms().sum().item<double>();
     // The second step writes the gradients again.
     rig.step();
-    update_with(*rig.engine, 0, [](std::vector<strategy::Slice>& slices) {
+    update_with(rig, [](std::vector<optimizer::Slice>& slices) {
       for (auto& slice : slices) slice.master.sub_(slice.grad);
     });
     merge(result.updated, mutex, rig.engine->stored_boxes());

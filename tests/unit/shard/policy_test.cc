@@ -44,10 +44,10 @@ Outcome outcome(const Case& test) {
       merge(gradients, mutex, rig.engine->gradient_boxes());
     };
     step(out.first);
-    RuleOf rule(1, [](std::vector<strategy::Slice>& slices) {
+    rig.rule->set([](std::vector<optimizer::Slice>& slices) {
       for (auto& slice : slices) slice.master.sub_(slice.grad, 0.125);
     });
-    rig.engine->update(rule, {});
+    rig.engine->update(0, {});
     step(out.second);
     merge(out.stored, mutex, rig.engine->stored_boxes());
   });
@@ -161,7 +161,7 @@ TEST_CASE("beyond a slice's parameters its gradient is zero, whatever staging he
       double of_parameters = 0, of_all = 0;
       for (const auto& stored : rig.engine->gradient_boxes())
         of_parameters += stored.value.to(at::kDouble).abs().sum().item<double>();
-      update_with(*rig.engine, 0, [&](std::vector<strategy::Slice>& slices) {
+      update_with(rig, [&](std::vector<optimizer::Slice>& slices) {
         for (const auto& slice : slices) of_all += slice.grad.to(at::kDouble).abs().sum().item<double>();
       });
       REQUIRE(of_parameters > 0);

@@ -26,7 +26,7 @@ Whole gradients_of(int world, const RigOptions& options) {
     for (int step = 0; step < 2; ++step) {  // nothing of an earlier step is left
       for (std::int64_t m = 0; m < options.accumulation; ++m)
         rig.micro_step(m, batch_of(m * world + communicator.world().rank));
-      if (step == 0) update_with(*rig.engine, 0, [](auto&) {});
+      if (step == 0) update_with(rig, [](auto&) {});
     }
     merge(gradients, mutex, rig.engine->gradient_boxes());
   });

@@ -90,7 +90,7 @@ TEST_CASE("a reshard_size that does not divide the ranks is none") {
   }
 }
 
-TEST_CASE("one rank in one precision has no buffers but the parameters and the rule's state") {
+TEST_CASE("one rank in one precision has no buffers but the parameters") {
   auto options = mixed(1, 0);
   options.precision.compute = at::kFloat;
   const auto bucket = layer1(options);
@@ -100,7 +100,6 @@ TEST_CASE("one rank in one precision has no buffers but the parameters and the r
   CHECK(has(bucket, Purpose::gradient_autograd));
   for (std::size_t w = 0; w < bucket.weights.size(); ++w) {
     CHECK(bucket.buffer(Purpose::full_parameters, w)->elements == 64);
-    CHECK(bucket.buffer(Purpose::optimizer_state, w)->elements == bucket.weights[w].sharding.numel);
   }
   // Where bits are promised the rule sees padding.
   options.deterministic = true;
@@ -149,14 +148,13 @@ TEST_CASE("gradients that only this rank has, where others are summed, are read 
   CHECK_FALSE(experts().gradients.autograd);
 }
 
-TEST_CASE("offloaded, masters, state and gradients are in host memory, what is copied from there pinned") {
+TEST_CASE("offloaded, masters and gradients are in host memory, what is copied from there pinned") {
   const auto bucket = layer1(mixed(2, 3, 1));
   CHECK(bucket.on_host);
   CHECK(bucket.buffer(Purpose::master)->memory == Memory::host);
   CHECK(bucket.buffer(Purpose::send_on_host)->memory == Memory::pinned_host);
   CHECK(bucket.buffer(Purpose::send_on_device)->memory == Memory::device);
   CHECK(bucket.buffer(Purpose::gradient_on_host)->memory == Memory::pinned_host);
-  CHECK(bucket.buffer(Purpose::optimizer_state)->memory == Memory::host);
   CHECK(!has(bucket, Purpose::gradient_shard));
   auto options = mixed(2, 3, 1);
   options.precision.compute = at::kFloat;  // sent from the masters themselves

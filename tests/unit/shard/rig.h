@@ -89,9 +89,28 @@ inline void set_stage(strategy::ShardPolicy& policy, int stage, int offload = 0)
   policy.offload_param = offload >= 2;
 }
 
+/// An optimizer's rule from functions, with some states of a slice's size.
+class RuleOf : public optimizer::Rule {
+ public:
+  using Apply = std::function<void(std::vector<optimizer::Slice>&)>;
+  explicit RuleOf(std::size_t states) : states_(states) {}
+  void set(Apply apply) { apply_ = std::move(apply); }
+  std::vector<optimizer::StateSpec> states(const layout::Param& /*record*/) const override {
+    std::vector<optimizer::StateSpec> specs;
+    for (std::size_t i = 0; i < states_; ++i) specs.push_back({"state_" + std::to_string(i)});
+    return specs;
+  }
+  void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update& /*update*/) override { apply_(slices); }
+
+ private:
+  std::size_t states_;
+  Apply apply_;
+};
+
 /// One rank's chain, engine and runner.
 struct Rig {
   TinyChain chain;
+  std::shared_ptr<RuleOf> rule = std::make_shared<RuleOf>(2);
   std::unique_ptr<shard::Engine> engine;
   std::unique_ptr<strategy::UnitRunner> runner;
   std::shared_ptr<comm::Group> group;
@@ -119,6 +138,7 @@ struct Rig {
     engine_options.micro_tokens = options.micro_tokens;
     engine_options.reduce = options.reduce;
     engine_options.accumulation = options.accumulation;
+    engine_options.optimizer = std::make_shared<strategy::Optimizer>(rule);
     engine = std::make_unique<shard::Engine>(engine_options, pointers(chain), [&](const auto&, std::int64_t part) {
       return neighbours(communicator, part);
     });
@@ -152,24 +172,12 @@ struct Rig {
   std::map<std::int64_t, std::shared_ptr<comm::Group>> neighbours_;
 };
 
-/// An optimizer rule from a function.
-class RuleOf : public strategy::OptimizerRule {
- public:
-  using Apply = std::function<void(std::vector<strategy::Slice>&)>;
-  RuleOf(std::size_t states, Apply apply) : states_(states), apply_(std::move(apply)) {}
-  std::size_t states() const override { return states_; }
-  void apply(std::vector<strategy::Slice>& slices, const strategy::Update& /*update*/) override { apply_(slices); }
-
- private:
-  std::size_t states_;
-  Apply apply_;
-};
-
 /// Updates with a function that does not care for learning rate or norm.
-inline void update_with(shard::Engine& engine, std::size_t states, RuleOf::Apply apply) {
-  RuleOf rule(states, std::move(apply));
-  engine.update(rule, {});
-  engine.finish_update();
+template <class AnyRig>
+void update_with(AnyRig& rig, RuleOf::Apply apply) {
+  rig.rule->set(std::move(apply));
+  rig.engine->update(0, {});
+  rig.engine->finish_update();
 }
 
 /// The record's initial value, whole.

@@ -100,7 +100,7 @@ TEST_CASE("units compute with the bytes of all rows, and every rank has all scal
       faults.expect(at::allclose(*rig.codecs[i]->kept, values.sum(1).to(at::kFloat)), "all scales of " + weight.name());
     }
     hooks->after_forward();
-    const auto held = parameters_in(rig.engine->held()), said = parameters_in(rig.engine->footprint(0));
+    const auto held = parameters_in(rig.engine->held()), said = parameters_in(rig.engine->footprint());
     faults.expect(held == said, "holds " + std::to_string(held) + " bytes and said " + std::to_string(said));
     for (const auto& stored : rig.engine->stored_boxes())
       faults.expect(stored.record->name.find("layer2") == std::string::npos || stored.record->name == "layer2.bias",

@@ -121,11 +121,12 @@ TEST_CASE("the tiny model learns, on any number of ranks the same") {
 
 TEST_CASE("a vocabulary of any size, sequences of one length, and steps that are proportional to gradients") {
   const auto run = [](int world, const std::string& lr, std::int64_t steps) {
-    return testing::train({.world = world,
-                           .config = "[model]\nvocab_size = 7\n[data]\nsamples = 24\nlength = 9\n[strategy.descent]\n"
-                                     "[optimizer]\nschedule = \"constant\"\nwarmup_steps = 0\nclip = 0.0\nlr = " +
-                                     lr,
-                           .steps = steps});
+    return testing::train(
+        {.world = world,
+         .config = "[model]\nvocab_size = 7\n[data]\nsamples = 24\nlength = 9\n"
+                   "[optimizer]\nplugin = \"descent\"\nschedule = \"constant\"\nwarmup_steps = 0\nclip = 0.0\nlr = " +
+                   lr,
+         .steps = steps});
   };
   const auto one = run(1, "0.1", 1), two = run(1, "0.3", 1);
   CHECK(one.gradients.at("tokens.weight").size(0) == 7);

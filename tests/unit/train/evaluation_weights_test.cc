@@ -181,7 +181,7 @@ TEST_CASE("check predicts what evaluation puts aside, and nothing where no strat
       const auto job = prepare(file, {}, 2, rank);
       auto session = session::materialise(job, communicator);
       std::int64_t bytes = 0;
-      for (const auto& part : session.engine->step_parts(0)) bytes += static_cast<std::int64_t>(part.master.nbytes());
+      for (const auto& part : session.engine->step_parts()) bytes += static_cast<std::int64_t>(part.master.nbytes());
       if (bytes == 0 || aside(job) != bytes) throw Error(cat("predicted ", aside(job), ", not ", bytes));
       if (aside(prepare(plain, {}, 2, rank)) != 0) throw Error("predicted without a strategy that asks");
     });

@@ -86,10 +86,7 @@ TEST_CASE("a norm that one tensor rank changed, and what both hold different par
 }
 
 TEST_CASE("optimizer state that one rank changed") {
-  const auto faults = faults_after(2, "", [](auto& session) {
-    const auto states = session.engine->state_boxes(2);
-    flip(states[1].front().value);
-  });
+  const auto faults = faults_after(2, "", [](auto& session) { flip(session.engine->state_boxes().front().states[1]); });
   check_all(faults, {"the optimizer's exp_avg_sq of ", "between ranks 0 and 1"});
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <capstan/base/files.h>
 #include <capstan/base/log.h>
+#include <capstan/optimizer.h>
 #include <capstan/strategy.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
@@ -184,22 +185,13 @@ class Freezes : public strategy::Strategy {
 };
 
 // Plain descent, which keeps nothing of its own.
-class Descends : public strategy::Strategy {
+class Descends : public optimizer::Rule {
  public:
   explicit Descends(const config::Options<NoOptions>& /*options*/) {}
-  void claim(strategy::Claims& claims) const override { claims.exclusive(strategy::optimizer_rule_point); }
-  std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const strategy::AdamWOptions&) override {
-    return std::make_unique<Rule>();
+  std::vector<optimizer::StateSpec> states(const layout::Param& /*record*/) const override { return {}; }
+  void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update& /*update*/) override {
+    for (auto& slice : slices) slice.master.sub_(slice.grad, slice.lr);
   }
-
- private:
-  class Rule : public strategy::OptimizerRule {
-   public:
-    std::size_t states() const override { return 0; }
-    void apply(std::vector<strategy::Slice>& slices, const strategy::Update& update) override {
-      for (auto& slice : slices) slice.master.sub_(slice.grad, update.lr);
-    }
-  };
 };
 
 // What is logged while it lives.
@@ -223,7 +215,7 @@ Setting with(const std::string& name, int world, const char* more = "") {
           .types = {testing::type<strategy::Strategy, Apart, NoOptions>("strategy", "apart"),
                     testing::type<strategy::Strategy, Remembers, NoOptions>("strategy", "remembers"),
                     testing::type<strategy::Strategy, Freezes, NoOptions>("strategy", "freezes"),
-                    testing::type<strategy::Strategy, Descends, NoOptions>("strategy", "descends")}};
+                    testing::type<optimizer::Rule, Descends, NoOptions>("optimizer", "descends")}};
 }
 
 }  // namespace
@@ -289,18 +281,18 @@ TEST_CASE("frozen parameters are saved or left out, and come from where they cam
 }
 
 TEST_CASE("a run continues with the optimizer that it was saved with, and with what that trained") {
-  const auto plain = with("descends", 2);
+  const auto plain = with("", 2, "[optimizer]\nplugin = \"descends\"\n");
   CHECK(differences(train_resumed(plain, saved_behind, plain), train(plain), 0) == "");
   CHECK_THROWS_WITH(train_resumed(plain, saved_behind, with("", 2)),
-                    Contains("strategy.descends is not there, but there in the checkpoint"));
+                    Contains("optimizer.plugin is \"adamw\", but \"descends\" in the checkpoint"));
   auto adamw = with("", 2);
-  adamw.overrides.emplace_back("checkpoint.accept=[\"strategy\"]");
+  adamw.overrides.emplace_back("checkpoint.accept=[\"optimizer\", \"strategy\"]");
   CHECK_THROWS_WITH(train_resumed(plain, saved_behind, adamw),
                     Contains("it has no 'optimizer/exp_avg', which the optimizer of this run keeps") &&
                         Contains("it has no 'optimizer/exp_avg_sq'") &&
                         Contains("continue with the optimizer that was saved"));
   auto plain_then = plain;
-  plain_then.overrides.emplace_back("checkpoint.accept=[\"strategy\"]");
+  plain_then.overrides.emplace_back("checkpoint.accept=[\"optimizer\", \"strategy\"]");
   CHECK_THROWS_WITH(train_resumed(adamw, saved_behind, plain_then),
                     Contains("it has 'optimizer/exp_avg', which the optimizer of this run does not keep"));
   CHECK_THROWS_WITH(train_resumed(with("freezes", 2), saved_behind, adamw),

@@ -43,7 +43,8 @@ struct Param {
   /// model's files; set by core before structure().
   std::string module;
   bool trainable = true;
-  bool decay = true;  ///< weight decay applies
+  bool decay = true;   ///< weight decay applies
+  bool table = false;  ///< an embedding's, whose rows are looked up; set by the layer that owns it
   Init init;
   /// Axes whose ranks see different samples: {replicate, dp, ep} for dense parameters, {replicate, dp} for experts.
   std::vector<Axis> data_axes = layout::data_axes;

@@ -10,9 +10,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace strategy {
 
-/// Override points: the exclusive claim decides who is called. The owner implements them in step() or optimizer_rule().
+/// Override points: the exclusive claim decides who is called. The owner implements them in step().
 std::string gradient_reduction_point(layout::Axis axis);  ///< "gradient reduction on dp" (or replicate)
-inline constexpr const char* optimizer_rule_point = "optimizer rule";
 /// What evaluation, generation and export see instead of the parameters (StepHooks::evaluation_weights).
 inline constexpr const char* evaluation_weights_point = "evaluation weights";
 

@@ -19,8 +19,9 @@ namespace strategy {
 struct StepPart {
   const layout::Param* record = nullptr;
   layout::Box box;
-  at::Tensor master;                ///< [box.numel()] writable view
-  std::vector<at::Tensor> moments;  ///< the rule's state, [box.numel()] each, writable views
+  at::Tensor master;  ///< [box.numel()] writable view
+  /// The optimizer's states that have the masters' dtype and an element for each of the master's: writable views.
+  std::vector<at::Tensor> moments;
 };
 
 /// A strategy's own tensors by name, zeros when first asked for; kept from step to step and saved in checkpoints.

@@ -8,10 +8,8 @@
 #include <capstan/layout/source.h>
 #include <capstan/nn/codec_files.h>
 #include <capstan/nn/model.h>
-#include <capstan/strategy/adamw.h>
 #include <capstan/strategy/claims.h>
 #include <capstan/strategy/exporter.h>
-#include <capstan/strategy/optimizer_rule.h>
 #include <capstan/strategy/shard_policy.h>
 #include <capstan/strategy/step_hooks.h>
 #include <capstan/strategy/unit_hooks.h>
@@ -55,7 +53,7 @@ struct Placement {
 ///   place                sets records' compute layouts, fills layers' ports, marks gradients local; unit by unit
 ///   shard                sets how parameters, gradients and optimizer state are sharded along the data axes
 ///   wrap, recompute      after parameters are allocated: hooks around a unit; inside the shard engine's own
-///   step, optimizer_rule the override points that were claimed, and a hook after each step
+///   step                 the override points that were claimed, and a hook after each step
 ///
 /// One object is for one model: structure() is called once, and place(), wrap() and the others get the same units,
 /// which outlive the object's use. So the object may store facts about units, and never has to undo anything. If core
@@ -90,9 +88,6 @@ class Strategy {
   virtual bool recompute(const nn::Unit&, std::size_t /*index*/) { return false; }
   /// Called once a run. Null: nothing to do each step.
   virtual std::unique_ptr<StepHooks> step() { return nullptr; }
-  /// The rule instead of AdamW; only called for the strategy that claims optimizer_rule_point. adamw(optimizer) is what
-  /// the run would have: the returned rule may hold it, with these options or others, and call it.
-  virtual std::unique_ptr<OptimizerRule> optimizer_rule(const AdamWOptions& /*optimizer*/) { return nullptr; }
   /// Memory that this strategy itself will allocate on a rank: added to the prediction that `check` prints.
   virtual std::vector<layout::Footprint> footprint(const Facts&) const { return {}; }
 };

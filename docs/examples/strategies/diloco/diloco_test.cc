@@ -1,10 +1,13 @@
 #include <ATen/ATen.h>
+#include <capstan/optimizer.h>
 #include <capstan/strategy.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 using namespace capstan;
 using capstan::testing::weight_distance;
@@ -14,32 +17,26 @@ namespace {
 constexpr double inner_lr = 0.05;
 constexpr double outer_lr = 0.7;
 constexpr double momentum = 0.9;
+// Keys of [optimizer], which is open where setting() adds tables.
+const std::string nesterov = "plugin = \"nesterov\"\n";
+const std::string descent = "plugin = \"descent\"\n";
 
 struct NoOptions {
   static void describe(config::OptionTable<NoOptions>&) {}
 };
 
 // Nesterov's descent (Sutskever et al. 2013, as PyTorch's SGD has it) with the learning rates of both loops.
-class Nesterov : public strategy::Strategy {
+class Nesterov : public optimizer::Rule {
  public:
   explicit Nesterov(const config::Options<NoOptions>&) {}
-  void claim(strategy::Claims& claims) const override { claims.exclusive(strategy::optimizer_rule_point); }
-  std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const strategy::AdamWOptions&) override {
-    return std::make_unique<Rule>();
-  }
-
- private:
-  class Rule : public strategy::OptimizerRule {
-   public:
-    std::size_t states() const override { return 1; }
-    void apply(std::vector<strategy::Slice>& slices, const strategy::Update& update) override {
-      for (auto& slice : slices) {
-        const auto gradient = slice.grad * update.lr;
-        slice.state[0].mul_(momentum).add_(gradient);
-        slice.master.sub_(gradient + slice.state[0] * momentum, outer_lr);
-      }
+  std::vector<optimizer::StateSpec> states(const layout::Param&) const override { return {{"velocity"}}; }
+  void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update&) override {
+    for (auto& slice : slices) {
+      const auto gradient = slice.grad * slice.lr;
+      slice.state[0].mul_(momentum).add_(gradient);
+      slice.master.sub_(gradient + slice.state[0] * momentum, outer_lr);
     }
-  };
+  }
 };
 
 testing::Setting setting(int world, const std::string& tables) {
@@ -48,7 +45,7 @@ testing::Setting setting(int world, const std::string& tables) {
                     "\nschedule = \"constant\"\nwarmup_steps = 0\nclip = 0.0\n" + tables,
           .overrides = {"run.deterministic=true"},
           .types = {testing::linked(*capstan_plugin()),
-                    testing::type<strategy::Strategy, Nesterov, NoOptions>("strategy", "nesterov")}};
+                    testing::type<optimizer::Rule, Nesterov, NoOptions>("optimizer", "nesterov")}};
 }
 
 testing::TrainResult run(int world, const std::string& tables) { return testing::train(setting(world, tables)); }
@@ -72,11 +69,11 @@ std::string apart(testing::TrainResult mine, const testing::TrainResult& other) 
 // descent on the mean over all. 20 steps of some ten roundings of 1e-16 of parameters below 2, amplified by momentum's
 // 1 / (1 - 0.9): far below 1e-12. One wrong sign, lr or momentum is 1e-2 or more.
 TEST_CASE("an outer step after every step of descent is Nesterov's descent") {
-  const auto reference = run(1, "[strategy.nesterov]\n");
-  CHECK(weight_distance(reference, run(1, "[strategy.descent]\n")) > 1e-2);
+  const auto reference = run(1, nesterov);
+  CHECK(weight_distance(reference, run(1, descent)) > 1e-2);
   for (const int world : {1, 2, 3, 4}) {
     INFO(world << " ranks");
-    const auto mine = run(world, "[strategy.descent]\n[strategy.diloco]\nevery = 1\n");
+    const auto mine = run(world, descent + "[strategy.diloco]\nevery = 1\n");
     CHECK(weight_distance(mine, reference) < 1e-12);
     CHECK(distance(mine.evaluated, mine.weights) == 0);
     CHECK(std::abs(mine.losses.back() - reference.losses.back()) < 1e-12);
@@ -110,14 +107,14 @@ TEST_CASE("a run resumes bit by bit, also with an exchange under way") {
 // After step 6 all have the anchor, so that other ranks can continue from there: with momentum and anchor, they are
 // equal to ranks that were never fewer, but for the order of sums.
 TEST_CASE("anchor and momentum outlive a change of the number of ranks") {
-  const std::string tables = "[strategy.descent]\n[strategy.diloco]\nevery = 1\n";
+  const std::string tables = descent + "[strategy.diloco]\nevery = 1\n";
   const auto straight = run(4, tables);
   const auto resumed = testing::train_resumed(setting(2, tables), 6, setting(4, tables));
   CHECK(weight_distance(resumed, straight) < 1e-12);
 }
 
 TEST_CASE("while ranks are apart, evaluation sees the anchor that they had last") {
-  auto mine = setting(2, "[strategy.descent]\n[strategy.diloco]\nevery = 6\n");
+  auto mine = setting(2, descent + "[strategy.diloco]\nevery = 6\n");
   mine.stop_after = 6;
   const auto together = testing::train(mine);
   CHECK(distance(together.evaluated, together.weights) == 0);

@@ -9,7 +9,7 @@ namespace {
 testing::TrainResult run(int world, const std::string& tables) {
   return testing::train({.world = world,
                          .config = "[data]\nsamples = 24\nlength = 9\n[optimizer]\nlr = 1e-6\nschedule = \"constant\"\n"
-                                   "warmup_steps = 0\nclip = 0.0\n[strategy.descent]\n" +
+                                   "warmup_steps = 0\nclip = 0.0\nplugin = \"descent\"\n" +
                                    tables,
                          .types = {testing::linked(*capstan_plugin())}});
 }

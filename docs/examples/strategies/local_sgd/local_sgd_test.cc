@@ -5,7 +5,7 @@ using namespace capstan;
 
 namespace {
 
-testing::TrainResult run(int world, const std::string& tables, const std::string& rule = "[strategy.descent]\n") {
+testing::TrainResult run(int world, const std::string& tables, const std::string& rule = "plugin = \"descent\"\n") {
   return testing::train({.world = world,
                          .config = "[data]\nsamples = 24\nlength = 9\n[optimizer]\nlr = 0.05\nschedule = \"constant\"\n"
                                    "warmup_steps = 0\nclip = 0.0\n" +

@@ -32,7 +32,9 @@ std::set<std::string> all_options() {
     const auto& plugin = *found.registration;
     const auto& groups = config::group_names();
     const bool keyed = std::find(groups.begin(), groups.end(), plugin.kind) != groups.end();
-    add(keyed ? plugin.kind + "." + plugin.name : plugin.kind, plugin.schema);
+    const auto table = keyed ? plugin.kind + "." + plugin.name : plugin.kind;
+    add(table, plugin.schema);
+    add(table, config::host_options(plugin.kind));
   }
   return out;
 }

@@ -69,6 +69,7 @@ const std::vector<Part> optimizers{
     {R"("gradient_clipping": 1.0)"},
     {R"("optimizer": {"type": "AdamW"})"},
     {R"("optimizer": {"type": "AdamW", "params": {"lr": 5e-5, "betas": [0.9, 0.999], "eps": 1e-8}})"},
+    {R"("optimizer": {"type": "Lion", "params": {"lr": 5e-5, "betas": [0.9, 0.98], "eps": 1e-8}})"},
     {R"("optimizer": {"type": "AdamW", "params": {"betas": [0.9]}})", "optimizer.params.betas is [0.9]"},
     {R"("optimizer": {"type": "AdamW", "params": {"betas": [0.9, 1.0]}})", "optimizer.params.betas is [0.9,1.0]"},
     {R"("optimizer": {"type": "AdamW", "params": {"eps": 0}})", "optimizer.params.eps is 0, expected above 0"}};

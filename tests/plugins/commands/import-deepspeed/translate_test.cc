@@ -102,7 +102,7 @@ constexpr const char* everything = R"({
                         "offload_optimizer": {"device": "cpu", "pin_memory": true, "ratio": 0.75},
                         "offload_param": {"device": "none", "pin_memory": false}}})";
 
-// What the option is called and which types it may have: the host's own schema, and the strategy's names.
+// What the option is called and which types it may have: the host's own schema, the strategy's names and AdamW's.
 std::map<std::string, std::set<std::size_t>> known_options() {
   const auto integer = Value(std::int64_t{0}).index(), number = Value(0.0).index(), text = Value("").index(),
              boolean = Value(false).index(), numbers = Value(std::vector<double>{}).index();
@@ -114,6 +114,9 @@ std::map<std::string, std::set<std::size_t>> known_options() {
                                                      {"strategy.zero.bucket_size", {integer}},
                                                      {"strategy.zero.overlap", {boolean}},
                                                      {"strategy.zero.reduce_dtype", {text}},
+                                                     {"optimizer.plugin", {text}},
+                                                     {"optimizer.betas", {numbers}},
+                                                     {"optimizer.eps", {number}},
                                                      {"train.loss_scale", {text}},
                                                      {"train.loss_scale_init", {integer}},
                                                      {"train.loss_scale_window", {integer}},
@@ -328,7 +331,8 @@ TEST_CASE("what Capstan does not do is refused with file, key and what to do") {
       {R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpp"}}})",
        "zero_optimization.offload_param.device is \"cpp\" (did you mean 'cpu'?)"},
       {R"({"zero_optimization": {"stage": 4}})", "ds.json: zero_optimization.stage is 4 (one of: 0, 1, 2, 3)"},
-      {R"({"optimizer": {"type": "Lion"}})", "optimizer.type is \"Lion\", Capstan trains with AdamW (use \"AdamW\")"},
+      {R"({"optimizer": {"type": "Lamb"}})",
+       "optimizer.type is \"Lamb\", which Capstan does not offer (use \"AdamW\" or \"Lion\")"},
       {R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}})",
        "optimizer.params.adam_w_mode is false, which Capstan does not offer: always so (use true, or remove it)"},
       {R"({"scheduler": {"type": "OneCycle"}})",

@@ -38,6 +38,8 @@ TEST_CASE("the reference shows host tables, host options of each kind, and plugi
   CHECK_THAT(text, Contains("| `path` | string, path | required | a \\| b |\n| `seed` | integer | not set |  |\n"));
   CHECK_THAT(text, Contains("\n## [comm]\n\nIt has no options.\n"));
   CHECK_THAT(text, Contains("\n## [model]\n") && Contains("| `plugin` | string | required |"));
+  CHECK_THAT(text, Contains("\n## [optimizer]\n\nOne plugin, adamw where none is named; its own options") &&
+                       Contains("| `plugin` | string | `\"adamw\"` |"));
   CHECK_THAT(text, Contains("\n## [tokenizer]\n\nA plugin, for what data.tokenizer cannot name; its own options"));
   CHECK_THAT(text, Contains("\n## [strategy.NAME]\n") && Contains("| `enabled` | boolean | `true` |"));
   CHECK_THAT(text, Contains("\n### [monitor.good]\n\na plugin for tests\n\n| option |"));

@@ -100,7 +100,7 @@ TEST_CASE("a unit computes with what export decodes, and its weights are there o
     kept.runner->backward(loss, at::ones({}, loss.options()));
     released("after backward");
     faults.expect(seen == 1, "its forward ran");
-    const auto said = kept.engine->footprint(0), held = kept.engine->held();
+    const auto said = kept.engine->footprint(), held = kept.engine->held();
     faults.expect(bytes_of(said, "parameters") == bytes_of(held, "parameters"), "the footprint is what is held");
     // 384 x 256 + 256 x 384 elements, in half a byte and a 64th part of a byte each, of three records.
     constexpr std::int64_t elements = std::int64_t{2} * 384 * 256;

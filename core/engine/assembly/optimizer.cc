@@ -1,0 +1,78 @@
+#include "assembly/optimizer.h"
+
+#include <capstan/base/text.h>
+#include "plugin/guard.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace capstan::assembly {
+namespace {
+
+// A plugin's rule with its name around errors.
+class GuardedRule : public optimizer::Rule {
+ public:
+  explicit GuardedRule(const Made<optimizer::Rule>& made) : plugin_(made.name), rule_(made.object) {}
+  std::vector<optimizer::StateSpec> states(const layout::Param& record) const override {
+    std::vector<optimizer::StateSpec> states;
+    plugin::guard(plugin_, "states of " + record.name, [&] { states = rule_->states(record); });
+    return states;
+  }
+  optimizer::Grain grain() const override { return rule_->grain(); }
+  bool is_fused() const override { return rule_->is_fused(); }
+  void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) override {
+    plugin::guard(plugin_, "apply", [&] { rule_->apply(slices, update); });
+  }
+  std::vector<at::Tensor> unpacked(const layout::Param& record, const std::vector<at::Tensor>& state) const override {
+    std::vector<at::Tensor> values;
+    plugin::guard(plugin_, "unpacked of " + record.name, [&] { values = rule_->unpacked(record, state); });
+    return values;
+  }
+  void pack(const layout::Param& record, const std::vector<at::Tensor>& values,
+            const std::vector<at::Tensor>& state) const override {
+    plugin::guard(plugin_, "pack of " + record.name, [&] { rule_->pack(record, values, state); });
+  }
+
+ private:
+  std::string plugin_;
+  std::shared_ptr<optimizer::Rule> rule_;
+};
+
+void check_patterns(const OptimizerGroupTable& group, const std::vector<const layout::Param*>& records,
+                    Diagnostics& faults) {
+  constexpr std::size_t shown = 3;
+  std::vector<std::string> names;
+  for (const auto* record : records) names.push_back(record->name);
+  for (const auto& pattern : group.options->records) {
+    const auto is_match = [&](const std::string& name) { return strategy::matches(pattern, name); };
+    if (std::any_of(names.begin(), names.end(), is_match)) continue;
+    auto some = names;
+    some.resize(std::min(some.size(), shown));
+    faults.add(group.options.where(&setup::OptimizerGroupOptions::records),
+               cat(group.table, ".records has \"", pattern, "\", which is the name of no parameter"),
+               cat("* stands for any characters; parameters have names such as ", join(some)));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const strategy::Optimizer> make_optimizer(const setup::OptimizerOptions& options,
+                                                          const PluginsBesidesModel& plugins,
+                                                          const std::vector<const layout::Param*>& records) {
+  CAPSTAN_ASSERT(plugins.optimizer);
+  const auto rule = std::make_shared<GuardedRule>(*plugins.optimizer);
+  std::vector<strategy::OptimizerGroup> groups;
+  Diagnostics faults;
+  for (const auto& table : plugins.optimizer_groups) {
+    check_patterns(table, records, faults);
+    strategy::OptimizerGroup group{table.table, table.options->records, rule, table.options->lr_factor,
+                                   table.options->weight_decay};
+    if (table.rule) group.rule = std::make_shared<GuardedRule>(*table.rule);
+    groups.push_back(std::move(group));
+  }
+  faults.throw_if_any();
+  groups.push_back({"optimizer", {}, rule});
+  return std::make_shared<strategy::Optimizer>(std::move(groups), options.weight_decay, options.decay == "all");
+}
+
+}  // namespace capstan::assembly

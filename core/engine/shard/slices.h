@@ -1,0 +1,58 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+#include <vector>
+
+#include "shard/options.h"
+#include "shard/plan.h"
+#include "strategy/optimizer.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace shard {
+
+/// A state of a slice: what the rule says of it, and its memory.
+struct PlannedState {
+  optimizer::StateSpec spec;
+  Buffer buffer;
+};
+
+/// What a rule updates at once: all that this rank has of a weight, or its box of one record.
+struct PlannedSlice {
+  std::size_t bucket = 0;
+  std::size_t weight = 0;
+  const strategy::OptimizerGroup* group = nullptr;
+  const layout::Param* record = nullptr;  ///< null: all of the weight
+  layout::Box box = {};
+  std::int64_t begin = 0;  ///< first element in the weight's master
+  std::int64_t elements = 0;
+  double weight_decay = 0;
+  std::vector<PlannedState> states = {};
+
+  std::int64_t state_bytes() const;
+};
+
+/// The slices of this rank, in the order of the buckets.
+std::vector<PlannedSlice> plan_slices(const ShardPlan& plan, const EngineOptions& options);
+
+struct OwnedSlice : PlannedSlice {
+  std::vector<at::Tensor> state = {};
+
+  /// Its elements of the weight's tensor; undefined stays so.
+  at::Tensor of(const at::Tensor& all) const;
+  /// What its rule is given, with states, and without master and gradient. `lr` is before its group's factor.
+  optimizer::Slice slice(const nn::Weight& of_weight, double lr) const;
+};
+
+/// The rules of these slices, each once.
+std::vector<optimizer::Rule*> rules_of(std::span<const OwnedSlice> slices);
+/// Those of a bucket, or of one of its weights; they are in this order.
+std::span<const OwnedSlice> slices_of(const std::vector<OwnedSlice>& slices, std::size_t bucket);
+std::span<const OwnedSlice> slices_of(const std::vector<OwnedSlice>& slices, std::size_t bucket, std::size_t weight);
+/// Do all of their rules write the masters' copies?
+bool are_fused(std::span<const OwnedSlice> slices);
+
+}  // namespace shard
+CAPSTAN_END_NAMESPACE

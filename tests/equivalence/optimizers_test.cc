@@ -1,0 +1,107 @@
+// Optimizers x ways to share a model and its optimizer's state: gradients, weights and states by name are one rank's.
+#include <capstan/optimizer.h>
+#include <capstan/testing.h>
+#include <capstan_catch.h>
+
+#include <map>
+#include <utility>
+
+#include "support/compositions.h"
+
+using namespace capstan;
+using namespace capstan::testing;
+
+namespace {
+
+constexpr std::int64_t steps = 8;
+constexpr std::int64_t saved_behind = 3;
+// float64 sums in another order, amplified by AdamW: what the project promises.
+constexpr double tolerance = 1e-10;
+
+struct NoOptions {
+  static void describe(config::OptionTable<NoOptions>& /*t*/) {}
+};
+
+// AdamW on boxes of records, as rules with blocks get them.
+class ByRecord : public optimizer::Rule {
+ public:
+  explicit ByRecord(const config::Options<NoOptions>& /*options*/) {}
+  std::vector<optimizer::StateSpec> states(const layout::Param& record) const override {
+    return inner_->states(record);
+  }
+  optimizer::Grain grain() const override { return optimizer::Grain::record; }
+  bool is_fused() const override { return inner_->is_fused(); }
+  void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) override {
+    inner_->apply(slices, update);
+  }
+
+ private:
+  std::unique_ptr<optimizer::Rule> inner_ = optimizer::adamw({});
+};
+
+struct Choice {
+  std::string name;
+  std::string tables;
+};
+
+// Patterns that records of every family match, adapters' too.
+const std::vector<Choice> optimizers{
+    {"adamw", "[optimizer]\nplugin = \"adamw\"\nbetas = [0.8, 0.95]\nweight_decay = 0.1\ndecay = \"all\"\n"},
+    {"by record", "[optimizer]\nplugin = \"by_record\"\nweight_decay = 0.1\n"},
+    {"groups",
+     "[optimizer]\nweight_decay = 0.1\n"
+     "[[optimizer.groups]]\nrecords = [\"*norm*\"]\nlr_factor = 0.5\nweight_decay = 0.3\n"
+     "[[optimizer.groups]]\nrecords = [\"*.[1357].*\"]\nplugin = \"by_record\"\nlr_factor = 2.0\n"
+     "[[optimizer.groups]]\nrecords = [\"*[kv]*\"]\nplugin = \"descent\"\n"},
+};
+
+Setting setting(const Family& family, const Choice& optimizer, bool with_adapters, const Composition& layout) {
+  return {.world = layout.world,
+          .config =
+              family_config(family) + (with_adapters ? adapters_of(family) : "") + optimizer.tables + layout.strategies,
+          .overrides = {same_micro_steps},
+          .steps = steps,
+          .types = {type<optimizer::Rule, ByRecord, NoOptions>("optimizer", "by_record")}};
+}
+
+const TrainResult& alone(const Family& family, const Choice& optimizer, bool with_adapters) {
+  static std::map<std::string, TrainResult> runs;
+  const auto key = family.plugin + optimizer.name + (with_adapters ? " with adapters" : "");
+  if (!runs.contains(key)) runs[key] = train(setting(family, optimizer, with_adapters, compositions().front()));
+  return runs.at(key);
+}
+
+void check(const Family& family, bool resumes) {
+  std::size_t next = 0;
+  std::vector<Composition> layouts;
+  for (const auto& layout : compositions()) {
+    if (!layout.needs_experts || family.plugin == "mixtral") layouts.push_back(layout);
+  }
+  // Each layout with an optimizer, each optimizer with and without adapters; the next family begins elsewhere.
+  for (std::size_t i = 0; i < layouts.size(); ++i, ++next) {
+    const auto& optimizer = optimizers[next % optimizers.size()];
+    const bool with_adapters = next / optimizers.size() % 2 == 1;
+    INFO(family.plugin << ", " << optimizer.name << (with_adapters ? " with adapters" : "") << ", " << layouts[i].name);
+    const auto mine = setting(family, optimizer, with_adapters, layouts[i]);
+    const auto other = setting(family, optimizer, with_adapters, layouts[(i + 1) % layouts.size()]);
+    const auto run = resumes ? train_resumed(mine, saved_behind, other) : train(mine);
+    CHECK(differences(run, alone(family, optimizer, with_adapters), tolerance) == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("float64: optimizers on every layout of a mixture", "[matrix][train]") { check(mixture(), false); }
+
+TEST_CASE("float64: optimizers on every layout of a dense model", "[matrix][train]") { check(dense(), false); }
+
+TEST_CASE("float64: optimizers' states saved on one layout continue on another", "[matrix][train]") {
+  check(mixture(), true);
+  check(dense(), true);
+}
+
+TEST_CASE("the states that are compared are there, by name") {
+  const auto& run = alone(dense(), optimizers[0], false);
+  CHECK(run.states.size() == 2);
+  CHECK(run.states.at("exp_avg_sq").size() == run.weights.size());
+}
