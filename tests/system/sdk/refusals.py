@@ -1,10 +1,14 @@
 """What is refused when a plugin is configured or made, each with its words."""
+import re
 import shutil
 
-from bench import HERE, Failed, check, check_words
+from bench import HERE, ROOT, Failed, check, check_words
+
+# What a project of today asks find_package for: 1.N, N the SDK's number.
+WANTED = re.search(r'project\(Capstan VERSION (\d+\.\d+)', (ROOT / 'CMakeLists.txt').read_text(encoding='utf-8'))[1]
 
 
-def configure(bench, code='', wanted='1.13', torch='', prefix=None, status=None, **environment):
+def configure(bench, code='', wanted=WANTED, torch='', prefix=None, status=None, **environment):
     """One configuration of tests/system/sdk/refusals; the words are CMake's output."""
     return bench.run('cmake', '-G', 'Ninja', '-S', HERE / 'refusals', '-B', bench.folder / 'refusals', f'-DWANTED={wanted}', f'-DCODE={code}',
                      f'-DTorch_ROOT={torch}', f'-DCapstan_ROOT={prefix or bench.prefix}', '-UCapstan_DIR', status=status, **environment)
