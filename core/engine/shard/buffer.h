@@ -23,7 +23,7 @@ enum class Purpose {
   gradient_shard,     ///< this rank's shard of the sum over ranks
   gradient_autograd,  ///< autograd's own tensors, read by norm and rule; not the engine's to allocate
   gradient_on_host,   ///< this rank's shard of the sum, in host memory
-  optimizer_state,    ///< one of the rule's state tensors for a weight
+  optimizer_state,    ///< one of the rule's states of a slice (shard/slices.h)
   // Staging buffers; shared by all buckets, each used by one stream in order.
   gather_staging,   ///< all ranks' shards after an all-gather
   reduce_staging,   ///< full gradients or all ranks' shards before a reduction

@@ -8,7 +8,7 @@
 //   shard         the part of them that one rank of the bucket's group keeps; padded, so that all ranks' are equal
 //   RecordShard   where a record's shard is in the weight's shard, and in the full weight: equal blocks
 //   staging       a buffer that all buckets use in turn while their data move
-//   Slice         what the optimizer's rule updates: a weight's shard, or all of it (strategy/optimizer_rule.h)
+//   Slice         what an optimizer's rule updates: of a weight or of one record (optimizer/rule.h, shard/slices.h)
 //
 // A role of the parameters is sharded (a rank keeps its shard) or replicated (every rank keeps all of it).
 //
