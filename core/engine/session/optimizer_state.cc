@@ -89,12 +89,13 @@ class Restore {
  private:
   void restore(shard::StateOfRecord& kept) {
     const auto& states = kept.slice->states;
+    const auto copy = copy_of(kept);
     std::vector<Place> places;
     for (const auto& state : states) {
       const bool divided =
           state.spec.block > 1 &&
           layout::divides_blocks(*kept.stored.record, kept.layout, session_.job->topology.mesh, state.spec.block);
-      places.push_back(place(state.spec, kept.stored, divided));
+      places.push_back(place_of(state.spec, *kept.stored.record, kept.stored.box, copy, divided));
     }
     const auto is_there = [&](const Place& one) { return reader_.has(one.tensor); };
     if (std::all_of(places.begin(), places.end(), is_there)) {
@@ -112,19 +113,24 @@ class Restore {
   }
 
   // A rank whose copy was not saved takes the first one's.
-  Place place(const optimizer::StateSpec& spec, const shard::StoredBox& stored, bool divided) const {
-    auto own = place_of(spec, *stored.record, stored.box, stored.copy, divided);
-    return reader_.has(own.tensor) ? own : place_of(spec, *stored.record, stored.box, 0, divided);
+  int copy_of(const shard::StateOfRecord& kept) const {
+    const auto& [record, box, value, writes, copy] = kept.stored;
+    const auto& states = kept.slice->states;
+    const bool is_there = std::any_of(states.begin(), states.end(), [&](const shard::PlannedState& state) {
+      return reader_.has(saved_name(kind_of(state.spec), record->name, copy));
+    });
+    return is_there ? copy : 0;
   }
 
   // The boxes in which the saved run counted the record's blocks, none where it has no such state.
   std::vector<layout::Box> sources_of(const shard::StateOfRecord& kept) const {
     const auto& record = *kept.stored.record;
+    const auto copy = copy_of(kept);
     for (const auto& state : kept.slice->states) {
       if (state.spec.block == 1) continue;
-      if (reader_.has(saved_name(kind_of(state.spec), record.name, 0))) return {layout::Box::whole(record.shape)};
+      if (reader_.has(saved_name(kind_of(state.spec), record.name, copy))) return {layout::Box::whole(record.shape)};
       std::vector<layout::Box> boxes;
-      const auto begin = saved_name(kind_of(state.spec), record.name + "@", 0);
+      const auto begin = saved_name(kind_of(state.spec), record.name + "@", copy);
       for (const auto& tensor : reader_.tensors(begin)) boxes.push_back(box_from(tensor.substr(begin.size())));
       return boxes;
     }
@@ -161,7 +167,7 @@ class Restore {
   std::vector<at::Tensor> read(const shard::StateOfRecord& kept, const layout::Box& source, bool divided) {
     std::vector<at::Tensor> states;
     for (std::size_t i = 0; i < kept.states.size(); ++i) {
-      const auto at = place_of(kept.slice->states[i].spec, *kept.stored.record, source, 0, divided);
+      const auto at = place_of(kept.slice->states[i].spec, *kept.stored.record, source, copy_of(kept), divided);
       states.push_back(at::empty({at.box.numel()}, kept.states[i].options().device(at::kCPU)));
       reader_.read(at.tensor, at.box, states.back());
     }

@@ -1,4 +1,5 @@
 // Training: on several ranks as on one, and from checkpoints.
+#include <ATen/ATen.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
@@ -74,4 +75,21 @@ TEST_CASE("adam8bit: a run resumes on other ranks") {
   CHECK(differences(resumed(4, 1), alone, tolerance) == "");
   CHECK(apart(resumed(3, 2), alone) < 0.02);
   CHECK(apart(resumed(2, 3), alone) < 0.02);
+}
+
+TEST_CASE("adam8bit: offloaded and split, gradients are one rank's by name") {
+  const auto alone = train(setting(1));
+  auto offloaded = setting(1);
+  offloaded.world = 2;
+  offloaded.config += "[strategy.zero]\nstage = 2\noffload_optimizer = \"cpu\"\n";
+  CHECK(differences(train(offloaded), alone, tolerance) == "");  // whole blocks
+  auto split = setting(1);
+  split.world = 4;
+  split.config += "[strategy.tensor_parallel]\nsize = 2\n[strategy.fsdp]\n";
+  const auto cut = train(split);  // columns divide blocks: the same gradients at first, then nearly the same losses
+  for (const auto& [name, gradient] : alone.gradients) {
+    INFO(name);
+    CHECK(at::allclose(cut.gradients.at(name), gradient, 1e-10, 1e-13));
+  }
+  CHECK(apart(cut, alone) < 0.02);
 }
