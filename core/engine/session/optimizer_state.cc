@@ -114,12 +114,12 @@ class Restore {
 
   // A rank whose copy was not saved takes the first one's.
   int copy_of(const shard::StateOfRecord& kept) const {
-    const auto& [record, box, value, writes, copy] = kept.stored;
+    const auto& stored = kept.stored;
     const auto& states = kept.slice->states;
     const bool is_there = std::any_of(states.begin(), states.end(), [&](const shard::PlannedState& state) {
-      return reader_.has(saved_name(kind_of(state.spec), record->name, copy));
+      return reader_.has(saved_name(kind_of(state.spec), stored.record->name, stored.copy));
     });
-    return is_there ? copy : 0;
+    return is_there ? stored.copy : 0;
   }
 
   // The boxes in which the saved run counted the record's blocks, none where it has no such state.
