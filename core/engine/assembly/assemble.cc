@@ -164,6 +164,8 @@ std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& confi
   return model;
 }
 
+strategy::Program AssembledModel::program(int micros) const { return strategy::accumulation(1, micros); }
+
 std::vector<nn::Unit*> pointers(const std::vector<std::unique_ptr<nn::Unit>>& units) {
   std::vector<nn::Unit*> list;
   for (const auto& unit : units) list.push_back(unit.get());

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/text.h>
+#include "strategy/interpreter.h"
 #include "strategy/unit_runner.h"
 
 #include <algorithm>
@@ -92,10 +93,10 @@ nn::Batch longest_prompts(std::int64_t rows, std::int64_t columns) {
   return batch;
 }
 
-void backward(strategy::UnitRunner& runner, const nn::Hidden& hidden) {
-  auto objective = hidden.states;
-  for (const auto& auxiliary : hidden.sums) objective = objective + auxiliary;
-  runner.backward(objective, at::empty({}, objective.options()));
+strategy::Start start_of(const nn::Hidden& out) {
+  auto objective = out.states;
+  for (const auto& auxiliary : out.sums) objective = objective + auxiliary;
+  return {objective, at::empty({}, objective.options())};
 }
 
 // Runs a micro-step and notes what it computes and what its layers' groups are asked for.
@@ -210,13 +211,18 @@ MicroStepMemory dry_run(const DryRunOf& what) {
   const auto& sizes = what.topology.batch;
   // What is held from one micro-step to the next is there in the second.
   const int micro_steps = sizes.accumulation > 1 ? 2 : 1;
+  strategy::Interpreter interpreter(model.runner());
+  strategy::Interpreter::Calls calls;
+  calls.batch = [&](int) { return longest_batch(what, sizes.micro_batch, true); };
+  calls.start = start_of;
   static_cast<AtPeak&>(result) = model.peak_of([&] {
     for (int i = 0; i < micro_steps; ++i) {
       model.count_gathers_into(i == 0 ? &result.computed.gathers : &result.computed.later_gathers);
       counting(result.computed, what.topology, [&] {
-        const auto hidden = model.runner().forward(longest_batch(what, sizes.micro_batch, true));
-        if (i == 0) result.kept = model.held();
-        backward(model.runner(), hidden);
+        calls.computed = [&](const auto&, const auto&) {
+          if (i == 0) result.kept = model.held();
+        };
+        interpreter.run(strategy::accumulation(1, 1), calls);
       });
     }
   });
