@@ -14,7 +14,7 @@ namespace nn {
 
 /// What flows from unit to unit and carries gradient.
 struct Hidden {
-  at::Tensor states;  ///< [B, S, hidden]; after the head: the loss sum (0-dim) or logits [B, vocab]
+  at::Tensor states;  ///< [B, S, hidden]; after the head: what the batch's head_output says
   /// What units add to on the way (routers: their load). After the head: auxiliary losses (0-dim), each already times
   /// its coefficient, to be divided by the step's micro-steps and added to the loss; the data ranks' add up.
   std::vector<at::Tensor> sums;
@@ -43,17 +43,25 @@ struct Documents {
   at::Tensor together(const at::Tensor& x, std::int64_t rows, std::int64_t cols) const;
 };
 
+/// What the head makes of its input.
+enum class HeadOutput {
+  loss_sum,           ///< the sum of -log softmax[label] over all labels (0-dim)
+  log_probabilities,  ///< log softmax[label] of each of the batch's loss_rows [M], 0 where there is no label
+  last_logits,        ///< the logits of each row's position `last` [B, vocabulary]
+};
+
 /// What every unit may read and none changes. All tensors are on the run's device.
 struct Batch {
-  at::Tensor tokens;      ///< [B, S] int64
-  at::Tensor labels;      ///< [B, S] int64, the token to predict at each position, -100 = none. Undefined: the
-                          ///< head returns logits of each row's position `last` instead of the loss sum
-  at::Tensor loss_rows;   ///< [M] int64, ascending, without duplicates, into the B·S positions: all that have a label,
-                          ///< and some that have none. The head needs no logits of others. Undefined: all positions
-  at::Tensor positions;   ///< [B, S] int64, position of each token in its sample
-  at::Tensor last;        ///< [B] int64, index into S; only where labels are undefined
-  at::Tensor real;        ///< [B, S] bool: tokens of samples, not padding. Undefined: all are
-  at::Tensor sample_ids;  ///< [B] int64, run-wide id of each row: what dropout masks are keyed by
+  at::Tensor tokens;     ///< [B, S] int64
+  at::Tensor labels;     ///< [B, S] int64, the token to predict at each position, -100 = none. Undefined: the
+                         ///< head's output is last_logits
+  at::Tensor loss_rows;  ///< [M] int64, ascending, without duplicates, into the B·S positions: all that have a label,
+                         ///< and some that have none. The head needs no logits of others. Undefined: all positions
+  HeadOutput head_output = HeadOutput::loss_sum;
+  at::Tensor positions;                ///< [B, S] int64, position of each token in its sample
+  at::Tensor last;                     ///< [B] int64, index into S; only for last_logits
+  at::Tensor real;                     ///< [B, S] bool: tokens of samples, not padding. Undefined: all are
+  at::Tensor sample_ids;               ///< [B] int64, run-wide id of each row: what dropout masks are keyed by
   std::optional<Documents> documents;  ///< the samples of packed rows; none: a row is one sample
   std::uint64_t seed = 0;
   std::int64_t step = 0;
