@@ -16,7 +16,7 @@ namespace nn {
 
 /// What flows from unit to unit and carries gradient.
 struct Hidden {
-  at::Tensor states;  ///< [B, S, hidden]; after the head: the loss sum (0-dim) or logits [B, vocab]
+  at::Tensor states;  ///< [B, S, hidden]; after the head: what the batch's pass.output says
   /// What units add to on the way (routers: their load). After the head: auxiliary losses (0-dim), each already times
   /// its coefficient, to be divided by the step's micro-steps and added to the loss; the data ranks' add up.
   std::vector<at::Tensor> sums;
@@ -61,8 +61,16 @@ struct BatchSamples {
   std::int64_t sequences() const { return count * per_sample; }
 };
 
+/// What the head makes of its input.
+enum class HeadOutput {
+  loss_sum,           ///< the sum of -log softmax[label] over all labels (0-dim)
+  log_probabilities,  ///< log softmax[label] of each of the batch's loss_rows [M], 0 where there is no label
+  last_logits,        ///< the logits of each row's position `last` [B, vocabulary]
+};
+
 /// Which of the forwards of a micro-batch this one is.
 struct Pass {
+  HeadOutput output = HeadOutput::loss_sum;
   bool adapters = true;  ///< what strategies add to the layers acts; without it: the base model
   /// What is measured on the way counts (fp8's magnitudes, experts' loads, figures). False: this forward changes
   /// nothing that stays, as a reference's must not.
@@ -73,12 +81,12 @@ struct Pass {
 struct Batch {
   at::Tensor tokens;      ///< [B, S] int64
   at::Tensor labels;      ///< [B, S] int64, the token to predict at each position, -100 = none. Undefined: the
-                          ///< head returns logits of each row's position `last` instead of the loss sum
+                          ///< head's output is last_logits
   at::Tensor loss_rows;   ///< [M] int64, ascending, without duplicates, into the B·S positions: all that have a label,
                           ///< and some that have none. The head needs no logits of others. Undefined: all positions
-  at::Tensor positions;   ///< [B, S] int64, position of each token in its sample
-  at::Tensor last;        ///< [B] int64, index into S; only where labels are undefined
-  at::Tensor real;        ///< [B, S] bool: tokens of samples, not padding. Undefined: all are
+  at::Tensor positions;   ///< [B, S] int64, position of each token in its sequence
+  at::Tensor last;        ///< [B] int64, index into S; only for last_logits
+  at::Tensor real;        ///< [B, S] bool: tokens of sequences, not padding. Undefined: all are
   at::Tensor sample_ids;  ///< [B] int64, run-wide id of each row's sequence: what dropout masks are keyed by
   std::optional<Documents> documents;  ///< the sequences of packed rows; none: a row is one sequence
   BatchSamples samples;                ///< where labels are defined
