@@ -30,7 +30,7 @@
 #include "shard/options.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace nn {
+namespace shard {
 
 /// In what form a rank keeps a bucket's weights.
 enum class Form {
@@ -218,5 +218,5 @@ std::optional<TablePlan> table_plan(const nn::Weight& weight, const std::vector<
 void resolve(BucketPlan& bucket, const EngineOptions& options);
 Buffers list_staging(const ShardPlan& plan, const EngineOptions& options);
 
-}  // namespace nn
+}  // namespace shard
 CAPSTAN_END_NAMESPACE
