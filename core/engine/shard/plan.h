@@ -32,6 +32,11 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
+using nn::padded;
+using nn::RecordShard;
+using nn::shard_weight;
+using nn::WeightSharding;
+
 /// In what form a rank keeps a bucket's weights.
 enum class Form {
   values,
