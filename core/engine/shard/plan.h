@@ -30,7 +30,12 @@
 #include "shard/options.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace nn {
+namespace shard {
+
+using nn::padded;
+using nn::RecordShard;
+using nn::shard_weight;
+using nn::WeightSharding;
 
 /// In what form a rank keeps a bucket's weights.
 enum class Form {
@@ -218,5 +223,5 @@ std::optional<TablePlan> table_plan(const nn::Weight& weight, const std::vector<
 void resolve(BucketPlan& bucket, const EngineOptions& options);
 Buffers list_staging(const ShardPlan& plan, const EngineOptions& options);
 
-}  // namespace nn
+}  // namespace shard
 CAPSTAN_END_NAMESPACE
