@@ -1,0 +1,20 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+
+#include <vector>
+
+#include "assembly/assemble.h"
+#include "assembly/plugins.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace assembly {
+
+/// Asks the objective for its plan, and says what its options and the data's form do not allow.
+void settle_objective(LoadedPlugins& loaded, Diagnostics& faults);
+
+/// Says where an objective needs the base model, and something besides adapters is trained, so that there is none.
+void check_base(const Plugins& plugins, const std::vector<std::unique_ptr<nn::Unit>>& units, Diagnostics& faults);
+
+}  // namespace assembly
+CAPSTAN_END_NAMESPACE
