@@ -71,7 +71,7 @@ std::string divided_blocks(const shard::ShardPlan& plan, const shard::EngineOpti
 Prediction predict(const setup::Configuration& config, const Plugins& plugins, const Topology& topology,
                    const Samples& samples, const AssembledModel& model) {
   const auto options = engine_options(config, topology, samples, model, device_of(config));
-  const auto plan = shard::make_plan(pointers(model.units), options);
+  const auto plan = shard::make_plan(model.own_units(), options);
   Prediction prediction;
   prediction.footprints = shard::footprint(plan, options);
   prediction.state_note = divided_blocks(plan, options);
@@ -91,7 +91,11 @@ Prediction predict(const setup::Configuration& config, const Plugins& plugins, c
     for (auto& part : strategy.footprint(facts)) prediction.footprints.push_back(std::move(part));
   });
   if (config.request.activations && config.device == "cuda") {
-    auto micro = add_micro_step({config, plugins, topology, samples, options}, config.device, prediction);
+    auto whole = options;
+    whole.stages.reset();
+    whole.backwards.clear();
+    const auto flat = topology.without_stages();
+    auto micro = add_micro_step({config, plugins, flat, samples, whole}, config.device, prediction);
     if (prediction.activations) prediction.work = step_work(std::move(micro), plan, options, topology);
     if (prediction.work && config.train->cuda_graphs == "off") prediction.work->replayed = 0;
   }

@@ -28,6 +28,10 @@ std::string name_of(const Answer& answer, const SortedJson& others) {
 
 std::vector<double> Evaluator::sum(std::vector<double> mine) {
   if (!job_.topology.speaks_for_coordinate()) std::fill(mine.begin(), mine.end(), 0.0);
+  return sum_given(mine);
+}
+
+std::vector<double> Evaluator::sum_given(const std::vector<double>& mine) {
   auto numbers = at::tensor(mine, at::kDouble);
   session_.world_host->all_reduce(numbers, comm::ReduceOp::sum, "all-reduce evaluation sums");
   const auto* begin = numbers.const_data_ptr<double>();
@@ -45,11 +49,16 @@ Evaluation Evaluator::loss(const data::DataSource& source) {
     if (agreement_) agreement_->check();
     const auto rows = plan.rows(i, job_.topology.data_coordinate());
     const auto host = feed_.rows(source, rows);
-    loss_sum += session_.runner->forward(to_device(host, session_.device)).states.to(at::kDouble);
+    const auto out = session_.interpreter->evaluate(to_device(host, session_.device));
+    if (out.states.defined()) loss_sum += out.states.to(at::kDouble);
     targets += host.target_tokens;
     samples += std::count_if(rows.begin(), rows.end(), [](std::int64_t row) { return row >= 0; });
   }
-  const auto sums = sum({loss_sum.item<double>(), static_cast<double>(targets), static_cast<double>(samples)});
+  // The rank that computes the model's end has the loss; the one that speaks for its samples has their numbers.
+  const bool has_loss = job_.topology.speaks_for_stage() && session_.runner->stages().has_end();
+  const double speaks = job_.topology.speaks_for_coordinate() ? 1 : 0;
+  const auto sums = sum_given({has_loss ? loss_sum.item<double>() : 0, speaks * static_cast<double>(targets),
+                               speaks * static_cast<double>(samples)});
   Evaluation evaluation;
   evaluation.loss = sums[1] > 0 ? sums[0] / sums[1] : 0.0;
   evaluation.samples = static_cast<std::int64_t>(sums[2]);

@@ -32,6 +32,7 @@ class Evaluator {
   void gather(const Scores& scores, Evaluation& evaluation);
   std::vector<Answer> gather(const std::vector<Answer>& mine);
   std::vector<double> sum(std::vector<double> mine);
+  std::vector<double> sum_given(const std::vector<double>& mine);
 
   session::Session& session_;
   const session::Job& job_;

@@ -33,11 +33,12 @@ StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
   result.norms = session_.engine->squared_grad_norms();
   // The data ranks' shares of the auxiliary loss add up, as their loss sums do.
   const auto& topology = session_.job->topology;
+  const bool speaks = topology.speaks_for_stage();
   const auto auxiliary = sums.auxiliary / static_cast<double>(topology.batch.accumulation);
   const auto figures = hooks_.figures();
   for (const auto& figure : figures) result.figures.push_back(figure.name);
   result.numbers = StepNumbers({result.norms.sum(), sums.loss, auxiliary, sums.expert_tokens, numbers_of(figures)},
-                               topology.speaks_for_coordinate());
+                               {speaks && session_.runner->stages().has_end(), speaks});
   result.numbers.sum(session_);
   if (!reached_.is_done()) reached_.run(result.numbers.read().expert_tokens);
   if (updates_.loss_scale().on()) result.numbers.divide_norm_by(updates_.loss_scale().value());

@@ -146,6 +146,7 @@ class Engine : private Executor {
     return *plan(trained.bucket).weights[trained.weight].weight;
   }
   void each_owned(std::size_t b, const std::function<void(std::size_t, const RecordShard&)>& visit) const;
+  void sum_over_stages();
   void list_squares();
   void measure_offloaded(std::size_t b);
   at::Tensor gradient(std::size_t b, std::size_t w);

@@ -4,6 +4,8 @@
 #include <capstan/base/error.h>
 #include "ops/norm.h"
 
+#include <map>
+
 #include "shard/boxes.h"
 #include "shard/footprint.h"
 
@@ -59,8 +61,17 @@ void Engine::measure_offloaded(std::size_t b) {
   reducers_[b].measure(squares_.narrow(0, first_square_[b], static_cast<std::int64_t>(parts.size())), parts);
 }
 
+// Both sides of a sum have the same names in the same order.
+void Engine::sum_over_stages() {
+  if (!shared_.options.holders) return;
+  std::map<std::string, Reducer*> by_name;
+  for (std::size_t b = 0; b < reducers_.size(); ++b) by_name[plan(b).weights.front().weight->name()] = &reducers_[b];
+  for (auto& [name, reducer] : by_name) reducer->sum_over_stages();
+}
+
 at::Tensor Engine::squared_grad_norms() {
   const at::NoGradGuard no_grad;
+  sum_over_stages();
   finish();
   if (!squares_.defined()) list_squares();
   std::vector<at::Tensor> parts;

@@ -51,6 +51,8 @@ struct EngineOptions {
   /// `stages`. None: the units are one whole model, and backward comes once a micro-step.
   std::optional<strategy::RankStages> stages;
   std::vector<std::size_t> backwards;
+  /// The group of the ranks along these axes that hold what is laid out so; null where there are no stages.
+  std::function<std::shared_ptr<comm::Group>(const std::vector<layout::Axis>&, const layout::Layout&)> holders;
   std::int64_t micro_tokens = 0;  ///< tokens of a rank's micro-batch at most, padding included; 0: unknown
   /// Elements of a bucket's gradients, counted over all ranks' shards, that pass through staging at once.
   std::int64_t most_staged = std::int64_t{1} << 27;
