@@ -109,7 +109,7 @@ optimizer::Slice Engine::device_slice(const OwnedSlice& owned, double lr, bool c
 
 void Engine::plan_matrices(const GroupOf& group_of) {
   auto plans = matrix_plans(shared_.plan, shared_.options, {shared_.slices.begin(), shared_.slices.end()});
-  if (!plans.empty()) matrices_.emplace(std::move(plans), group_of(matrix_axes(shared_.plan), 0));
+  if (!plans.empty()) matrices_.emplace(std::move(plans), group_of(matrix_axes(shared_.plan, shared_.options), 0));
 }
 
 // Masters in host memory are updated here too, and the next forward does not overlap with that: ranks exchange parts.

@@ -118,12 +118,14 @@ std::vector<PlannedSlice> plan_slices(const ShardPlan& plan, const EngineOptions
   return slices;
 }
 
-std::vector<layout::Axis> matrix_axes(const ShardPlan& plan) {
+std::vector<layout::Axis> matrix_axes(const ShardPlan& plan, const EngineOptions& options) {
   auto axes = layout::all_axes;
   std::erase(axes, layout::Axis::pp);
   for (const auto& bucket : plan.buckets) {
     if (!bucket.trainable) continue;
     for (const auto axis : bucket.weights.front().weight->records().front().local_axes) std::erase(axes, axis);
+    // A group of the same ranks that there is anyway spares a communicator's memory.
+    if (options.mesh.size(bucket.axes) == options.mesh.size(axes)) return bucket.axes;
     break;
   }
   return axes;
@@ -131,7 +133,7 @@ std::vector<layout::Axis> matrix_axes(const ShardPlan& plan) {
 
 std::vector<strategy::MatrixPlan> matrix_plans(const ShardPlan& plan, const EngineOptions& options,
                                                const std::vector<PlannedSlice>& slices) {
-  const auto axes = matrix_axes(plan);
+  const auto axes = matrix_axes(plan, options);
   std::map<const layout::Param*, std::size_t> place;
   for (std::size_t i = 0; i < slices.size(); ++i) place[slices[i].record] = i;
   std::vector<strategy::SharedRecord> records;

@@ -40,7 +40,7 @@ struct PlannedSlice {
 std::vector<PlannedSlice> plan_slices(const ShardPlan& plan, const EngineOptions& options);
 
 /// The axes of the group in which matrices cross that rules need whole: along others ranks have matrices of their own.
-std::vector<layout::Axis> matrix_axes(const ShardPlan& plan);
+std::vector<layout::Axis> matrix_axes(const ShardPlan& plan, const EngineOptions& options);
 /// How those matrices cross; `slices` are plan_slices(), whose places in this list are the plans' numbers of slices.
 std::vector<strategy::MatrixPlan> matrix_plans(const ShardPlan& plan, const EngineOptions& options,
                                                const std::vector<PlannedSlice>& slices);

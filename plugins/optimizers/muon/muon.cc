@@ -79,10 +79,11 @@ std::optional<optimizer::WholeSpec> Muon::whole_spec(const layout::Param& record
 
 void Muon::begin(std::vector<Slice>& slices, const optimizer::Update& update) {
   const auto made = 1 - update.skip;  // a step that is skipped changes nothing
+  const auto share = made.to(slices.front().state[0].scalar_type()) * (1 - options_->momentum);
   for (auto& slice : slices) {
     auto& momentum = slice.state[0];
     auto gradient = (slice.grad / update.grad_scale).nan_to_num_(0.0, 0.0, 0.0);
-    momentum.lerp_(gradient, made.to(momentum.scalar_type()) * (1 - options_->momentum));
+    momentum.lerp_(gradient, share);
     if (!slice.part.defined()) continue;
     slice.part.copy_(options_->nesterov ? gradient.lerp_(momentum, options_->momentum) : momentum);
   }

@@ -16,7 +16,7 @@ using layout::Axis;
 namespace {
 
 // Asks for all matrices whole; work is their elements.
-class Whole : public optimizer::Rule {
+class AllWhole : public optimizer::Rule {
  public:
   std::vector<optimizer::StateSpec> states(const layout::Param& /*record*/) const override { return {}; }
   optimizer::Grain grain() const override { return optimizer::Grain::matrix; }
@@ -75,7 +75,7 @@ Rank plan_of(const MeshSizes& sizes, int rank, int stage, std::int64_t most_whol
   options.rank = rank;
   options.most_whole = most_whole;
   set_stage(options.policy, stage);
-  static const auto rule = std::make_shared<Whole>();
+  static const auto rule = std::make_shared<AllWhole>();
   options.optimizer = std::make_shared<strategy::Optimizer>(rule);
   const auto plan = shard::make_plan(pointers(out.chain), options);
   out.slices = shard::plan_slices(plan, options);
@@ -189,7 +189,7 @@ TEST_CASE("owners have about the same work, and a round no more than its limit, 
 TEST_CASE("one rank exchanges nothing, and has matrices of one shape together") {
   Rank rank{rig_chain({}), {}, {}};
   shard::EngineOptions options;
-  options.optimizer = std::make_shared<strategy::Optimizer>(std::make_shared<Whole>());
+  options.optimizer = std::make_shared<strategy::Optimizer>(std::make_shared<AllWhole>());
   const auto plan = shard::make_plan(pointers(rank.chain), options);
   rank.slices = shard::plan_slices(plan, options);
   rank.plans = shard::matrix_plans(plan, options, rank.slices);
@@ -211,7 +211,7 @@ TEST_CASE("where gradients are not summed, ranks have matrices of their own") {
   TinyChain chain = matrices();
   shard::EngineOptions options;
   options.mesh = layout::Mesh({{Axis::replicate, 2}, {Axis::dp, 2}});
-  options.optimizer = std::make_shared<strategy::Optimizer>(std::make_shared<Whole>());
+  options.optimizer = std::make_shared<strategy::Optimizer>(std::make_shared<AllWhole>());
   for (const auto& weight : all_weights(chain)) {
     for (auto& record : weight->records()) {
       record.compute = {};
@@ -219,5 +219,5 @@ TEST_CASE("where gradients are not summed, ranks have matrices of their own") {
     }
   }
   const auto plan = shard::make_plan(pointers(chain), options);
-  CHECK(shard::matrix_axes(plan) == std::vector<Axis>{Axis::dp, Axis::ep, Axis::tp});
+  CHECK(options.mesh.ranks_along(shard::matrix_axes(plan, options), 2) == std::vector<int>{2, 3});
 }

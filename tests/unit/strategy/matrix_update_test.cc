@@ -4,6 +4,7 @@
 #include <capstan_catch.h>
 
 #include <mutex>
+#include <stdexcept>
 
 #include "shard/rig.h"
 
@@ -14,8 +15,8 @@ using comm::run_in_process;
 
 namespace {
 
-// Gradients are added up; each matrix m of the sums becomes m m^T m / 10, which masters move by. Vectors move by their
-// gradients.
+// Gradients are added up; each matrix m of the sums becomes m m^T m / (10 |m|^2 + 1), which masters move by. Vectors
+// move by their gradients.
 class Cubes : public optimizer::Rule {
  public:
   std::vector<optimizer::StateSpec> states(const layout::Param& /*record*/) const override { return {{"sum"}}; }
@@ -33,8 +34,8 @@ class Cubes : public optimizer::Rule {
   }
   void whole(const optimizer::Matrices& matrices) override {
     const auto& m = matrices.value;
-    CHECK(static_cast<std::int64_t>(matrices.records.size()) == m.size(0));
-    m.copy_(at::bmm(at::bmm(m, m.transpose(1, 2)), m) / 10);
+    if (static_cast<std::int64_t>(matrices.records.size()) != m.size(0)) throw std::logic_error("a record a matrix");
+    m.copy_(at::bmm(at::bmm(m, m.transpose(1, 2)), m) / (10 * m.square().sum({1, 2}, /*keepdim=*/true) + 1));
   }
   void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update& /*update*/) override {
     for (auto& slice : slices) slice.master.sub_(slice.part.defined() ? slice.part : slice.grad * slice.lr);
