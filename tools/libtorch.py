@@ -20,6 +20,7 @@ import zlib
 HERE = pathlib.Path(__file__).resolve().parent
 PARITY_PROBE = ('import importlib.util as u, torch, transformers, safetensors, tokenizers; '
                 'assert torch.zeros(2).sum() == 0 and u.find_spec("bitsandbytes")')
+PREFERENCES_PROBE = 'import importlib.util as u; assert all(u.find_spec(name) for name in ("trl", "datasets"))'
 READERS_PROBE = 'import importlib.util as u; assert all(u.find_spec(name) for name in ("wandb", "tensorboard", "mlflow"))'
 
 
@@ -273,6 +274,8 @@ def provide_parity(deps, pins, environment, use):
     probe = f'{PARITY_PROBE}; assert transformers.__version__ == "{packages[0].split("==")[1]}"'
     if any(package.startswith('wandb==') for package in packages):
         probe += f'; {READERS_PROBE}'
+    if any(package.startswith('datasets==') for package in packages):
+        probe += f'; {PREFERENCES_PROBE}'
     site = show_torch()
     if site and subprocess.run([str(python), '-c', probe], capture_output=True, check=False).returncode == 0:
         return

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <capstan/base/philox.h>
 #include <capstan/ops/cross_entropy.h>
+#include <capstan/ops/label_log_probabilities.h>
 #include <capstan/ops/random.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -174,6 +175,37 @@ TEST_CASE("GPU: chunked cross entropy equals the float64 reference", "[products]
     const auto got = torch::autograd::grad({loss * 0.3}, {hg, wg});
     CHECK(loss.item<double>() == Approx(expected.item<double>()).epsilon(i == 0 ? 1e-14 : 1e-5));
     for (std::size_t k = 0; k < 2; ++k) {
+      CHECK(got[k].scalar_type() == float_types[i]);
+      const at::Tensor difference = (got[k].cpu().to(at::kDouble) - wanted[k]).abs().max() / wanted[k].abs().max();
+      CHECK(difference.item<double>() < bounds[i]);
+    }
+  }
+}
+
+// The weight's gradient is a product of states that are rounded once more, as are the states' own gradients where the
+// weight is frozen.
+TEST_CASE("GPU: log-probabilities of labels equal the float64 reference", "[products]") {
+  const std::int64_t rows = 70, size = 96, vocabulary = 1000;
+  const at::Tensor hidden = numbers(rows * size, at::kDouble).view({rows, size});
+  const at::Tensor weight = numbers(vocabulary * size, at::kDouble).mul(1.7).cos().mul(0.5).view({vocabulary, size});
+  const at::Tensor labels = at::arange(rows, at::kLong).mul(37).remainder(vocabulary);
+  labels.slice(0, 5, 20).fill_(ignored_label);
+  const at::Tensor factors = at::arange(rows, at::kDouble).mul(0.8).cos().mul(1e-3);
+  const bool trains_weight = GENERATE(true, false);
+  const double bounds[] = {1e-13, 1e-5, 1.0 / 64, 1.0 / 512};
+  for (int i = 0; i < 4; ++i) {
+    const at::Tensor h = hidden.to(float_types[i]), w = weight.to(float_types[i]);
+    const at::Tensor h64 = h.to(at::kDouble).set_requires_grad(true), w64 = w.to(at::kDouble).set_requires_grad(true);
+    const auto all = at::log_softmax(h64.mm(w64.t()), 1).gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1);
+    const auto expected = all.masked_fill(labels.eq(ignored_label), 0);
+    const auto wanted = torch::autograd::grad({(expected * factors).sum()}, {h64, w64});
+    std::vector<at::Tensor> trained{on_gpu(h).set_requires_grad(true)};
+    const auto wg = on_gpu(w).set_requires_grad(trains_weight);
+    if (trains_weight) trained.push_back(wg);
+    const auto result = chunked_label_log_probabilities(trained[0], wg, on_gpu(labels), 32);
+    CHECK((result.cpu().to(at::kDouble) - expected).abs().max().item<double>() < (i == 0 ? 1e-12 : 1e-4));
+    const auto got = torch::autograd::grad({(result.to(at::kDouble) * on_gpu(factors)).sum()}, trained);
+    for (std::size_t k = 0; k < got.size(); ++k) {
       CHECK(got[k].scalar_type() == float_types[i]);
       const at::Tensor difference = (got[k].cpu().to(at::kDouble) - wanted[k]).abs().max() / wanted[k].abs().max();
       CHECK(difference.item<double>() < bounds[i]);

@@ -204,7 +204,7 @@ shard::EngineOptions engine_options(const setup::Configuration& config, const To
   if (policy.param_dtype) options.precision.compute = *policy.param_dtype;
   if (policy.reduce_dtype) options.precision.reduce = *policy.reduce_dtype;
   options.accumulation = topology.batch.accumulation;
-  options.micro_tokens = topology.batch.micro_batch * samples.longest_row;
+  options.micro_tokens = topology.batch.rows() * samples.longest_row;
   options.deterministic = config.run->deterministic;
   options.coalesce = device.is_cuda();
   if (!model.rank_stages.is_whole()) {

@@ -5,6 +5,7 @@
 #include <capstan/base/text.h>
 #include <capstan/ops/collectives.h>
 #include <capstan/ops/cross_entropy.h>
+#include <capstan/ops/label_log_probabilities.h>
 
 #include <algorithm>
 #include <utility>
@@ -203,6 +204,9 @@ void UnitPlacement::split_head(nn::VocabularyHead& head) {
   const auto rows = ops::cross_entropy_chunk_rows(ops::piece_of(words, group_->size(), 0).length);
   head.loss.fill(owner, [part, rows](const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& labels) {
     return ops::split_linear_cross_entropy(x, matrix, labels, rows, part);
+  });
+  head.log_probabilities.fill(owner, [part, rows](const auto& x, const auto& matrix, const auto& labels) {
+    return ops::split_label_log_probabilities(x, matrix, labels, rows, part);
   });
   const ops::GatherFromGroup gather(group_, 1, ops::GatheredGradient::same, label("all-gather", "logits"));
   head.after_logits.fill(owner, [gather, words](const at::Tensor& logits) { return gather(logits, words); });

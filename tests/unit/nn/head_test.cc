@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <capstan/base/error.h>
 #include <capstan/nn/head.h>
 #include <capstan_catch.h>
 
@@ -81,16 +82,58 @@ TEST_CASE("a layer in the loss's place sees the rows whose logits are to be comp
   (void)e.head.forward(e.x, batch);
 }
 
+TEST_CASE("the head gives log-probabilities of the labels of the rows that are asked for") {
+  Example e;
+  auto batch = e.with_labels();
+  batch.pass.output = nn::HeadOutput::log_probabilities;
+  const auto all = at::log_softmax(at::linear(e.x, e.matrix).flatten(0, 1), 1);
+  const auto labels = batch.labels.flatten();
+  const auto expected = all.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1).masked_fill(labels.eq(-100), 0);
+  CHECK(difference(e.head.forward(e.x, batch), expected) < 1e-14);
+  batch.loss_rows = at::tensor({0, 1, 2, 3, 4, 5}, at::kLong);
+  CHECK(difference(e.head.forward(e.x, batch), expected.narrow(0, 0, 6)) < 1e-14);
+  const auto of_states = [&](const std::vector<at::Tensor>& in) { return e.head.forward(in[0], batch); };
+  CHECK(capstan::testing::jacobian_error(of_states, {e.x}) < 1e-8);
+}
+
+TEST_CASE("the head gives logits to a batch that has labels if it is asked to") {
+  Example e;
+  auto batch = e.with_labels();
+  batch.last = e.for_last().last;
+  batch.pass.output = nn::HeadOutput::last_logits;
+  CHECK(at::equal(e.head.forward(e.x, batch), e.head.forward(e.x, e.for_last())));
+}
+
+TEST_CASE("a strategy that fills only one of the ports for labels is named") {
+  Example e;
+  e.head.loss.fill("mine", [](const at::Tensor& x, const at::Tensor&, const at::Tensor&) { return x.sum(); });
+  auto batch = e.with_labels();
+  batch.pass.output = nn::HeadOutput::log_probabilities;
+  REQUIRE_THROWS_AS(e.head.forward(e.x, batch), Error);
+  try {
+    (void)e.head.forward(e.x, batch);
+  } catch (const Error& error) {
+    const auto& fault = error.diagnostics().front();
+    CHECK(fault.what.find("strategy mine fills port loss of layer root/lm_head") != std::string::npos);
+    CHECK_FALSE(fault.fix.empty());
+  }
+}
+
 TEST_CASE("the head's ports") {
   Example e;
   e.head.before.fill("tp", [](const at::Tensor& x) { return x * 2; });
   e.head.loss.fill("tp", [](const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& labels) {
     return x.sum() + matrix.sum() + labels.sum();
   });
+  e.head.log_probabilities.fill("tp",
+                                [](const at::Tensor& x, const at::Tensor&, const at::Tensor&) { return x.sum(-1); });
   e.head.after_logits.fill("tp", [](const at::Tensor& logits) { return at::cat({logits, logits}, -1); });
   const auto batch = e.with_labels();
   const auto expected = 2 * e.x.sum() + e.matrix.sum() + batch.labels.sum();
   CHECK(e.head.forward(e.x, batch).item<double>() == Approx(expected.item<double>()));
+  auto asks = batch;
+  asks.pass.output = nn::HeadOutput::log_probabilities;
+  CHECK(at::equal(e.head.forward(e.x, asks), 2 * e.x.flatten(0, 1).sum(-1)));
   const auto logits = e.head.forward(e.x, e.for_last());
   CHECK(logits.sizes() == at::IntArrayRef({2, 14}));
   CHECK(difference(logits[0].narrow(0, 7, 7), 2 * e.matrix.mv(e.x[0][2])) < 1e-14);
