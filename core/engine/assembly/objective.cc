@@ -48,9 +48,10 @@ void settle_objective(LoadedPlugins& loaded, Diagnostics& faults) {
   check_fields(loaded, faults);
 }
 
+namespace {
+
 void check_base(const Plugins& plugins, const std::vector<std::unique_ptr<nn::Unit>>& units, Diagnostics& faults) {
   constexpr std::size_t shown = 3;
-  if (!plugins.minimised->needs_base()) return;
   std::set<const nn::Weight*> added;
   std::vector<std::string> others;
   for (const auto& unit : units) {
@@ -76,6 +77,21 @@ void check_base(const Plugins& plugins, const std::vector<std::unique_ptr<nn::Un
              cat("the objective '", made.name, "' ", need, ", but ", counted(count, "other parameter"),
                  plural(static_cast<std::int64_t>(count), " is trained: ", " are trained: "), join(others)),
              "train nothing but adapters, or choose another reference");
+}
+
+}  // namespace
+
+void check_passes(const Plugins& plugins, const Topology& topology, const std::vector<std::unique_ptr<nn::Unit>>& units,
+                  Diagnostics& faults) {
+  const auto& made = *plugins.objective;
+  const auto passes = plugins.minimised->plan().passes.size();
+  if (passes > 1 && topology.mesh.size(layout::Axis::pp) > 1) {
+    faults.add(made.where,
+               cat("the objective '", made.name, "' needs ", passes,
+                   " forwards of each micro-batch, and stages of a model run one"),
+               "use a mesh without stages, or an objective with one pass");
+  }
+  if (plugins.minimised->needs_base()) check_base(plugins, units, faults);
 }
 
 }  // namespace capstan::assembly

@@ -56,6 +56,10 @@ Evaluation evaluation_of(const strategy::Objective& objective, const std::vector
 
 std::vector<double> Evaluator::sum(std::vector<double> mine) {
   if (!job_.topology.speaks_for_coordinate()) std::fill(mine.begin(), mine.end(), 0.0);
+  return sum_given(mine);
+}
+
+std::vector<double> Evaluator::sum_given(const std::vector<double>& mine) {
   auto numbers = at::tensor(mine, at::kDouble);
   session_.world_host->all_reduce(numbers, comm::ReduceOp::sum, "all-reduce evaluation sums");
   const auto* begin = numbers.const_data_ptr<double>();
@@ -74,16 +78,18 @@ Evaluation Evaluator::loss(const data::DataSource& source) {
     if (agreement_) agreement_->check();
     const auto rows = plan.rows(i, job_.topology.data_coordinate());
     const auto host = feed_.rows(source, rows);
-    const auto sums = all_of(passes_.evaluate(to_device(host, session_.device)));
-    device_sums = device_sums.defined() ? device_sums + sums : sums;
+    const auto sums = passes_.evaluate(to_device(host, session_.device));
+    if (!sums.terms.empty()) device_sums = device_sums.defined() ? device_sums + all_of(sums) : all_of(sums);
     const auto counts = objective.counts(host);
     for (std::size_t k = 0; k < counted; ++k) mine[k] += counts[k];
     mine.back() +=
         static_cast<double>(std::count_if(rows.begin(), rows.end(), [](std::int64_t row) { return row >= 0; }));
   }
-  if (device_sums.defined()) append(mine, device_sums);
+  // The rank that computes the model's end has the sums; the one that speaks for its samples has their numbers.
+  if (!job_.topology.speaks_for_coordinate()) std::fill(mine.begin(), mine.end(), 0.0);
+  if (device_sums.defined() && job_.topology.speaks_for_stage()) append(mine, device_sums);
   mine.resize(counted + 1 + terms + objective.plan().figures.size());
-  const auto all = sum(mine);
+  const auto all = sum_given(mine);
   const auto first_sum = all.begin() + static_cast<std::ptrdiff_t>(counted + 1);
   auto evaluation = evaluation_of(objective, {all.begin(), first_sum - 1}, {first_sum, all.end()});
   evaluation.samples = static_cast<std::int64_t>(all[counted]);

@@ -21,7 +21,7 @@ class Evaluator {
         feed_(feed),
         generator_(session),
         passes_(job_.plugins.minimised,
-                [runner = session.runner.get()](const nn::Batch& batch) { return runner->forward(batch); }) {}
+                [all = session.interpreter.get()](const nn::Batch& batch) { return all->evaluate(batch); }) {}
   /// From here on loss() and answers() throw Stopped, on all ranks after the same batch, when one is asked to stop.
   void stops_by(const StopAgreement& agreement) { agreement_ = &agreement; }
   /// What the objective minimises and its figures, over all samples of the split.
@@ -37,6 +37,7 @@ class Evaluator {
   void gather(const Scores& scores, Evaluation& evaluation);
   std::vector<Answer> gather(const std::vector<Answer>& mine);
   std::vector<double> sum(std::vector<double> mine);
+  std::vector<double> sum_given(const std::vector<double>& mine);
 
   session::Session& session_;
   const session::Job& job_;

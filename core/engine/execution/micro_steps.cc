@@ -52,6 +52,12 @@ void MicroSteps::begin(const std::vector<double>& counts, const LossScale& scale
   sums_.auxiliary.zero_();
   if (sums_.expert_tokens.defined()) sums_.expert_tokens.zero_();
   if (seed_.defined()) fill_seeds();
+  if (session_.runner->stages().is_whole() || layers_.count() == 0) return;
+  // Ranks of other stages know what comes at the model's end, and give numbers of the same shape.
+  sums_.has_auxiliary = layers_.are_balanced();
+  if (!sums_.expert_tokens.defined())
+    sums_.expert_tokens =
+        at::zeros({layers_.count(), session_.job->plugins.model_facts.num_experts}, sums_.loss.options());
 }
 
 // Graphs read them from the same memory in every step.
@@ -77,7 +83,7 @@ void MicroSteps::add(const strategy::RankStage& stage, const nn::Hidden& out) {
     const auto tokens = at::stack(out.expert_tokens);
     if (!sums_.expert_tokens.defined())
       sums_.expert_tokens = at::zeros({layers_.count(), tokens.size(1)}, tokens.options());
-    sums_.expert_tokens.narrow(0, layers_.first_of(session_.units[stage.first]), tokens.size(0)) += tokens;
+    sums_.expert_tokens.narrow(0, layers_.first_of(session_.runner->units()[stage.first]), tokens.size(0)) += tokens;
   }
   if (stage.after >= 0) return;
   sums_.has_auxiliary = !out.sums.empty();

@@ -33,12 +33,13 @@ StepResult Step::gradients(const StepInput& input, const std::vector<double>& co
   result.norms = session_.engine->squared_grad_norms();
   // The data ranks' shares of the auxiliary loss add up, as their loss sums do.
   const auto& topology = session_.job->topology;
+  const bool speaks = topology.speaks_for_stage();
   const auto auxiliary = sums.auxiliary / static_cast<double>(topology.batch.accumulation);
   auto figures = hooks_.figures();
   add_figures(input, figures);
   for (const auto& figure : figures) result.figures.push_back(figure.name);
   result.numbers = StepNumbers({result.norms.sum(), sums.loss, auxiliary, sums.expert_tokens, numbers_of(figures)},
-                               topology.speaks_for_coordinate());
+                               {speaks && session_.runner->stages().has_end(), speaks});
   result.numbers.sum(session_);
   if (!reached_.is_done()) reached_.run(result.numbers.read().expert_tokens);
   if (updates_.loss_scale().on()) result.numbers.divide_norm_by(updates_.loss_scale().value());
@@ -54,13 +55,15 @@ std::vector<double> Step::divisors_of(const StepInput& input, const std::vector<
   return {begin, begin + local.numel()};
 }
 
-// Ranks of one data coordinate give the same sums and counts, which cancel out.
+// Ranks of one data coordinate that compute the model's end give the same sums and counts, which cancel out.
 void Step::add_figures(const StepInput& input, std::vector<strategy::Figure>& figures) const {
   const auto& sums = micro_steps_.sums().figures;
   const auto& specs = session_.job->plugins.minimised->plan().figures;
-  for (std::size_t i = 0; i < specs.size(); ++i)
-    figures.push_back({specs[i].name, sums[static_cast<std::int64_t>(i)],
-                       at::full({}, input.counts.at(specs[i].count), sums.options())});
+  const bool has_end = session_.runner->stages().has_end();
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const auto count = has_end ? input.counts.at(specs[i].count) : 0.0;
+    figures.push_back({specs[i].name, sums[static_cast<std::int64_t>(i)], at::full({}, count, sums.options())});
+  }
 }
 
 StepResult Step::run(const StepInput& input, const std::vector<double>& counts, double lr) {

@@ -36,8 +36,13 @@ struct StepSums {
 class StepNumbers {
  public:
   StepNumbers() = default;
-  /// This rank's numbers. `speaks`: it gives those of its data coordinate; otherwise only its norm counts.
-  StepNumbers(const StepSums& mine, bool speaks);
+  /// Which of its data coordinate's numbers a rank gives. Its norm and figures always count.
+  struct Gives {
+    bool losses = true;   ///< it computes the model's end
+    bool experts = true;  ///< of the layers that it computes
+  };
+  /// This rank's numbers.
+  StepNumbers(const StepSums& mine, Gives gives);
   /// Sums them over the ranks. Collective over the world.
   void sum(const session::Session& session);
   /// The norm becomes that of gradients without this loss scale, a 0-dim float64.

@@ -26,7 +26,8 @@ bool is_of_layout(const strategy::Strategy& strategy) {
   strategy.claim(claims);
   const auto& list = claims.exclusive_claims();
   return std::any_of(list.begin(), list.end(), [](const std::string& resource) {
-    return resource == "parameter storage" || resource == "unit recompute" || resource.starts_with("axis ");
+    return resource == strategy::step_program_point || resource == "parameter storage" ||
+           resource == "unit recompute" || resource.starts_with("axis ");
   });
 }
 

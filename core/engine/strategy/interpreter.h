@@ -49,7 +49,8 @@ class Interpreter {
   /// a peer's failure throws; contexts are gone then.
   void run(const Program& program, const Calls& calls);
   /// One micro-batch through all stages without gradient: what the head gives, where this rank has the last stage.
-  nn::Hidden evaluate(const nn::Batch& batch);
+  /// `seen` is called with the outputs of this rank's units, by their places in the whole model.
+  nn::Hidden evaluate(const nn::Batch& batch, const UnitRunner::Seen& seen = {});
 
  private:
   using Key = std::pair<int, int>;  // stage and micro-batch

@@ -141,7 +141,8 @@ objective::Sums Passes::evaluate(const nn::Batch& batch) {
   run_others(batch);
   const auto own = trained(batch);
   const at::NoGradGuard no_grad;
-  return sums(own, forward_(own).states);
+  const auto output = forward_(own).states;
+  return output.defined() ? sums(own, output) : objective::Sums();
 }
 
 }  // namespace capstan::strategy

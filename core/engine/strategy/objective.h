@@ -54,7 +54,7 @@ class Passes {
   void run_others(const nn::Batch& batch);
   /// The micro-batch's sums; `output` is what the pass with the gradient gave.
   objective::Sums sums(const nn::Batch& batch, const at::Tensor& output);
-  /// All passes without gradient, in evaluation.
+  /// All passes without gradient, in evaluation. Empty on a rank that does not compute the model's end.
   objective::Sums evaluate(const nn::Batch& batch);
 
  private:

@@ -170,6 +170,9 @@ nn::Adapter Lora::make_adapter(const std::string& layer, const nn::WeightPtr& ba
     up.push_back(nn::record(without(record.name, ".weight") + ".lora_B.weight", shape, init, /*decay=*/true));
   }
   adapter.up = std::make_shared<nn::Weight>(std::move(up));
+  for (const auto& weight : {adapter.down, adapter.up}) {
+    for (auto& record : weight->records()) record.usage = layout::Usage::adapter;
+  }
   adapter.parts = std::move(parts);
   return adapter;
 }
