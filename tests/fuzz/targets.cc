@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "assembly/model_file.h"
-#include "assembly/token_cache.h"
 #include "config/document.h"
 #include "fuzz/judge.h"
 #include "plugin/abi.h"
@@ -21,6 +20,7 @@
 #include "setup/configuration.h"
 #include "support/folder.h"
 #include "support/tokenizer_files.h"
+#include "train/token_cache.h"
 
 namespace fuzz {
 namespace {

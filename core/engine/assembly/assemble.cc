@@ -164,6 +164,8 @@ std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& confi
   return model;
 }
 
+strategy::Program AssembledModel::program(int micros) const { return strategy::accumulation(1, micros); }
+
 std::vector<nn::Unit*> pointers(const std::vector<std::unique_ptr<nn::Unit>>& units) {
   std::vector<nn::Unit*> list;
   for (const auto& unit : units) list.push_back(unit.get());
@@ -202,7 +204,7 @@ shard::EngineOptions engine_options(const setup::Configuration& config, const To
   if (policy.param_dtype) options.precision.compute = *policy.param_dtype;
   if (policy.reduce_dtype) options.precision.reduce = *policy.reduce_dtype;
   options.accumulation = topology.batch.accumulation;
-  options.micro_tokens = topology.batch.micro_batch * samples.longest_row;
+  options.micro_tokens = topology.batch.rows() * samples.longest_row;
   options.deterministic = config.run->deterministic;
   options.coalesce = device.is_cuda();
   options.optimizer = model.optimizer;

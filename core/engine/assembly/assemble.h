@@ -32,6 +32,9 @@ struct AssembledModel : BuiltModel {
   std::vector<layout::Axis> local_axes;  ///< axes on which gradients are not summed
   std::shared_ptr<const strategy::Optimizer> optimizer;  ///< how it is trained
   std::vector<layout::Axis> overridden_sums;             ///< axes on which a strategy sums gradients, not the engine
+
+  /// What this rank does in a step of that many micro-batches.
+  strategy::Program program(int micros) const;
 };
 
 /// Asks the plugin for its units: once in a command.

@@ -11,16 +11,19 @@ namespace data {
 
 /// How a global batch is divided: global_batch = micro_batch x accumulation x data_parallel_size.
 ///
-/// A global batch is a list of slots. Slot (micro_step x data_parallel_size + coordinate) x micro_batch + row is
-/// that row of that micro-batch on that data coordinate. So the global batch holds the same samples on any number of
+/// A global batch is a list of slots. Slot (micro_step x data_parallel_size + coordinate) x micro_batch + i is
+/// sample i of that micro-batch on that data coordinate. So the global batch holds the same samples on any number of
 /// ranks, and so does each micro-step wherever micro_batch x data_parallel_size is the same.
 struct BatchShape {
-  std::int64_t micro_batch = 1;   ///< rows that one data coordinate computes at once
+  std::int64_t micro_batch = 1;   ///< samples that one data coordinate computes at once
   std::int64_t accumulation = 1;  ///< micro-steps of an optimizer step
   std::int64_t global_batch = 1;  ///< samples of an optimizer step, over all data coordinates
   std::int64_t data_parallel_size = 1;
+  std::int64_t sequences = 1;  ///< of a sample
 
-  /// The slot of the first row; the micro-batch's other rows follow it.
+  /// The rows of a micro-batch, each a sequence, where they are not packed.
+  std::int64_t rows() const { return micro_batch * sequences; }
+  /// The slot of the first sample; the micro-batch's other samples follow it.
   std::int64_t first_slot(std::int64_t micro_step, std::int64_t coordinate) const {
     return (micro_step * data_parallel_size + coordinate) * micro_batch;
   }

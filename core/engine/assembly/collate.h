@@ -1,5 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/data/host_batch.h>
 #include <capstan/data/source.h>
 
 #include <cstdint>
@@ -9,39 +10,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace data {
 
-/// The label of a position that bears no loss (as in PyTorch's cross entropy).
-inline constexpr std::int64_t ignored_label = -100;
-
-/// Where a sample is in a batch.
-struct Document {
-  std::int64_t row = 0;
-  std::int64_t begin = 0;   ///< its first column
-  std::int64_t length = 0;  ///< positions
-  std::int64_t id = -1;     ///< run-wide sample id
-};
-
-/// A micro-batch in host memory. Matrices are rows x cols, row-major.
-///
-/// A sample of T tokens gives T-1 positions: position t reads token t and predicts token t+1, so its label is
-/// token t+1 if that one is a target, else ignored_label. Positions after a row's length hold the padding id and no
-/// label; under causal attention they change nothing before them. A packed row holds several samples, one after
-/// another.
-struct HostBatch {
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
-  std::vector<std::int64_t> tokens;      ///< rows x cols
-  std::vector<std::int64_t> labels;      ///< rows x cols, shifted as said above
-  std::vector<std::int64_t> lengths;     ///< rows: positions that are not padding
-  std::vector<std::int64_t> sample_ids;  ///< rows: run-wide sample ids, -1 in an empty row; packed: each row's first
-  std::vector<Document> documents;       ///< the samples of packed rows; empty: a row is one sample
-  std::int64_t target_tokens = 0;        ///< labels that bear loss
-  std::int64_t real_tokens = 0;          ///< sum of lengths
-
-  /// All positions that are computed.
-  std::int64_t padded_tokens() const { return rows * cols; }
-};
-
-/// One row to collate: no sample = an empty row, all padding and without a target.
+/// One sample to collate: no sample = an empty place, whose rows are all padding and without a target.
 struct Row {
   const Sample* sample = nullptr;
   std::int64_t id = -1;
@@ -60,15 +29,18 @@ std::int64_t padding_id(const tokenizer::Tokenizer& tokenizer, std::int64_t voca
 /// `columns` rounded up to `multiple`, but not beyond the model's `positions`.
 std::int64_t padded_columns(std::int64_t columns, std::int64_t multiple, std::int64_t positions);
 
-/// Puts each sample into a row. cols is the longest row's positions (at least 1). Throws Error for a sample whose
-/// is_target is not as long as its tokens, and for one with more positions than fixed_length.
-HostBatch collate(const std::vector<Row>& rows, const Padding& padding);
+/// Puts each sequence into a row, those of a sample one after another. cols is the longest row's positions (at least
+/// 1). The id of a sample's sequence is the sample's times the form's sequences, plus which of them it is. Throws Error
+/// for a sample that has not the form, and for one with more positions than fixed_length.
+HostBatch collate(const std::vector<Row>& rows, const Padding& padding, const SampleForm& form = {});
 
-/// Puts samples one after another into rows of at most `capacity` positions (or the longest sample's, if that is
-/// more): longest first, into as few rows as it takes to put each into the first one with room, and of these into the
-/// emptiest where that makes the fullest row shorter. The same loss as collate's in fewer positions. Empty rows are
-/// left out; cols is the fullest row's, rounded up to `padding.multiple`; `padding.fixed_length` is not used.
-HostBatch pack(const std::vector<Row>& rows, const Padding& padding, std::int64_t capacity);
+/// Puts sequences one after another into rows of at most `capacity` positions (or the longest one's, if that is more):
+/// longest first, into as few rows as it takes to put each into the first one with room, and of these into the
+/// emptiest where that makes the fullest row shorter. The same loss as collate's in fewer positions. Empty places are
+/// left out, so the batch has as many samples as there are; cols is the fullest row's, rounded up to
+/// `padding.multiple`; `padding.fixed_length` is not used.
+HostBatch pack(const std::vector<Row>& rows, const Padding& padding, std::int64_t capacity,
+               const SampleForm& form = {});
 
 }  // namespace data
 CAPSTAN_END_NAMESPACE

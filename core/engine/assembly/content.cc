@@ -4,6 +4,7 @@
 #include <capstan/base/paths.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <exception>
 #include <filesystem>
@@ -24,10 +25,33 @@ std::int64_t spread(std::int64_t n, std::int64_t samples) {
   return std::min(samples - 1, static_cast<std::int64_t>(part * static_cast<double>(samples)));
 }
 
+void put(std::vector<std::int64_t>& words, const SequenceView& sequence) {
+  words.push_back(static_cast<std::int64_t>(sequence.tokens.size()));
+  words.insert(words.end(), sequence.tokens.begin(), sequence.tokens.end());
+  for (const bool target : sequence.is_target) words.push_back(target ? 1 : 0);
+}
+
 void put(std::vector<std::int64_t>& words, const Sample& sample) {
-  words.push_back(static_cast<std::int64_t>(sample.tokens.size()));
-  words.insert(words.end(), sample.tokens.begin(), sample.tokens.end());
-  for (const bool target : sample.is_target) words.push_back(target ? 1 : 0);
+  for (const auto& sequence : sequences_of(sample)) put(words, sequence);
+  for (const auto& field : sample.fields) {
+    if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&field))
+      words.insert(words.end(), integers->begin(), integers->end());
+    if (const auto* floats = std::get_if<std::vector<float>>(&field)) {
+      for (const float value : *floats) words.push_back(std::bit_cast<std::int32_t>(value));
+    }
+  }
+}
+
+bool has_target(const SequenceView& sequence) {
+  if (sequence.is_target.size() != sequence.tokens.size()) return true;  // collate() refuses it
+  return sequence.is_target.size() > 1 &&
+         std::find(sequence.is_target.begin() + 1, sequence.is_target.end(), true) != sequence.is_target.end();
+}
+
+std::int64_t tokens_of(const Sample& sample) {
+  std::int64_t tokens = 0;
+  for (const auto& sequence : sequences_of(sample)) tokens += static_cast<std::int64_t>(sequence.tokens.size());
+  return tokens;
 }
 
 std::string sum_of(const std::vector<std::int64_t>& words) {
@@ -43,9 +67,8 @@ std::string sum_of_file(const std::filesystem::path& path) {
 }  // namespace
 
 bool has_target(const Sample& sample) {
-  if (sample.is_target.size() != sample.tokens.size()) return true;  // collate() refuses it
-  return sample.is_target.size() > 1 &&
-         std::find(sample.is_target.begin() + 1, sample.is_target.end(), true) != sample.is_target.end();
+  const auto sequences = sequences_of(sample);
+  return std::all_of(sequences.begin(), sequences.end(), [](const auto& sequence) { return has_target(sequence); });
 }
 
 Look look_at(std::int64_t samples, const std::function<Sample(std::int64_t)>& get) {
@@ -61,7 +84,7 @@ Look look_at(std::int64_t samples, const std::function<Sample(std::int64_t)>& ge
       continue;
     }
     ++look.looked_at;
-    tokens += static_cast<std::int64_t>(sample.tokens.size());
+    tokens += tokens_of(sample);
     put(words, sample);
     if (has_target(sample)) continue;
     if (look.without_target++ == 0) look.first_without_target = sample.id;

@@ -18,7 +18,7 @@ struct Content {
   std::map<std::string, std::string> files;  ///< by the option that names the file: XXH64 of its bytes
 };
 
-/// Does a token of it bear loss? The first one is never predicted.
+/// Does a token of each of its sequences bear loss? The first one is never predicted.
 bool has_target(const Sample& sample);
 
 /// What to do about one that has none.

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/text.h>
+#include "strategy/interpreter.h"
 #include "strategy/unit_runner.h"
 
 #include <algorithm>
@@ -47,9 +48,21 @@ class WorkExecutor : public shard::MetaExecutor {
 
 at::TensorOptions ids() { return at::TensorOptions().device(at::kMeta).dtype(at::kLong); }
 
-nn::Batch longest_batch(const DryRunOf& what, std::int64_t rows, bool training) {
+nn::Field meta_field(const data::FieldSpec& spec, std::int64_t samples, std::int64_t rows, std::int64_t columns) {
+  using Per = data::FieldSpec::Per;
+  const auto options = spec.type == data::FieldSpec::Type::float32 ? ids().dtype(at::kFloat) : ids();
+  if (spec.per == Per::token) return {spec.name, at::empty({rows, columns}, options)};
+  return {spec.name, at::empty({spec.per == Per::sample ? samples : rows}, options)};
+}
+
+nn::Batch longest_batch(const DryRunOf& what, std::int64_t samples, bool training) {
   const auto columns = what.samples.longest_row;
+  const auto& form = what.plugins.sample_form;
+  const auto rows = samples * form.sequences;
   nn::Batch batch;
+  batch.samples.count = samples;
+  batch.samples.per_sample = form.sequences;
+  for (const auto& field : form.fields) batch.samples.fields.push_back(meta_field(field, samples, rows, columns));
   batch.tokens = at::empty({rows, columns}, ids());
   batch.labels = at::empty({rows, columns}, ids());
   batch.positions = at::empty({rows, columns}, ids());
@@ -57,7 +70,7 @@ nn::Batch longest_batch(const DryRunOf& what, std::int64_t rows, bool training) 
   batch.sample_ids = at::empty({rows}, ids());
   batch.training = training;
   if (what.plugins.data_options->packing) {
-    // One sample a row is as much memory as many short ones.
+    // One sequence a row is as much memory as many short ones.
     nn::Documents documents;
     documents.packed = at::empty({rows * columns}, ids());
     documents.alone = at::empty({rows * columns}, ids());
@@ -65,6 +78,7 @@ nn::Batch longest_batch(const DryRunOf& what, std::int64_t rows, bool training) 
     documents.count = rows;
     documents.longest = columns;
     documents.bounds = at::empty({rows + 1}, ids().dtype(at::kInt));
+    documents.sequences = at::empty({rows}, ids());
     batch.documents = documents;
   }
   return batch;
@@ -79,10 +93,10 @@ nn::Batch longest_prompts(std::int64_t rows, std::int64_t columns) {
   return batch;
 }
 
-void backward(strategy::UnitRunner& runner, const nn::Hidden& hidden) {
-  auto objective = hidden.states;
-  for (const auto& auxiliary : hidden.sums) objective = objective + auxiliary;
-  runner.backward(objective, at::empty({}, objective.options()));
+strategy::Start start_of(const nn::Hidden& out) {
+  auto objective = out.states;
+  for (const auto& auxiliary : out.sums) objective = objective + auxiliary;
+  return {objective, at::empty({}, objective.options())};
 }
 
 // Runs a micro-step and notes what it computes and what its layers' groups are asked for.
@@ -197,13 +211,18 @@ MicroStepMemory dry_run(const DryRunOf& what) {
   const auto& sizes = what.topology.batch;
   // What is held from one micro-step to the next is there in the second.
   const int micro_steps = sizes.accumulation > 1 ? 2 : 1;
+  strategy::Interpreter interpreter(model.runner());
+  strategy::Interpreter::Calls calls;
+  calls.batch = [&](int) { return longest_batch(what, sizes.micro_batch, true); };
+  calls.start = start_of;
   static_cast<AtPeak&>(result) = model.peak_of([&] {
     for (int i = 0; i < micro_steps; ++i) {
       model.count_gathers_into(i == 0 ? &result.computed.gathers : &result.computed.later_gathers);
       counting(result.computed, what.topology, [&] {
-        const auto hidden = model.runner().forward(longest_batch(what, sizes.micro_batch, true));
-        if (i == 0) result.kept = model.held();
-        backward(model.runner(), hidden);
+        calls.computed = [&](const auto&, const auto&) {
+          if (i == 0) result.kept = model.held();
+        };
+        interpreter.run(strategy::accumulation(1, 1), calls);
       });
     }
   });

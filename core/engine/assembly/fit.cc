@@ -26,17 +26,19 @@ std::int64_t sample_length(const ModelBounds& model, std::int64_t max_length) {
 }
 
 void check_sample(const ModelBounds& model, const Sample& sample) {
-  const auto tokens = static_cast<std::int64_t>(sample.tokens.size());
-  if (tokens - 1 > model.positions) {
-    throw Error(cat("sample '", sample.id, "' has ", thousands(tokens), " tokens, the model has ",
-                    thousands(model.positions), " positions"),
-                cat("use data.max_length = ", model.positions, " or less"));
-  }
-  for (std::size_t t = 0; t < sample.tokens.size(); ++t) {
-    if (sample.tokens[t] >= 0 && sample.tokens[t] < model.vocab_size) continue;
-    throw Error(cat("token ", t, " of sample '", sample.id, "' is ", sample.tokens[t], ", the model's vocab_size is ",
-                    model.vocab_size),
-                "use the tokenizer that the model was made for, or a larger vocab_size");
+  for (const auto& sequence : sequences_of(sample)) {
+    const auto tokens = static_cast<std::int64_t>(sequence.tokens.size());
+    if (tokens - 1 > model.positions) {
+      throw Error(cat("sample '", sample.id, "' has ", thousands(tokens), " tokens, the model has ",
+                      thousands(model.positions), " positions"),
+                  cat("use data.max_length = ", model.positions, " or less"));
+    }
+    for (std::size_t t = 0; t < sequence.tokens.size(); ++t) {
+      if (sequence.tokens[t] >= 0 && sequence.tokens[t] < model.vocab_size) continue;
+      throw Error(cat("token ", t, " of sample '", sample.id, "' is ", sequence.tokens[t],
+                      ", the model's vocab_size is ", model.vocab_size),
+                  "use the tokenizer that the model was made for, or a larger vocab_size");
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "assembly/model_family.h"
 #include "assembly/model_file.h"
+#include "assembly/sample_form.h"
 #include "config/plugin_table.h"
 #include "setup/collect.h"
 
@@ -192,6 +193,17 @@ void load_data(const setup::Configuration& config, bool needed, Loader& loader, 
   if (!needed) return;
   const auto table = config::chosen_plugin(section, faults);
   if (!table.name.empty()) loaded.data = loader.make<data::Data>("data", table);
+  if (!loaded.data) return;
+  setup::collect(
+      faults,
+      [&] {
+        plugin::guard(loaded.data->name, "form", [&] {
+          auto form = loaded.data->object->form();
+          data::check_form(form);
+          loaded.sample_form = std::move(form);
+        });
+      },
+      loaded.data->where);
 }
 
 // [tokenizer] and data.tokenizer both say which it is.

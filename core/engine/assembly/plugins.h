@@ -77,6 +77,7 @@ struct PluginsBesidesModel {
   nn::ModelFacts model_facts;
   std::optional<StandIn> stand_in;                   ///< model.path is not set then, and model.preset is
   std::optional<Made<data::Data>> data;              ///< none where a command needs no samples
+  data::SampleForm sample_form;                      ///< what the data's samples consist of
   std::optional<Made<tokenizer::Opener>> tokenizer;  ///< none where data.tokenizer says which it is
   Strategies strategies;
   std::optional<Made<optimizer::Rule>> optimizer;  ///< none where it has a fault

@@ -42,9 +42,9 @@ MicroStepWork add_micro_step(const DryRunOf& what, const std::string& device, Pr
     list.push_back({"evaluation beyond a micro-step", more, device, "evaluation: " + step.evaluation.peak});
   list.push_back({"cuBLAS", cublas_bytes, device, "always"});
   prediction.activations = true;
-  prediction.activations_note = cat("a micro-batch of ", what.topology.batch.micro_batch, " x ",
-                                    thousands(what.samples.longest_row), " tokens keeps ", bytes(step.kept),
-                                    " of activations between forward and backward; the peak is in ", step.peak);
+  prediction.activations_note =
+      cat("a micro-batch of ", what.topology.batch.rows(), " x ", thousands(what.samples.longest_row), " tokens keeps ",
+          bytes(step.kept), " of activations between forward and backward; the peak is in ", step.peak);
   if (!step.evaluation_note.empty())
     prediction.activations_note += cat("; evaluation cannot be predicted: ", first_sentence(step.evaluation_note));
   return step.computed;

@@ -49,6 +49,7 @@ Topology make_topology(const setup::Configuration& config, const LoadedPlugins& 
   strategy::judge_claims(asked.claims, faults);
   topology.mesh = layout::resolve(asked.mesh, faults);
   topology.batch = batch_of(config, topology.mesh.size(layout::data_axes), faults);
+  topology.batch.sequences = plugins.sample_form.sequences;
   // Sizes that are wrong would only give follow-up faults.
   if (faults.empty()) check_strategies(plugins.strategies, facts_of(config, plugins.model_facts, topology, 0), faults);
   return topology;
@@ -60,7 +61,7 @@ strategy::Facts facts_of(const setup::Configuration& config, const nn::ModelFact
   facts.mesh = topology.mesh;
   facts.rank = topology.rank;
   facts.model = model;
-  facts.micro_batch = topology.batch.micro_batch;
+  facts.micro_batch = topology.batch.rows();
   facts.accumulation = topology.batch.accumulation;
   facts.sequence_length = sample_length;
   facts.precision = config.train->precision;

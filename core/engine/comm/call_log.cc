@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <utility>
 
 #include "comm/failure.h"
@@ -26,6 +27,19 @@ std::string CollectiveCall::text() const {
 std::string CollectiveCall::duration() const {
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
   return cat(number_text(std::round(passed.count() * 10) / 10), " s");
+}
+
+std::string transfer_group(const std::string& group, int from, int to) {
+  return cat(group, " (", from, " to ", to, ")");
+}
+
+std::optional<std::vector<int>> transfer_ends(const std::string& group) {
+  const auto begin = group.rfind(" (");
+  if (begin == std::string::npos || group.back() != ')') return {};
+  int from = 0;
+  int to = 0;
+  if (std::sscanf(group.c_str() + begin, " (%d to %d)", &from, &to) != 2) return {};
+  return std::vector<int>{from, to};
 }
 
 CallLog::CallLog(std::shared_ptr<FailureState> failure, std::size_t capacity)

@@ -37,6 +37,7 @@ class Registry {
   }
   std::vector<int> members(const std::string& name) const {
     const std::scoped_lock lock(mutex_);
+    if (const auto ends = transfer_ends(name)) return *ends;
     const auto found = members_.find(name);
     return found == members_.end() ? std::vector<int>() : found->second;
   }

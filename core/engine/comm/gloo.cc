@@ -8,6 +8,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <atomic>
+#include <exception>
+#include <thread>
 #include <utility>
 
 #include "comm/call_log.h"
@@ -29,6 +31,9 @@ std::vector<at::Tensor> pieces(const at::Tensor& flat, int n) { return flat.view
 
 /// Up to this size an all-reduce in rank order gathers everything and sums: one round trip instead of two.
 constexpr std::int64_t small_bytes = 16384;
+
+/// Transfers between two ranks keep their order under one tag.
+constexpr int transfer_tag = 0;
 
 class GlooGroup final : public Group {
  public:
@@ -156,6 +161,42 @@ class GlooGroup final : public Group {
       finish(work);
       reduce_in_rank_order(mine, pieces(gathered, size()), op);
     };
+  }
+
+  /// A send waits for its receiver: it begins now and ends in the rest.
+  Rest do_start_send(const at::Tensor& tensor, int to) override {
+    std::vector<at::Tensor> list{as_bytes(tensor)};
+    return
+        [this, list, work = guarded([&] { return backend_->send(list, to, transfer_tag); })] { finish_transfer(work); };
+  }
+
+  void do_receive(const at::Tensor& tensor, int from) override {
+    std::vector<at::Tensor> list{as_bytes(tensor)};
+    finish_transfer(guarded([&] { return backend_->recv(list, from, transfer_tag); }));
+  }
+
+  /// A transfer has no future that calls back. A thread waits for it, so that this one notices a failure meanwhile;
+  /// then the thread is left, like the backend.
+  void finish_transfer(const c10::intrusive_ptr<c10d::Work>& work) {
+    struct Outcome {
+      std::atomic<bool> done{false};
+      std::exception_ptr error;
+    };
+    const auto outcome = std::make_shared<Outcome>();
+    std::thread([work, outcome, failure = failure_] {
+      try {
+        work->wait();
+      } catch (...) {
+        outcome->error = std::current_exception();
+      }
+      outcome->done = true;
+      failure->wake();
+    }).detach();
+    while (!outcome->done) {
+      failure_->wait([&] { return outcome->done.load(); }, std::chrono::hours(24));
+      if (!outcome->done) failure_->throw_if_failed();
+    }
+    if (outcome->error) guarded([&] { std::rethrow_exception(outcome->error); });
   }
 
   const bool deterministic_;

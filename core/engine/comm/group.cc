@@ -101,13 +101,20 @@ void Group::check_pieces(const at::Tensor& whole, const at::Tensor& piece, const
 
 template <class F>
 void Group::record(const char* operation, std::string_view label, std::int64_t number, const F& call) {
+  finish_started();
+  record_in(name_, operation, label, number, call);
+}
+
+template <class F>
+void Group::record_in(const std::string& group, const char* operation, std::string_view label, std::int64_t number,
+                      const F& call) {
   const auto start = std::chrono::steady_clock::now();
   try {
-    const std::uint64_t ticket = log_->begin(operation, name_, label, number);
+    const std::uint64_t ticket = log_->begin(operation, group, label, number);
     call();
     log_->end(ticket, device_);
   } catch (Error& error) {
-    const CollectiveCall here{operation, name_, std::string(label), number, start};
+    const CollectiveCall here{operation, group, std::string(label), number, start};
     error.add_context(cat("in ", here.text(), ", for ", here.duration()));
     throw;
   }
@@ -200,24 +207,39 @@ void Group::barrier(std::string_view label) {
   record("barrier", label, ++calls_, [&] { do_barrier(); });
 }
 
+void Group::finish_started(const std::function<void()>* last) {
+  while (!started_.empty()) {
+    const auto one = started_.front().lock();
+    started_.pop_front();
+    if (one && *one) std::exchange(*one, nullptr)();
+    if (one && one.get() == last) return;
+  }
+}
+
 std::unique_ptr<Pending> Group::start(const char* operation, std::string_view label, const Rest& call,
                                       const std::function<Rest()>& begin) {
   const auto number = ++calls_;
-  if (!device_.is_cuda()) {  // also in a dry run on the meta device
-    Rest rest;
-    record(operation, label, number, [&] { rest = begin(); });
-    // The log has the wait as a separate call: the time between start and wait belongs to no collective.
-    return std::make_unique<Deferred>([this, operation, label = std::string(label), number, rest = std::move(rest)] {
-      record(operation, label, number, rest);
-    });
-  }
+  if (device_.is_cuda()) return start_on_device([&] { record_in(name_, operation, label, number, call); });
+  // This is also a dry run's, on the meta device. The log has the wait as a separate call: the time between start and
+  // wait belongs to no collective.
+  Rest rest;
+  record_in(name_, operation, label, number, [&] { rest = begin(); });
+  const auto left = std::make_shared<std::function<void()>>(
+      [this, operation, label = std::string(label), number, rest = std::move(rest)] {
+        record_in(name_, operation, label, number, rest);
+      });
+  started_.push_back(left);
+  return std::make_unique<Deferred>([this, left] {
+    if (*left) finish_started(left.get());
+  });
+}
+
+std::unique_ptr<Pending> Group::start_on_device(const std::function<void()>& recorded) {
   if (!side_stream_) side_stream_ = std::make_unique<SideStream>(device_, true);
   Event done;
-  {
-    const SideStream::Use use(*side_stream_);
-    record(operation, label, number, call);
-    done.record(device_);
-  }
+  const SideStream::Use use(*side_stream_);
+  recorded();
+  done.record(device_);
   return std::make_unique<Queued>(device_, std::move(done));
 }
 
@@ -246,6 +268,45 @@ std::unique_ptr<Pending> Group::start_reduce_scatter(const at::Tensor& out, cons
   if (size() == 1 || out.numel() == 0) return finished();
   Rest call = [this, out, in] { do_reduce_scatter(out, in); };
   return start("reduce-scatter", label, call, [&] { return call; });
+}
+
+Group::Transfer Group::transfer(int from, int to) {
+  CAPSTAN_ASSERT(from >= 0 && from < size() && to >= 0 && to < size() && from != to);
+  const auto world = [this](int member) { return ranks_[static_cast<std::size_t>(member)]; };
+  return {transfer_group(name_, world(from), world(to)), ++transfers_[{from, to}]};
+}
+
+void Group::send(const at::Tensor& tensor, int to, std::string_view label) {
+  if (connected_) return connected_->send(tensor, to, label);
+  check(tensor, "send", label);
+  if (tensor.numel() == 0) return;
+  const auto [group, number] = transfer(rank_, to);
+  record_in(group, "transfer", label, number, [&] { do_start_send(tensor, to)(); });
+}
+
+void Group::receive(const at::Tensor& tensor, int from, std::string_view label) {
+  if (connected_) return connected_->receive(tensor, from, label);
+  check(tensor, "receive", label);
+  if (tensor.numel() == 0) return;
+  const auto [group, number] = transfer(from, rank_);
+  record_in(group, "transfer", label, number, [&] { do_receive(tensor, from); });
+}
+
+std::unique_ptr<Pending> Group::start_send(const at::Tensor& tensor, int to, std::string_view label) {
+  if (connected_) return connected_->start_send(tensor, to, label);
+  check(tensor, "send", label);
+  if (tensor.numel() == 0) return finished();
+  auto named = transfer(rank_, to);
+  Rest rest;
+  const auto begin = [&] {
+    record_in(named.group, "transfer", label, named.number, [&] { rest = do_start_send(tensor, to); });
+  };
+  if (device_.is_cuda()) return start_on_device(begin);
+  begin();
+  return std::make_unique<Deferred>(
+      [this, named = std::move(named), label = std::string(label), rest = std::move(rest)] {
+        record_in(named.group, "transfer", label, named.number, rest);
+      });
 }
 
 Group::Rest Group::do_start_all_reduce(const at::Tensor& tensor, ReduceOp op) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -38,6 +39,7 @@ struct Table {
   int joined = 0;                          // ranks that made their Group
   int arrived = 0;
   std::uint64_t round = 0;
+  std::map<std::pair<int, int>, std::deque<at::Tensor>> sent;  // by sender and receiver: copies on their way
   std::condition_variable changed;
 };
 
@@ -79,6 +81,27 @@ class Team {
     if (table.round != round) return;
     throw_if_failed();
     throw std::logic_error(cat("rank ", gone(table), " has ended while ", who, " waits for it"));
+  }
+
+  void send(Table& table, std::pair<int, int> way, at::Tensor copy) {
+    std::scoped_lock lock(mutex_);
+    throw_if_failed();
+    table.sent[way].push_back(std::move(copy));
+    table.changed.notify_all();
+  }
+
+  /// Waits for what the sender sends. Throws like meet().
+  at::Tensor receive(Table& table, std::pair<int, int> way, const std::string& who) {
+    std::unique_lock lock(mutex_);
+    auto& sent = table.sent[way];
+    const auto sender = table.ranks[static_cast<std::size_t>(way.first)];
+    const auto has_ended = [&] { return static_cast<bool>(ended_[static_cast<std::size_t>(sender)]); };
+    table.changed.wait(lock, [&] { return !sent.empty() || failure_ || has_ended(); });
+    throw_if_failed();
+    if (sent.empty()) throw std::logic_error(cat("rank ", sender, " has ended while ", who, " waits for it"));
+    auto copy = std::move(sent.front());
+    sent.pop_front();
+    return copy;
   }
 
   void fail(int rank, const std::string& message, const std::exception_ptr& exception) {
@@ -237,6 +260,22 @@ class InProcessGroup final : public Group {
   }
 
   void do_barrier() override { post("barrier", {}, 0); }
+
+  Rest do_start_send(const at::Tensor& tensor, int to) override {
+    team_->send(*table_, {rank(), to}, flat_memory(tensor).clone());
+    return [] {};
+  }
+
+  void do_receive(const at::Tensor& tensor, int from) override {
+    const auto copy = team_->receive(*table_, {from, rank()}, cat("group ", name()));
+    if (copy.numel() != tensor.numel() || copy.scalar_type() != tensor.scalar_type()) {
+      throw std::logic_error(
+          cat("group ", name(), ": rank ", ranks()[static_cast<std::size_t>(from)], " sends ", copy.numel(), " ",
+              c10::toString(copy.scalar_type()), " where ",
+              describe(ranks()[static_cast<std::size_t>(rank())], {"receive", tensor, tensor.numel(), {}, {}})));
+    }
+    flat_memory(tensor).copy_(copy);
+  }
 
   std::shared_ptr<Team> team_;
   std::shared_ptr<Table> table_;

@@ -127,6 +127,17 @@ class NcclGroup final : public DeviceGroup {
     c10::cuda::getCurrentCUDAStream(device().index()).synchronize();
   }
 
+  Rest do_start_send(const at::Tensor& tensor, int to) override {
+    std::vector<at::Tensor> list{plain(tensor)};
+    backend_->send(list, to, 0);
+    return [] {};
+  }
+
+  void do_receive(const at::Tensor& tensor, int from) override {
+    std::vector<at::Tensor> list{plain(tensor)};
+    backend_->recv(list, from, 0);
+  }
+
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> backend_;
   std::atomic<bool> aborted_{false};
 };

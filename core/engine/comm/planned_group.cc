@@ -35,6 +35,11 @@ void PlannedGroup::do_all_to_all(const at::Tensor&, const at::Tensor& in, const 
                                  const std::vector<std::int64_t>&) {
   tell("all-to-all", in);
 }
+Group::Rest PlannedGroup::do_start_send(const at::Tensor& tensor, int) {
+  tell("transfer", tensor);
+  return [] {};
+}
+void PlannedGroup::do_receive(const at::Tensor& tensor, int) { tell("transfer", tensor); }
 void PlannedGroup::do_barrier() { tell("barrier", {}); }
 
 }  // namespace capstan::comm

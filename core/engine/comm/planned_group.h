@@ -30,11 +30,13 @@ class PlannedGroup final : public Group {
   void do_all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
                      const std::vector<std::int64_t>& in_counts) override;
   void do_barrier() override;
+  Rest do_start_send(const at::Tensor& tensor, int to) override;
+  void do_receive(const at::Tensor& tensor, int from) override;
 };
 
 /// A call that a planned group was asked for on the meta device.
 struct PlannedCall {
-  std::string operation;  ///< "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast"
+  std::string operation;  ///< "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "transfer"
   std::vector<int> ranks;
   std::int64_t bytes = 0;  ///< all ranks' bytes: what an all-gather makes, a reduce-scatter or an all-reduce reads
 };

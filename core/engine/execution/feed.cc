@@ -5,6 +5,7 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "assembly/loss_rows.h"
@@ -19,7 +20,9 @@ namespace {
 data::Padding bounded(data::Padding padding, const std::vector<data::Row>& rows, std::int64_t positions) {
   std::int64_t longest = 1;
   for (const auto& row : rows) {
-    if (row.sample) longest = std::max(longest, static_cast<std::int64_t>(row.sample->tokens.size()) - 1);
+    if (!row.sample) continue;
+    for (const auto& sequence : data::sequences_of(*row.sample))
+      longest = std::max(longest, static_cast<std::int64_t>(sequence.tokens.size()) - 1);
   }
   padding.fixed_length = data::padded_columns(longest, padding.multiple, positions);
   return padding;
@@ -66,7 +69,9 @@ data::Sample Feed::checked_sample(const data::DataSource& source, std::int64_t i
 bool Feed::bears_loss(const data::Sample& sample) const {
   if (data::has_target(sample)) return true;
   if (!skips_no_target())
-    throw Error(cat("no token of the training sample '", sample.id, "' bears loss"), data::no_target_fix);
+    throw Error(cat("no token of ", sample.others.empty() ? "" : "a sequence of ", "the training sample '", sample.id,
+                    "' bears loss"),
+                data::no_target_fix);
   return false;
 }
 
@@ -82,18 +87,20 @@ data::HostBatch Feed::rows(const data::DataSource& source, const std::vector<std
 }
 
 data::HostBatch Feed::batch_of(const std::vector<data::Row>& rows) const {
-  if (job_.plugins.data_options->packing) return data::pack(rows, padding_, job_.row_capacity());
-  return data::collate(rows, bounded(padding_, rows, job_.bounds().positions));
+  const auto& form = job_.plugins.sample_form;
+  if (job_.plugins.data_options->packing) return data::pack(rows, padding_, job_.row_capacity(), form);
+  return data::collate(rows, bounded(padding_, rows, job_.bounds().positions), form);
 }
 
 namespace {
 
-// Where the tokens of packed rows stand, there and with every sample in a row of its own, in host memory.
+// Where the tokens of packed rows stand, there and with every sequence in a row of its own, in host memory.
 struct Places {
   std::vector<std::int64_t> packed;
   std::vector<std::int64_t> alone;
-  std::vector<std::int64_t> positions;  // for the whole batch; 0 where no sample is
+  std::vector<std::int64_t> positions;  // for the whole batch; 0 where no sequence is
   std::vector<std::int64_t> sample_ids;
+  std::vector<std::int64_t> sequences;
   std::int64_t longest = 0;
 };
 
@@ -104,6 +111,7 @@ Places places_of(const data::HostBatch& host) {
   for (const auto& document : host.documents) {
     const auto first = static_cast<std::int64_t>(places.sample_ids.size()) * places.longest;
     places.sample_ids.push_back(document.id);
+    places.sequences.push_back(document.sequence);
     for (std::int64_t t = 0; t < document.length; ++t) {
       const auto at = document.row * host.cols + document.begin + t;
       places.packed.push_back(at);
@@ -129,16 +137,39 @@ std::vector<std::int32_t> bounds_of(const data::HostBatch& host, std::int64_t lo
 
 }  // namespace
 
+namespace {
+
+// Two float32 values share a word.
+std::int64_t words_of(const data::FieldValues& values) {
+  if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&values))
+    return static_cast<std::int64_t>(integers->size());
+  return static_cast<std::int64_t>((std::get<std::vector<float>>(values).size() + 1) / 2);
+}
+
+void copy_words(const data::FieldValues& values, std::int64_t* to) {
+  std::visit([to](const auto& all) { std::memcpy(to, all.data(), all.size() * sizeof(all.front())); }, values);
+}
+
+}  // namespace
+
 BatchNumbers::BatchNumbers(const data::HostBatch& host, std::int64_t step, bool pinned)
-    : rows_(host.rows), cols_(host.cols) {
+    : rows_(host.rows), cols_(host.cols), samples_(host.samples), per_sample_(host.per_sample) {
   const auto loss_rows = data::loss_row_list(host);
   const std::vector<std::int64_t> steps{step};
   const auto all = {&host.tokens, &host.labels, &host.sample_ids, &host.lengths, &loss_rows, &steps};
-  for (const auto* field : all) sizes_.push_back(static_cast<std::int64_t>(field->size()));
+  for (const auto* part : all) sizes_.push_back(static_cast<std::int64_t>(part->size()));
+  for (const auto& field : host.fields) {
+    declared_.push_back(field.spec);
+    sizes_.push_back(words_of(field.values));
+  }
   numbers_ = at::empty({std::accumulate(sizes_.begin(), sizes_.end(), std::int64_t{0})},
                        at::TensorOptions().dtype(at::kLong).pinned_memory(pinned));
   auto* to = numbers_.data_ptr<std::int64_t>();
-  for (const auto* field : all) to = std::copy(field->begin(), field->end(), to);
+  for (const auto* part : all) to = std::copy(part->begin(), part->end(), to);
+  for (const auto& field : host.fields) {
+    copy_words(field.values, to);
+    to += words_of(field.values);
+  }
 }
 
 BatchNumbers BatchNumbers::to(c10::Device device, bool non_blocking) const {
@@ -148,7 +179,7 @@ BatchNumbers BatchNumbers::to(c10::Device device, bool non_blocking) const {
 }
 
 nn::Batch BatchNumbers::batch() const {
-  const auto all = fields();
+  const auto all = parts();
   nn::Batch batch;
   batch.tokens = all[0].view({rows_, cols_});
   batch.labels = all[1].view({rows_, cols_});
@@ -156,7 +187,19 @@ nn::Batch BatchNumbers::batch() const {
   batch.positions = at::arange(cols_, numbers_.options()).expand({rows_, cols_});
   batch.real = batch.positions < all[3].unsqueeze(1);
   if (all[4].numel() > 0) batch.loss_rows = all[4];
+  batch.samples.count = samples_;
+  batch.samples.per_sample = per_sample_;
+  for (std::size_t i = 0; i < declared_.size(); ++i) batch.samples.fields.push_back(field(i, all[step_part + 1 + i]));
   return batch;
+}
+
+nn::Field BatchNumbers::field(std::size_t index, const at::Tensor& words) const {
+  using Per = data::FieldSpec::Per;
+  const auto& declared = declared_[index];
+  const auto sequences = samples_ * per_sample_;
+  const auto size = declared.per == Per::token ? rows_ * cols_ : declared.per == Per::sequence ? sequences : samples_;
+  auto values = declared.type == data::FieldSpec::Type::float32 ? words.view(at::kFloat).narrow(0, 0, size) : words;
+  return {declared.name, declared.per == Per::token ? values.view({rows_, cols_}) : values};
 }
 
 nn::Batch to_device(const data::HostBatch& host, c10::Device device) {
@@ -168,11 +211,16 @@ nn::Batch to_device(const data::HostBatch& host, c10::Device device) {
     const auto tensor = at::tensor(values);
     return on_cpu ? tensor : tensor.pin_memory().to(device, /*non_blocking=*/true);
   };
-  const auto places = places_of(host);
+  auto places = places_of(host);
+  const auto count = static_cast<std::int64_t>(places.sequences.size());
+  // Both in one transfer.
+  auto& ids = places.sample_ids;
+  ids.insert(ids.end(), places.sequences.begin(), places.sequences.end());
+  const auto of_documents = vector(ids).view({2, count});
   batch.positions = vector(places.positions).view({host.rows, host.cols});
-  batch.documents = nn::Documents{vector(places.packed), vector(places.alone), vector(places.sample_ids),
-                                  static_cast<std::int64_t>(places.sample_ids.size()), places.longest};
+  batch.documents = nn::Documents{vector(places.packed), vector(places.alone), of_documents[0], count, places.longest};
   batch.documents->bounds = vector(bounds_of(host, places.longest));
+  batch.documents->sequences = of_documents[1];
   return batch;
 }
 

@@ -15,7 +15,7 @@ struct StepCounts {
   std::int64_t target_tokens = 0;
   std::int64_t real_tokens = 0;
   std::int64_t padded_tokens = 0;
-  std::int64_t samples = 0;         ///< rows that are not empty
+  std::int64_t samples = 0;         ///< places that are not empty
   std::int64_t without_target = 0;  ///< samples that were left out, since none of their tokens bears loss
 };
 
@@ -35,7 +35,7 @@ class Feed {
   StepInput draw(std::int64_t step);
   /// Samples without a target are left out, instead of refused.
   bool skips_no_target() const { return job_.plugins.data_options->no_target == "skip"; }
-  /// Rows of a split (indices, -1 = empty) as one batch.
+  /// Samples of a split (indices, -1 = empty) as one batch.
   data::HostBatch rows(const data::DataSource& source, const std::vector<std::int64_t>& samples) const;
 
  private:
@@ -48,27 +48,34 @@ class Feed {
   data::Padding padding_;
 };
 
-/// A batch of rows that hold a sample each, as one list of int64, which one copy brings to a device: tokens, labels,
-/// sample ids, lengths, data::loss_row_list, and the step. Where each of them is in it, only this class knows.
+/// A batch as one list of 8-byte words, which one copy brings to a device: tokens, labels, sample ids, lengths,
+/// data::loss_row_list, the step, and the fields that the data declares, where two float32 values share a word.
+/// Where each of them is in it, only this class knows.
 class BatchNumbers {
  public:
   /// Puts the list into host memory, which is pinned if asked for.
   BatchNumbers(const data::HostBatch& host, std::int64_t step, bool pinned);
   /// The same list on the device. Does not wait for the copy, which needs pinned memory, unless told to.
   BatchNumbers to(c10::Device device, bool non_blocking = true) const;
-  /// Takes the numbers of a batch that has the same rows, columns and number of loss rows; does not wait for the copy.
+  /// Takes the numbers of a batch that has the same rows, columns, number of loss rows, and form of samples; does not
+  /// wait for the copy.
   void copy(const BatchNumbers& other) { numbers_.copy_(other.numbers_, /*non_blocking=*/true); }
   /// The batch: views of the list, and what follows from them.
   nn::Batch batch() const;
   /// [1]: the step, a view of the list.
-  at::Tensor step() const { return fields().back(); }
+  at::Tensor step() const { return parts().at(step_part); }
 
  private:
-  std::vector<at::Tensor> fields() const { return numbers_.split_with_sizes(sizes_); }
+  static constexpr std::size_t step_part = 5;
+  std::vector<at::Tensor> parts() const { return numbers_.split_with_sizes(sizes_); }
+  nn::Field field(std::size_t index, const at::Tensor& words) const;
 
   std::int64_t rows_;
   std::int64_t cols_;
-  std::vector<std::int64_t> sizes_;  // each field's, in the order that is named above
+  std::int64_t samples_;
+  std::int64_t per_sample_;
+  std::vector<data::FieldSpec> declared_;
+  std::vector<std::int64_t> sizes_;  // words of each part, in the order that is named above
   at::Tensor numbers_;
 };
 /// The batch as tensors on the device.

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "comm/agree.h"
+#include "execution/expert_layers.h"
 
 namespace capstan::execution {
 namespace {
@@ -50,9 +52,7 @@ std::pair<std::string, std::int64_t> idle_experts(const at::Tensor& by_layer) {
   return {first_of(layers, "; "), idle};
 }
 
-void say_all_is_well(const std::vector<shard::Reached>& weights, const at::Tensor& expert_tokens) {
-  std::size_t records = 0;
-  for (const auto& weight : weights) records += weight.weight->records().size();
+void say_all_is_well(std::size_t records, const at::Tensor& expert_tokens) {
   log::info(cat("gradients: the first step's backward reached all ", records, " trainable records"));
   if (expert_tokens.numel() == 0) return;
   const auto [text, idle] = idle_experts(expert_tokens);
@@ -62,30 +62,54 @@ void say_all_is_well(const std::vector<shard::Reached>& weights, const at::Tenso
 
 }  // namespace
 
+GradientCheck::GradientCheck(const session::Session& session) : session_(session), mesh_(session.job->topology.mesh) {}
+
+// Lists the model's trained weights; returns what this rank has seen of each: '1' a gradient, '0' none, '-' it is not
+// here.
+std::string GradientCheck::list_weights() {
+  std::map<const nn::Weight*, shard::Reached> here;
+  for (auto& one : session_.engine->reached()) here.emplace(one.weight, one);
+  const ExpertLayers layers(session_.job->model->units);
+  std::set<const nn::Weight*> seen;
+  std::string mine;
+  for (const auto& unit : session_.job->model->units) {
+    const auto layer = unit->all<nn::Experts>().empty() ? -1 : layers.first_of(unit.get());
+    for (const auto& weight : unit->weights()) {
+      if (!weight->trainable() || !seen.insert(weight.get()).second) continue;
+      const auto found = here.find(weight.get());
+      const bool is_here = found != here.end();
+      mine += !is_here ? '-' : found->second.reached ? '1' : '0';
+      weights_.push_back({weight.get(), is_here ? found->second.bucket : unit->name(), layer});
+    }
+  }
+  return mine;
+}
+
 void GradientCheck::run(const at::Tensor& expert_tokens) {
   if (std::exchange(done_, true)) return;
-  weights_ = session_.engine->reached();
-  std::string mine;
-  for (const auto& weight : weights_) mine += weight.reached ? '1' : '0';
+  const auto mine = list_weights();
   const auto ranks = comm::exchange_texts(*session_.world_host, mine, "exchange which weights have gradients");
   const auto missing = find(ranks, expert_tokens);
   if (!missing.empty()) refuse(missing);
-  say_all_is_well(weights_, expert_tokens);
+  std::size_t records = 0;
+  for (const auto& one : weights_) records += one.weight->records().size();
+  say_all_is_well(records, expert_tokens);
 }
 
 std::vector<GradientCheck::Missing> GradientCheck::find(const std::vector<std::string>& ranks,
                                                         const at::Tensor& expert_tokens) const {
   std::vector<Missing> missing;
   for (std::size_t w = 0; w < weights_.size(); ++w) {
-    const auto has = [&](int rank) { return ranks[static_cast<std::size_t>(rank)].at(w) == '1'; };
+    const auto is = [&](int rank, char what) { return ranks[static_cast<std::size_t>(rank)].at(w) == what; };
+    const auto has = [&](int rank) { return is(rank, '1'); };
     const auto& record = weights_[w].weight->records().front();
     const auto axes = summed_axes(record);
     Missing found{w, {}};
     for (int rank = 0; rank < mesh_.world_size(); ++rank) {
-      if (has(rank)) continue;
+      if (has(rank) || is(rank, '-')) continue;
       const auto together = mesh_.ranks_along(axes, rank);
       if (std::any_of(together.begin(), together.end(), has)) continue;
-      if (is_of_experts(record) && !had_tokens(*weights_[w].weight, rank, expert_tokens)) continue;
+      if (is_of_experts(record) && !had_tokens(weights_[w], rank, expert_tokens)) continue;
       found.ranks.push_back(rank);
     }
     if (!found.ranks.empty()) missing.push_back(std::move(found));
@@ -93,25 +117,12 @@ std::vector<GradientCheck::Missing> GradientCheck::find(const std::vector<std::s
   return missing;
 }
 
-// The weight's layer of experts, counted as forward passes them; -1: none of them has it.
-std::int64_t GradientCheck::expert_layer(const nn::Weight& weight) const {
-  std::int64_t layer = 0;
-  for (const auto* unit : session_.units) {
-    const auto own = unit->weights();
-    const auto layers = static_cast<std::int64_t>(unit->all<nn::Experts>().size());
-    const bool is_here = std::any_of(own.begin(), own.end(), [&](const auto& one) { return one.get() == &weight; });
-    if (is_here) return layers > 0 ? layer : -1;
-    layer += layers;
-  }
-  return -1;
-}
-
 // Whether the experts that this rank holds had tokens; also true where tokens were not counted.
-bool GradientCheck::had_tokens(const nn::Weight& weight, int rank, const at::Tensor& expert_tokens) const {
-  const auto layer = expert_layer(weight);
+bool GradientCheck::had_tokens(const Trained& trained, int rank, const at::Tensor& expert_tokens) const {
+  const auto layer = trained.expert_layer;
   if (layer < 0 || layer >= expert_tokens.size(0)) return true;
   const auto counts = expert_tokens[layer];
-  const auto& record = weight.records().front();
+  const auto& record = trained.weight->records().front();
   const auto box = record.compute.box(record.shape, mesh_, rank);
   if (record.shape.front() != counts.size(0)) return true;
   return counts.narrow(0, box.offset.front(), box.size.front()).sum().item<double>() > 0;
@@ -122,7 +133,7 @@ void GradientCheck::refuse(const std::vector<Missing>& missing) const {
   std::size_t records = 0;
   for (const auto& one : missing) {
     for (const auto& record : weights_[one.weight].weight->records()) {
-      names[weights_[one.weight].bucket].push_back(record.name);
+      names[weights_[one.weight].joined].push_back(record.name);
       ++records;
     }
   }

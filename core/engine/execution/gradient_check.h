@@ -17,7 +17,7 @@ namespace execution {
 class GradientCheck {
  public:
   /// `session` must outlive it.
-  explicit GradientCheck(const session::Session& session) : session_(session), mesh_(session.job->topology.mesh) {}
+  explicit GradientCheck(const session::Session& session);
   /// Throws Error, the same on all ranks, that names the records, the units that they are moved with, and the ranks.
   /// If all is well it says so in the log, with the experts that no token reached. `expert_tokens`: what each computed,
   /// [layers, experts] float64 on the CPU, over all ranks; empty: no experts. Collective over the world; does nothing
@@ -26,19 +26,25 @@ class GradientCheck {
   bool is_done() const { return done_; }
 
  private:
-  // A trained weight that would never learn, and on which ranks.
+  // A trained weight of the model, whichever rank has it.
+  struct Trained {
+    const nn::Weight* weight;
+    std::string joined;         // the units that it is moved with, or its own where another rank has it
+    std::int64_t expert_layer;  // of the model; -1: it is none of a layer of experts
+  };
+  // One that would never learn, and on which ranks.
   struct Missing {
-    std::size_t weight;  // in the engine's order
+    std::size_t weight;  // in weights_
     std::vector<int> ranks;
   };
+  std::string list_weights();
   std::vector<Missing> find(const std::vector<std::string>& ranks, const at::Tensor& expert_tokens) const;
-  std::int64_t expert_layer(const nn::Weight& weight) const;
-  bool had_tokens(const nn::Weight& weight, int rank, const at::Tensor& expert_tokens) const;
+  bool had_tokens(const Trained& trained, int rank, const at::Tensor& expert_tokens) const;
   [[noreturn]] void refuse(const std::vector<Missing>& missing) const;
 
   const session::Session& session_;
   const layout::Mesh& mesh_;
-  std::vector<shard::Reached> weights_;  ///< in the engine's order
+  std::vector<Trained> weights_;  ///< of the whole model, in its order
   bool done_ = false;
 };
 

@@ -26,8 +26,7 @@ Step::Step(session::Session& session)
 StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
   // A step without any target still runs, like the others' collectives: its gradients are zero.
   const auto divisor = std::max<std::int64_t>(1, divisor_of(input, target_tokens));
-  micro_steps_.begin(static_cast<double>(divisor), updates_.loss_scale());
-  for (std::size_t i = 0; i < input.micro.size(); ++i) micro_steps_.run(input, i);
+  micro_steps_.run(input, static_cast<double>(divisor), updates_.loss_scale());
   const auto& sums = micro_steps_.sums();
   StepResult result;
   result.has_auxiliary = sums.has_auxiliary;

@@ -28,7 +28,7 @@ VocabularyHead::~VocabularyHead() = default;
 
 at::Tensor VocabularyHead::forward(const at::Tensor& x, const Batch& batch) const {
   const auto input = before ? before(x) : x;
-  const bool has_labels = batch.labels.defined() && batch.head_output != HeadOutput::last_logits;
+  const bool has_labels = batch.labels.defined() && batch.pass.output != HeadOutput::last_logits;
   return has_labels ? of_labels(input, batch) : last_logits(input, batch);
 }
 
@@ -40,7 +40,7 @@ at::Tensor VocabularyHead::of_labels(const at::Tensor& x, const Batch& batch) co
     labels = labels.index_select(0, batch.loss_rows);
   }
   const auto& matrix = weight_->value();
-  const bool is_sum = batch.head_output == HeadOutput::loss_sum;
+  const bool is_sum = batch.pass.output == HeadOutput::loss_sum;
   if (const auto& port = is_sum ? loss : log_probabilities) return port(rows, matrix, labels);
   if (loss || log_probabilities) throw only_one_port_filled(*this);
   const bool is_trained = at::GradMode::is_enabled() && matrix.requires_grad();

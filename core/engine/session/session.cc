@@ -106,6 +106,7 @@ Session materialise(const Job& job, comm::Communicator& communicator,
     session.runner->add_hooks(i, session.engine->hooks(i));
     assembly::wrap_unit(job.plugins.strategies, i, *session.runner);
   }
+  session.interpreter = std::make_unique<strategy::Interpreter>(*session.runner);
   return session;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <capstan/base/export.h>
 #include <capstan/comm/communicator.h>
+#include "strategy/interpreter.h"
 #include "strategy/unit_runner.h"
 
 #include <functional>
@@ -33,9 +34,10 @@ struct Session {
   std::vector<StepHooksOf> steps;     ///< those of the strategies that have any
   std::unique_ptr<shard::Engine> engine;
   std::unique_ptr<strategy::UnitRunner> runner;
-  std::shared_ptr<comm::Group> world_device;   ///< all ranks, tensors on the run's device
-  std::shared_ptr<comm::Group> world_host;     ///< all ranks, CPU tensors
-  std::shared_ptr<comm::Group> norm_group;     ///< ranks whose gradients make one norm: all, but for local axes
+  std::unique_ptr<strategy::Interpreter> interpreter;  ///< runs programs on it
+  std::shared_ptr<comm::Group> world_device;           ///< all ranks, tensors on the run's device
+  std::shared_ptr<comm::Group> world_host;             ///< all ranks, CPU tensors
+  std::shared_ptr<comm::Group> norm_group;             ///< ranks whose gradients make one norm: all, but for local axes
   std::shared_ptr<comm::Group> divisor_group;  ///< CPU; data ranks whose gradients are summed; null: all of the world
 
   assembly::MeshGroups& groups() const { return *job->model->groups; }

@@ -77,8 +77,8 @@ void Engine::resume(layout::Source& source, const std::function<void(std::int64_
   holders_ = std::move(holders);
 }
 
-void Engine::begin_micro_step(std::int64_t index) {
-  protocol_.begin_micro_step(index);
+void Engine::begin_backward(std::int64_t index) {
+  protocol_.begin_backward(index);
   shared_.offload.begin_micro_step(index);
 }
 

@@ -75,8 +75,8 @@ class Engine : private Executor {
   /// Gathers, releases and reduces around unit `index`.
   std::unique_ptr<strategy::UnitHooks> hooks(std::size_t index) { return protocol_.hooks(index); }
 
-  /// Says which micro-step of the step the next forward and backward belong to.
-  void begin_micro_step(std::int64_t index);
+  /// Says which of the step's backwards comes next, from 0; without pipelines, which micro-step.
+  void begin_backward(std::int64_t index);
   /// The micro-step's forward and backward read and write the same memory of this rank in every step, and nothing else:
   /// it could be recorded as a device graph.
   bool is_local(std::int64_t micro_step) const { return protocol_.is_local(micro_step); }

@@ -3,6 +3,8 @@
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 
+#include <algorithm>
+
 namespace capstan::shard {
 
 using strategy::BackwardPrefetch;
@@ -11,9 +13,11 @@ GatherProtocol::GatherProtocol(const ShardPlan& plan, const EngineOptions& optio
     : plan_(plan),
       executor_(executor),
       schedule_(plan, options.policy),
-      accumulation_(options.accumulation),
+      backwards_(options.backwards),
       gathered_(plan.buckets.size()),
-      stays_(plan.runs.size(), false) {}
+      stays_(plan.runs.size(), 0) {
+  if (backwards_.empty()) backwards_.assign(static_cast<std::size_t>(options.accumulation), 0);
+}
 
 void GatherProtocol::invalidate(std::size_t bucket) {
   // Sharded parameters are released by now.
@@ -54,16 +58,28 @@ void GatherProtocol::release(std::size_t run) {
   }
 }
 
-Reduction GatherProtocol::reduction(std::size_t bucket, std::int64_t micro_step) const {
+Reduction GatherProtocol::reduction(std::size_t bucket, std::size_t backward) const {
+  const auto& runs = plan_.buckets[bucket].runs;
+  const auto is_of = [&](std::size_t stage) {
+    return std::any_of(runs.begin(), runs.end(), [&](std::size_t run) { return plan_.runs[run].stage == stage; });
+  };
+  const auto now = backwards_.begin() + static_cast<std::ptrdiff_t>(backward);
   const auto& gradients = plan_.buckets[bucket].gradients;
   Reduction how;
-  how.micro_step = micro_step;
-  how.first = micro_step == 0;
-  how.last = micro_step + 1 == accumulation_;
+  how.micro_step = std::count_if(backwards_.begin(), now, is_of);
+  how.first = how.micro_step == 0;
+  how.last = std::none_of(now + 1, backwards_.end(), is_of);
   how.accumulates = gradients.accumulates;
   how.sums = gradients.sum_by != SumBy::nothing && (!gradients.accumulates || how.last);
   how.offloads = how.sums && gradients.on_host;
   return how;
+}
+
+// Is the run the last one of its stage that uses the bucket?
+bool GatherProtocol::ends_in_stage(const BucketPlan& bucket, std::size_t run) const {
+  const auto stage = plan_.runs[run].stage;
+  return std::none_of(bucket.runs.begin(), bucket.runs.end(),
+                      [&](std::size_t other) { return other > run && plan_.runs[other].stage == stage; });
 }
 
 namespace {
@@ -82,7 +98,8 @@ bool GatherProtocol::is_local(std::int64_t micro_step) const {
     const auto& bucket = plan_.buckets[b];
     if (bucket.on_host || (bucket.parameters.gathers() && (bucket.shards_param || gathered_[b].state != State::there)))
       return false;
-    if (bucket.trainable && !accumulates_in_place(bucket, reduction(b, micro_step))) return false;
+    if (bucket.trainable && !accumulates_in_place(bucket, reduction(b, static_cast<std::size_t>(micro_step))))
+      return false;
   }
   return true;
 }
@@ -102,13 +119,19 @@ void GatherProtocol::before_forward(std::size_t run, bool with_grad) {
 }
 
 void GatherProtocol::after_forward(std::size_t run, bool with_grad) {
-  stays_[run] = schedule_.stays_gathered(run, with_grad);
-  if (!stays_[run]) release(run);
+  if (schedule_.stays_gathered(run, with_grad)) {
+    ++stays_[run];
+  } else {
+    release(run);
+  }
 }
 
 void GatherProtocol::before_backward(std::size_t run) {
-  if (!stays_[run]) acquire(run, false);
-  stays_[run] = false;
+  if (stays_[run] > 0) {
+    --stays_[run];
+  } else {
+    acquire(run, false);
+  }
   bind_tables(run);
   prefetch(schedule_.prefetch_in_backward(run, BackwardPrefetch::pre), false);
 }
@@ -117,7 +140,7 @@ void GatherProtocol::after_backward(std::size_t run) {
   prefetch(schedule_.prefetch_in_backward(run, BackwardPrefetch::post), false);
   // A table is large and the first bucket; it comes after the others that are complete by now.
   for (auto b = plan_.buckets.size(); b-- > 0;) {
-    if (plan_.buckets[b].gradients.reduced_after == run) executor_.reduce(b, reduction(b, micro_step_));
+    if (plan_.buckets[b].gradients.reduced_after == run) executor_.reduce(b, reduction(b, backward_));
   }
   release(run);
 }
@@ -125,11 +148,11 @@ void GatherProtocol::after_backward(std::size_t run) {
 void GatherProtocol::end_backward(std::size_t run) {
   for (const auto b : plan_.runs[run].buckets) {
     const auto& bucket = plan_.buckets[b];
-    if (bucket.runs.back() != run) continue;
+    if (!ends_in_stage(bucket, run)) continue;
     if (bucket.gradients.table) {
-      executor_.add_rows(b, reduction(b, micro_step_));
+      executor_.add_rows(b, reduction(b, backward_));
     } else if (!bucket.gradients.reduced_after) {
-      executor_.reduce(b, reduction(b, micro_step_));
+      executor_.reduce(b, reduction(b, backward_));
     }
   }
 }

@@ -22,8 +22,9 @@ class GatherProtocol {
 
   /// Hooks around unit `unit`; those of units inside a run do nothing.
   std::unique_ptr<strategy::UnitHooks> hooks(std::size_t unit);
-  /// The micro-step to which the following calls belong.
-  void begin_micro_step(std::int64_t index) { micro_step_ = index; }
+  /// The step's backward to which the following calls of backward hooks belong, counted from 0: without pipelines, the
+  /// micro-step.
+  void begin_backward(std::int64_t index) { backward_ = static_cast<std::size_t>(index); }
   /// What a micro-step's hooks do depends only on this rank's memory, whose addresses stay the same: nothing is
   /// gathered, released, summed with other ranks or sent to host memory. Where parameters are gathered once a step,
   /// they already are.
@@ -51,15 +52,16 @@ class GatherProtocol {
   void prefetch(std::optional<std::size_t> run, bool with_grad);
   void release(std::size_t run);
   void bind_tables(std::size_t run);
-  Reduction reduction(std::size_t bucket, std::int64_t micro_step) const;
+  Reduction reduction(std::size_t bucket, std::size_t backward) const;
+  bool ends_in_stage(const BucketPlan& bucket, std::size_t run) const;
 
   const ShardPlan& plan_;
   Executor& executor_;
   Schedule schedule_;
-  std::int64_t accumulation_;
-  std::int64_t micro_step_ = 0;
+  std::vector<std::size_t> backwards_;  ///< of a step: the stage of each
+  std::size_t backward_ = 0;
   std::vector<Gathered> gathered_;  ///< by bucket
-  std::vector<bool> stays_;         ///< by run: gathered since forward
+  std::vector<int> stays_;          ///< by run: forwards since which it is gathered for their backward
 };
 
 }  // namespace shard

@@ -12,10 +12,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "strategy/optimizer.h"
+#include "strategy/rank_stages.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
@@ -45,6 +47,10 @@ struct EngineOptions {
   strategy::ShardPolicy policy;
   ReduceWhen reduce = ReduceWhen::step;
   std::int64_t accumulation = 1;  ///< micro-steps a step
+  /// What this rank computes of the model, and the order of a step's backwards: of each the stage, by its place in
+  /// `stages`. None: the units are one whole model, and backward comes once a micro-step.
+  std::optional<strategy::RankStages> stages;
+  std::vector<std::size_t> backwards;
   std::int64_t micro_tokens = 0;  ///< tokens of a rank's micro-batch at most, padding included; 0: unknown
   /// Elements of a bucket's gradients, counted over all ranks' shards, that pass through staging at once.
   std::int64_t most_staged = std::int64_t{1} << 27;
@@ -55,7 +61,7 @@ struct EngineOptions {
   /// By axis; a prediction knows only which axes have one, and stores empty functions.
   std::map<layout::Axis, ReduceOverride> reduce_overrides;
 
-  bool accumulates() const { return accumulation > 1; }
+  bool accumulates() const { return accumulation > 1 || backwards.size() > 1; }
   /// Full gradients of several micro-steps are added up and summed once.
   bool waits() const { return accumulates() && reduce == ReduceWhen::step; }
   std::string owner() const { return policy.owner.empty() ? "no_shard" : policy.owner; }

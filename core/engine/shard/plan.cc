@@ -47,7 +47,9 @@ c10::ScalarType dtype_of(const nn::Weight& weight, const EngineOptions& options)
 }
 
 // Neighbouring units, as many as the policy wants together.
-std::vector<UnitRun> make_runs(const std::vector<nn::Unit*>& units, const strategy::ShardPolicy& policy) {
+std::vector<UnitRun> make_runs(const std::vector<nn::Unit*>& units, const EngineOptions& options) {
+  const auto& policy = options.policy;
+  const auto stages = options.stages.value_or(strategy::RankStages::whole(units));
   std::vector<UnitRun> runs;
   std::int64_t elements = 0;
   for (std::size_t i = 0; i < units.size(); ++i) {
@@ -57,15 +59,17 @@ std::vector<UnitRun> make_runs(const std::vector<nn::Unit*>& units, const strate
       if (policy.bucket_elements > 0) return elements + more <= policy.bucket_elements;
       return static_cast<std::int64_t>(i - runs.back().first) < policy.units_per_bucket;
     };
-    if (!runs.empty() && joins()) {
+    const auto stage = stages.of_unit(i);
+    if (!runs.empty() && runs.back().stage == stage && joins()) {
       runs.back().last = i;
       elements += more;
     } else {
       runs.push_back({i, i});
+      runs.back().stage = stage;
       elements = more;
     }
   }
-  for (auto& run : runs) run.last_in_backward = std::max(run.first, strategy::last_in_backward(units));
+  for (auto& run : runs) run.last_in_backward = std::max(run.first, stages.first_reached);
   return runs;
 }
 
@@ -241,6 +245,12 @@ void keep_on_device(ShardPlan& plan, const EngineOptions& options) {
   }
 }
 
+// The last run of the stage that a run is in.
+std::size_t last_of_stage(const std::vector<UnitRun>& runs, std::size_t run) {
+  while (run + 1 < runs.size() && runs[run + 1].stage == runs[run].stage) ++run;
+  return run;
+}
+
 // A tied weight's gradient is complete when the backward of all its users is: at the end. A table's rows come there.
 // What is summed apart from them is there before: a tied table's when its other user's backward is done, and that of a
 // table that is only looked up when earlier micro-steps have added it up.
@@ -257,7 +267,7 @@ void set_order(BucketPlan& bucket, std::size_t last_run) {
 
 ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& options) {
   ShardPlan plan;
-  plan.runs = make_runs(units, options.policy);
+  plan.runs = make_runs(units, options);
   plan.run_of_unit.resize(units.size());
   for (std::size_t r = 0; r < plan.runs.size(); ++r) {
     for (auto i = plan.runs[r].first; i <= plan.runs[r].last; ++i) plan.run_of_unit[i] = r;
@@ -281,7 +291,7 @@ ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& op
     add_weight(plan.buckets[index], use.weight, options);
   }
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
-    set_order(plan.buckets[b], plan.runs.size() - 1);
+    set_order(plan.buckets[b], last_of_stage(plan.runs, plan.buckets[b].runs.front()));
     for (const auto run : plan.buckets[b].runs) {
       plan.runs[run].buckets.push_back(b);
       plan.runs[run].packs = plan.runs[run].packs || plan.buckets[b].parameters.form == Form::packed;

@@ -7,6 +7,7 @@
 //   full          all elements of a record, a weight (its records in order) or a bucket that this rank computes with
 //   shard         the part of them that one rank of the bucket's group keeps; padded, so that all ranks' are equal
 //   RecordShard   where a record's shard is in the weight's shard, and in the full weight: equal blocks
+//                 (nn/weight_sharding.h)
 //   staging       a buffer that all buckets use in turn while their data move
 //   Slice         what an optimizer's rule updates: of a weight or of one record (optimizer/rule.h, shard/slices.h)
 //
@@ -24,12 +25,17 @@
 #include <string>
 #include <vector>
 
+#include "nn/weight_sharding.h"
 #include "shard/buffer.h"
 #include "shard/options.h"
-#include "shard/weight_sharding.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
+
+using nn::padded;
+using nn::RecordShard;
+using nn::shard_weight;
+using nn::WeightSharding;
 
 /// In what form a rank keeps a bucket's weights.
 enum class Form {
@@ -184,6 +190,7 @@ struct UnitRun {
   std::size_t last_in_backward = 0;
   std::vector<std::size_t> buckets = {};  ///< those that it uses, own and tied
   bool packs = false;                     ///< a codec keeps some of its weights
+  std::size_t stage = 0;                  ///< of this rank's: neighbouring units of two stages are not joined
 
   /// Does backward run here?
   bool trainable() const { return last_in_backward <= last; }

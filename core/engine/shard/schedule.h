@@ -19,12 +19,13 @@ class Schedule {
 
   /// What is gathered while this run's forward computes; asked before it starts.
   std::optional<std::size_t> prefetch_in_forward(std::size_t run) const {
-    return policy_.forward_prefetch && run + 1 < runs_.size() ? std::optional(run + 1) : std::nullopt;
+    const bool is_last = run + 1 == runs_.size() || runs_[run + 1].stage != runs_[run].stage;
+    return policy_.forward_prefetch && !is_last ? std::optional(run + 1) : std::nullopt;
   }
   /// What is gathered while this run's backward computes: asked before that is queued (pre), or after (post).
   std::optional<std::size_t> prefetch_in_backward(std::size_t run, BackwardPrefetch when) const {
-    // Backward ends at the first run that has something to train.
-    const bool is_last = run == 0 || !runs_[run - 1].trainable();
+    // Backward ends at the first run of the stage, or the first that has something to train.
+    const bool is_last = run == 0 || runs_[run - 1].stage != runs_[run].stage || !runs_[run - 1].trainable();
     return policy_.backward_prefetch == when && !is_last ? std::optional(run - 1) : std::nullopt;
   }
   /// Does the run stay gathered from forward to backward? The last run is the first of backward.

@@ -29,7 +29,9 @@ Owners owners_of(const nn::Weight& weight, const std::vector<nn::Unit*>& units) 
 }
 
 bool sums_whole_tables(const EngineOptions& options) {
-  return options.micro_tokens == 0 || options.deterministic || options.policy.offload_optim ||
+  // A table that two stages of a rank use is used in two backwards.
+  const bool has_stages = options.stages && options.stages->stages.size() > 1;
+  return options.micro_tokens == 0 || has_stages || options.deterministic || options.policy.offload_optim ||
          !options.reduce_overrides.empty();
 }
 

@@ -22,7 +22,6 @@ struct UnitRunner::Link {
   std::string in_forward;  // what an error in the unit's forward names
   std::vector<std::unique_ptr<UnitHooks>> hooks;
   bool recompute = false;
-  bool in_backward = false;  // before_backward has run and after_backward has not
   std::function<void()> enter;
   std::function<void()> leave;
 };
@@ -73,8 +72,24 @@ nn::Hidden cross(const nn::Hidden& hidden, std::function<void()>& callback) {
 
 }  // namespace
 
+std::size_t RankStages::index_of(int number) const {
+  const auto found =
+      std::find_if(stages.begin(), stages.end(), [&](const auto& stage) { return stage.number == number; });
+  CAPSTAN_ASSERT(found != stages.end());
+  return static_cast<std::size_t>(found - stages.begin());
+}
+
+std::size_t RankStages::of_unit(std::size_t unit) const {
+  const auto found = std::find_if(stages.begin(), stages.end(), [&](const auto& stage) { return unit < stage.end; });
+  CAPSTAN_ASSERT(found != stages.end());
+  return static_cast<std::size_t>(found - stages.begin());
+}
+
 UnitRunner::UnitRunner(std::vector<nn::Unit*> units, std::string model)
-    : units_(std::move(units)), first_trainable_(last_in_backward(units_)) {
+    : UnitRunner(units, RankStages::whole(units), std::move(model)) {}
+
+UnitRunner::UnitRunner(std::vector<nn::Unit*> units, RankStages stages, std::string model)
+    : units_(std::move(units)), stages_(std::move(stages)) {
   const auto owner = std::move(model);
   for (std::size_t i = 0; i < units_.size(); ++i) {
     auto link = std::make_unique<Link>();
@@ -109,8 +124,9 @@ bool UnitRunner::recomputes() const {
 }
 
 nn::Hidden UnitRunner::forward(const nn::Batch& batch, nn::KVCache* cache, const Seen& seen) {
+  CAPSTAN_ASSERT(stages_.is_whole());
+  alone_ = {batch, {}, {}};
   nn::Hidden hidden;
-  for (auto& link : links_) link->in_backward = false;  // a backward that failed may have left some inside
   for (auto& link : links_) {
     hidden = run(*link, std::move(hidden), batch, cache);
     if (seen) seen(link->index, hidden);
@@ -118,10 +134,20 @@ nn::Hidden UnitRunner::forward(const nn::Batch& batch, nn::KVCache* cache, const
   return hidden;
 }
 
+void UnitRunner::backward(const at::Tensor& loss, const at::Tensor& seed) {
+  backward(alone_, stages_.stages.front(), {loss}, {seed});
+}
+
+void UnitRunner::forward(MicroContext& context, const RankStage& stage) {
+  auto hidden = context.in;
+  for (auto i = stage.first; i < stage.end; ++i) hidden = run(*links_[i], std::move(hidden), context.batch, nullptr);
+  context.out = std::move(hidden);
+}
+
 nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
   for (auto& hooks : link.hooks) hooks->before_forward();
   link.unit->set_batch(batch);
-  const bool with_grad = c10::GradMode::is_enabled() && link.index >= first_trainable_;
+  const bool with_grad = c10::GradMode::is_enabled() && link.index >= stages_.first_reached;
   if (with_grad) {
     // A re-entrant segment without a differentiable input returns no gradient at all, and post-backward needs a
     // node before the unit: from the first trainable unit on, the hidden state requires grad.
@@ -140,27 +166,31 @@ nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const nn::Batch& batch
 }
 
 void UnitRunner::enter_backward(Link& link) {
-  CAPSTAN_ASSERT(!link.in_backward);
-  link.in_backward = true;
+  CAPSTAN_ASSERT(current_ != nullptr && !current_->in_backward[link.index]);
+  current_->in_backward[link.index] = true;
+  link.unit->set_batch(current_->batch);  // other micro-batches' forwards may have come between
   for (auto& hooks : link.hooks) hooks->before_backward();
 }
 
 void UnitRunner::leave_backward(Link& link) {
-  CAPSTAN_ASSERT(link.in_backward);
-  link.in_backward = false;
+  CAPSTAN_ASSERT(current_ != nullptr && current_->in_backward[link.index]);
+  current_->in_backward[link.index] = false;
   std::for_each(link.hooks.rbegin(), link.hooks.rend(), [](auto& hooks) { hooks->after_backward(); });
 }
 
-void UnitRunner::backward(const at::Tensor& loss, const at::Tensor& seed) {
-  torch::autograd::backward({loss}, {seed});
+void UnitRunner::backward(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
+                          const std::vector<at::Tensor>& gradients) {
+  context.in_backward.assign(links_.size(), false);
+  current_ = &context;
+  torch::autograd::backward(roots, gradients);
   // The embedding has no input with a gradient, so there is no node before it: it is finished here.
-  std::for_each(links_.rbegin(), links_.rend(), [this](auto& link) {
-    if (link->in_backward) leave_backward(*link);
-  });
-  for (auto& link : links_) {
-    if (link->index < first_trainable_) continue;
-    for (auto& hooks : link->hooks) hooks->end_backward();
+  for (auto i = stage.end; i-- > stage.first;) {
+    if (context.in_backward[i]) leave_backward(*links_[i]);
   }
+  for (auto i = std::max(stage.first, stages_.first_reached); i < stage.end; ++i) {
+    for (auto& hooks : links_[i]->hooks) hooks->end_backward();
+  }
+  current_ = nullptr;
 }
 
 }  // namespace capstan::strategy

@@ -11,20 +11,33 @@
 #include <string>
 #include <vector>
 
+#include "strategy/rank_stages.h"
+
 CAPSTAN_BEGIN_NAMESPACE
 namespace strategy {
 
-/// Runs the chain of units: the only place where strategies act on execution. One forward and backward at a time,
-/// from one thread. Outside grad mode (evaluation, generation) only the forward hooks are called.
+/// A micro-batch in flight in a stretch of units: what its backward needs of its forward. Several may be in flight.
+struct MicroContext {
+  nn::Batch batch;
+  nn::Hidden in;                       ///< what came from the stage before, leaves where its gradients are wanted
+  nn::Hidden out;                      ///< what the stretch computed
+  std::vector<bool> in_backward = {};  ///< by unit: before_backward has run and after_backward has not
+};
+
+/// Runs the chain of units: the only place where strategies act on execution. One forward or backward at a time, from
+/// one thread. Outside grad mode (evaluation, generation) only the forward hooks are called.
 class UnitRunner {
  public:
   /// `model`: the plugin that made the units; what a unit throws names both.
   explicit UnitRunner(std::vector<nn::Unit*> units, std::string model = {});
+  /// … where the units are a part of the model's.
+  UnitRunner(std::vector<nn::Unit*> units, RankStages stages, std::string model);
   ~UnitRunner();
   UnitRunner(const UnitRunner&) = delete;
   UnitRunner& operator=(const UnitRunner&) = delete;
 
   const std::vector<nn::Unit*>& units() const { return units_; }
+  const RankStages& stages() const { return stages_; }
   /// Hooks added first are outermost: their before_ calls come first, their after_ calls last.
   void add_hooks(std::size_t unit, std::unique_ptr<UnitHooks> hooks);
   /// The unit keeps its inputs only and is run again in backward (Chen et al. 2016), inside all hooks.
@@ -38,8 +51,16 @@ class UnitRunner {
   using Seen = std::function<void(std::size_t unit, const nn::Hidden& output)>;
   /// All units in order. With labels in the batch, the result's `states` is the loss sum.
   nn::Hidden forward(const nn::Batch& batch, nn::KVCache* cache = nullptr, const Seen& seen = {});
-  /// Backward from `loss` (0-dim) with gradient `seed` (0-dim, same dtype), then the hooks that the graph missed.
+  /// Backward of the last forward(batch) that ran, from `loss` (0-dim) with gradient `seed` (0-dim, same dtype), then
+  /// the hooks that the graph missed.
   void backward(const at::Tensor& loss, const at::Tensor& seed);
+
+  /// The units of a stage, from the context's batch and input to its output.
+  void forward(MicroContext& context, const RankStage& stage);
+  /// Their backward from `roots` (the output's tensors, or what was made of them) with these gradients: leaves have
+  /// theirs then, the context's input too.
+  void backward(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
+                const std::vector<at::Tensor>& gradients);
 
  private:
   struct Link;
@@ -48,8 +69,10 @@ class UnitRunner {
   void leave_backward(Link& link);
 
   std::vector<nn::Unit*> units_;
+  RankStages stages_;
   std::vector<std::unique_ptr<Link>> links_;
-  std::size_t first_trainable_;
+  MicroContext alone_;               // of forward(batch); keeps no activation
+  MicroContext* current_ = nullptr;  // whose backward runs
 };
 
 }  // namespace strategy

@@ -9,10 +9,10 @@
 #include <optional>
 #include <utility>
 
-#include "assembly/token_cache.h"
-#include "assembly/token_caches.h"
 #include "launch/error_report.h"
 #include "plugin/hints.h"
+#include "train/token_cache.h"
+#include "train/token_caches.h"
 
 namespace capstan::train {
 namespace {
@@ -24,8 +24,8 @@ constexpr const char* asked = "asked to stop";
 // One rank's work at a split's cache.
 class CacheWork {
  public:
-  CacheWork(const assembly::CachedSplit& split, std::shared_ptr<const data::DataSource> source,
-            const comm::World& world, const ShowProgress& show)
+  CacheWork(const CachedSplit& split, std::shared_ptr<const data::DataSource> source, const comm::World& world,
+            const ShowProgress& show)
       : split_(split),
         source_(std::move(source)),
         begins_(world.local_rank == 0),
@@ -61,7 +61,7 @@ class CacheWork {
     return complete;
   }
 
-  const assembly::CachedSplit& split_;
+  const CachedSplit& split_;
   std::shared_ptr<const data::DataSource> source_;
   std::optional<data::TokenCacheBuilder> builder_;
   bool begins_;
@@ -105,7 +105,7 @@ session::Job prepare_together(const setup::JobRequest& request, plugin::Host& ho
 void read_token_caches(session::Job& job, const execution::Stop& stop, comm::Communicator& communicator,
                        const ShowProgress& show) {
   auto samples = job.samples;
-  for (const auto& split : assembly::cached_splits(job.config, job.plugins, samples)) {
+  for (const auto& split : cached_splits(job.config, job.plugins, samples)) {
     auto& source = samples.*split.source;
     CacheWork work(split, source, communicator.world(), show);
     for (bool waiting = true; waiting;) {

@@ -37,7 +37,9 @@ struct Setting {
   ///
   /// model "tiny": `dropout`; `vocab_size`, any (261 by default).
   /// data "tiny": `samples`; `length`, the tokens of every sequence, so that ranks have as many targets each (0, the
-  /// default: 4 to 16). Its ids are below the model's vocab_size, whatever model that is, and below 29.
+  /// default: 4 to 16); `sequences` of a sample; `fields`, such as ["weight float32 token", "group int64 sample"], with
+  /// values that each sample has for itself. Its ids are below the model's vocab_size, whatever model that is, and
+  /// below 29.
   /// optimizer "descent": plain gradient descent. Its updates are proportional to gradients, so the mean of ranks'
   /// parameters is what the mean of their gradients leads to; AdamW's are not.
   std::string config = {};

@@ -63,6 +63,43 @@ void print_sample(const std::vector<SamplePart>& parts, bool terminal) {
   terminal::print("\n\n");
 }
 
+std::int64_t targets_of(const data::SequenceView& sequence) {
+  const auto& flags = sequence.is_target;
+  return std::count(flags.begin() + (flags.empty() ? 0 : 1), flags.end(), true);
+}
+
+std::string values_text(const data::FieldValues& values) {
+  constexpr std::size_t most = 8;
+  std::string text;
+  std::visit(
+      [&](const auto& all) {
+        for (std::size_t i = 0; i < std::min(most, all.size()); ++i) text += cat(i == 0 ? "" : " ", all[i]);
+        if (all.size() > most) text += cat(" … (", thousands(static_cast<std::int64_t>(all.size())), " values)");
+      },
+      values);
+  return text;
+}
+
+// A sample of one sequence has its counts in its first line, others at each sequence.
+void print_whole(std::int64_t index, const data::Sample& sample, const session::SplitView& view, bool terminal) {
+  const auto sequences = data::sequences_of(sample);
+  const auto counts = [](const data::SequenceView& sequence) {
+    return cat(sequence.tokens.size(), " tokens, ", targets_of(sequence), " bear loss");
+  };
+  const bool is_single = sequences.size() == 1;
+  terminal::print(cat("sample ", index, ", id ", printable(sample.id), ": ",
+                      is_single ? counts(sequences.front()) : cat(sequences.size(), " sequences"), ", prompt of ",
+                      sample.prompt_length, "\n"));
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    if (!is_single) terminal::print(cat("sequence ", i + 1, ": ", counts(sequences[i]), "\n"));
+    print_sample(sequence_parts(sequences[i], view.tokenizer()), terminal);
+  }
+  const auto& fields = view.form().fields;
+  for (std::size_t i = 0; i < std::min(fields.size(), sample.fields.size()); ++i)
+    terminal::print(cat(fields[i].name, ": ", values_text(sample.fields[i]), "\n"));
+  if (!fields.empty()) terminal::print("\n");
+}
+
 std::string percent(std::int64_t part, std::int64_t all) {
   return cat(all > 0 ? (100 * part + all / 2) / all : 0, " %");
 }
@@ -95,12 +132,7 @@ int show(const DataArguments& arguments, const command::Call& call) {
   std::vector<data::Sample> samples;
   for (auto i = arguments.from; i < std::min(size, arguments.from + arguments.show); ++i) {
     samples.push_back(view.sample(i));
-    const auto& sample = samples.back();
-    const auto targets =
-        std::count(sample.is_target.begin() + (sample.is_target.empty() ? 0 : 1), sample.is_target.end(), true);
-    terminal::print(cat("sample ", i, ", id ", printable(sample.id), ": ", sample.tokens.size(), " tokens, ", targets,
-                        " bear loss, prompt of ", sample.prompt_length, "\n"));
-    print_sample(sample_parts(sample, view.tokenizer()), terminal);
+    print_whole(i, samples.back(), view, terminal);
   }
   terminal::print(cat(counts_text(view, samples), thousands(size), " samples in the split '", arguments.split, "'\n"));
   terminal::print(view.cut_answers());
@@ -121,7 +153,7 @@ int run(const command::Call& call) {
 
 }  // namespace
 
-std::vector<SamplePart> sample_parts(const data::Sample& sample, const tokenizer::Tokenizer& tokenizer) {
+std::vector<SamplePart> sequence_parts(const data::SequenceView& sample, const tokenizer::Tokenizer& tokenizer) {
   std::vector<SamplePart> parts;
   const auto is_target = [&](std::size_t t) { return t > 0 && sample.is_target[t]; };  // nothing predicts the first
   for (std::size_t begin = 0; begin < sample.tokens.size();) {

@@ -99,7 +99,7 @@ void compare(const Case& one, const std::string& precision, const std::string& d
     batch.real = real;
     const auto targets = batch.labels.ne(-100).sum().item<std::int64_t>();
     CHECK(targets == reference.at("target_tokens").item<std::int64_t>());
-    session.engine->begin_micro_step(0);
+    session.engine->begin_backward(0);
     const auto hidden = session.runner->forward(batch);
     auto loss = hidden.states / targets;
     CHECK(distance(loss.detach(), reference.at("loss")) <= tolerance);

@@ -5,6 +5,8 @@
 #include <capstan/base/error.h>
 #include <capstan_catch.h>
 
+#include <utility>
+
 using namespace capstan;
 using data::collate;
 using data::ignored_label;
@@ -151,4 +153,36 @@ TEST_CASE("packing: a sample that is longer than a row makes it longer; without 
   CHECK(empty.cols == 2);
   CHECK(empty.documents.empty());
   CHECK(empty.target_tokens == 0);
+}
+
+TEST_CASE("a sample's sequences are rows one after another, whose ids differ; an empty place has as many") {
+  auto pair = sample({10, 11, 12, 13}, {false, false, true, true});
+  pair.others.push_back({{10, 11, 20}, {false, false, true}});
+  const auto batch = collate({{nullptr, -1}, {&pair, 7}}, {.pad_id = 99}, {.sequences = 2, .fields = {}});
+  CHECK(batch.rows == 4);
+  CHECK(batch.lengths == std::vector<std::int64_t>{0, 0, 3, 2});
+  CHECK(batch.sample_ids == std::vector<std::int64_t>{-1, -1, 14, 15});
+  CHECK(batch.tokens == std::vector<std::int64_t>{99, 99, 99, 99, 99, 99, 10, 11, 12, 10, 11, 99});
+  CHECK(batch.labels == std::vector<std::int64_t>{no, no, no, no, no, no, no, 12, 13, no, 20, no});
+  CHECK(batch.per_sample == 2);
+  CHECK(batch.samples == 2);
+  CHECK(batch.real_samples == 1);
+}
+
+TEST_CASE("packing leaves empty places out, and says of each document which sequence it is") {
+  auto a = sample({10, 11, 12}, {false, true, true});
+  a.others.push_back({{10, 11, 12, 13, 14}, {false, false, true, true, true}});
+  auto b = sample({20, 21, 22, 23}, {false, true, true, true});
+  b.others.push_back({{20}, {false}});  // no position
+  const auto batch = data::pack({{&a, 3}, {nullptr, -1}, {&b, 4}}, {.pad_id = 9}, 9, {.sequences = 2, .fields = {}});
+  CHECK(batch.rows == 1);
+  CHECK(batch.samples == 2);
+  CHECK(batch.real_samples == 2);
+  std::vector<std::pair<std::int64_t, std::int64_t>> sequences;  // with its id
+  for (const auto& document : batch.documents) sequences.emplace_back(document.sequence, document.id);
+  CHECK(sequences == std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 7}, {2, 8}, {0, 6}});
+  const auto empty = data::pack({data::Row{}, data::Row{}}, {.pad_id = 9}, 4, {.sequences = 2, .fields = {}});
+  CHECK(empty.rows == 2);
+  CHECK(empty.samples == 1);
+  CHECK(empty.real_samples == 0);
 }

@@ -75,6 +75,21 @@ TEST_CASE("the sum is of tokens and targets, and a sample that cannot be made ha
   CHECK(blank.first_without_target == "s1");
 }
 
+TEST_CASE("other sequences and fields are part of the sum, and a sequence without a target leaves its sample without") {
+  const auto sum = [](std::int64_t token, float value) {
+    return look_at(2, [=](std::int64_t i) {
+      auto made = sample({i, 2, 3}, {false, true, true});
+      made.others = {{{i, token}, {false, i == 0}}};
+      made.fields = {std::vector<float>{value}, std::vector<std::int64_t>{1}};
+      return made;
+    });
+  };
+  CHECK(sum(5, 1).sum == sum(5, 1).sum);
+  CHECK(sum(5, 1).sum != sum(6, 1).sum);
+  CHECK(sum(5, 1).sum != sum(5, 2).sum);
+  CHECK(sum(5, 1).without_target == 1);
+}
+
 TEST_CASE("files count by their bytes, but for those of evaluation") {
   const test::Folder folder;
   const auto option = [](const char* key, config::Value value, bool is_path) {

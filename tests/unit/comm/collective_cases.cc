@@ -9,6 +9,7 @@ namespace comm_test {
 using capstan::cat;
 using capstan::comm::Communicator;
 using capstan::comm::Group;
+using capstan::comm::Pending;
 using capstan::comm::ReduceOp;
 
 namespace {
@@ -152,6 +153,46 @@ void check_one_sided(Group& group, std::int64_t rows) {
   require(out.equal(ranks.expand({-1, 3})), cat("all-to-all of ", rows, " rows to one rank"));
 }
 
+/// A ring: each rank sends two messages to the next one before it receives those of the one before it.
+void check_transfers(Group& group, at::ScalarType dtype, std::int64_t size) {
+  if (group.size() == 1) return;
+  const auto value = [&](int from, int message) { return rough_values(10 * from + message, size + message, dtype); };
+  const int next = (group.rank() + 1) % group.size();
+  const int last = (group.rank() + group.size() - 1) % group.size();
+  std::vector<std::unique_ptr<Pending>> sent;
+  for (int message = 0; message < 2; ++message)
+    sent.push_back(group.start_send(value(group.rank(), message), next, cat("message ", message)));
+  for (int message = 0; message < 2; ++message) {
+    const auto got = at::zeros({size + message}, dtype);
+    group.receive(got, last, cat("message ", message));
+    require(got.equal(value(last, message)), cat("message ", message, name_of(group, dtype, size)));
+  }
+  for (auto& one : sent) one->wait();
+}
+
+/// Several started calls, the last of them waited for first, and one that is not started between them.
+void check_several_pending(Group& group) {
+  std::vector<at::Tensor> sums;
+  std::vector<std::unique_ptr<Pending>> pending;
+  for (int i = 0; i < 3; ++i) {
+    sums.push_back(at::full({i == 1 ? 5000 : 3}, static_cast<double>(group.rank() + i), at::kDouble));
+    pending.push_back(group.start_all_reduce(sums.back(), ReduceOp::sum, cat("pending ", i)));
+  }
+  const auto expected = [&](int i) {
+    double sum = 0;
+    for (int rank = 0; rank < group.size(); ++rank) sum += rank + i;
+    return at::full_like(sums[static_cast<std::size_t>(i)], sum);
+  };
+  pending[1]->wait();
+  require(sums[1].equal(expected(1)), "the second of three pending calls");
+  const auto now = at::full({2}, 1.0, at::kDouble);
+  group.all_reduce(now, ReduceOp::sum, "not started");
+  require(now.equal(at::full({2}, static_cast<double>(group.size()), at::kDouble)), "a call while others are pending");
+  pending[2]->wait();
+  pending[0]->wait();
+  require(sums[0].equal(expected(0)) && sums[2].equal(expected(2)), "the first and the last of three pending calls");
+}
+
 void check_group(Group& group, bool ordered) {
   group.barrier("before");
   for (const at::ScalarType dtype : dtypes()) {
@@ -159,7 +200,9 @@ void check_group(Group& group, bool ordered) {
     for (const std::int64_t size : {2, 67, 9001}) check_reductions(group, dtype, size, ordered);
     check_moves(group, dtype, 129);
     check_all_to_all(group, dtype);
+    for (const std::int64_t size : {3, 9001}) check_transfers(group, dtype, size);
   }
+  check_several_pending(group);
   for (const std::int64_t rows : {4, 0}) check_one_sided(group, rows);
   group.all_reduce(at::empty({0}), ReduceOp::sum, "nothing");
   group.barrier("after");

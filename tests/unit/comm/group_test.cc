@@ -31,6 +31,11 @@ class Noting final : public Group {
     note("all-to-all");
   }
   void do_barrier() override { note("barrier"); }
+  Rest do_start_send(const at::Tensor&, int) override {
+    note("send");
+    return [] {};
+  }
+  void do_receive(const at::Tensor&, int) override { note("receive"); }
 };
 
 TEST_CASE("group: tensors that a call cannot take are refused before the backend sees them") {
@@ -58,6 +63,20 @@ TEST_CASE("group: tensors without elements are no call, and of a list only the o
   group.all_gather(std::vector{none, at::ones({4})}, std::vector{none, at::ones({2})}, "list");
   CHECK(group.asked == std::vector<std::string>{"all-gather"});
   CHECK(log->last()->text() == "all-gather 'list' of group dp, call 1");
+}
+
+TEST_CASE("group: transfers count by sender and receiver, and name both ranks") {
+  const auto log = std::make_shared<CallLog>();
+  Noting group(log);
+  group.send(at::ones({2}), 1, "x");
+  group.start_send(at::ones({2}), 1, "y")->wait();
+  CHECK(log->last()->text() == "transfer 'y' of group dp (0 to 1), call 2");
+  group.receive(at::ones({2}), 1, "z");
+  CHECK(log->last()->text() == "transfer 'z' of group dp (1 to 0), call 1");
+  CHECK(group.asked == std::vector<std::string>{"send", "send", "receive"});
+  CHECK(transfer_ends(log->last()->group) == std::vector<int>{1, 0});
+  CHECK_FALSE(transfer_ends("dp of 0"));
+  CHECK_THROWS_AS(group.send(at::ones({2}), 0, "to itself"), std::logic_error);
 }
 
 TEST_CASE("group: what was started is asked for in its wait, which may be called once") {

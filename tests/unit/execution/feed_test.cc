@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
+#include <cstring>
+
 using namespace capstan;
 
 TEST_CASE("packed rows say where each segment begins; padding is cut to the longest sample's length") {
@@ -21,4 +23,72 @@ TEST_CASE("packed rows say where each segment begins; padding is cut to the long
   CHECK(bounds.scalar_type() == at::kInt);
   CHECK(at::equal(bounds, at::tensor({0, 5, 9, 12, 15, 20, 24}, at::kInt)));
   CHECK(at::equal(batch.positions.select(0, 0), at::tensor({0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 0, 0}, at::kLong)));
+}
+
+namespace {
+
+using data::FieldSpec;
+
+// Two samples of two sequences, one of them empty, with a field of each kind.
+data::HostBatch two_pairs() {
+  data::HostBatch host;
+  host.rows = 4;
+  host.cols = 3;
+  for (std::int64_t i = 0; i < 12; ++i) {
+    host.tokens.push_back(i);
+    host.labels.push_back(i % 2 == 0 ? i : -100);
+  }
+  host.lengths = {3, 2, 0, 0};
+  host.sample_ids = {8, 9, -1, -1};
+  host.target_tokens = 6;
+  host.per_sample = host.samples = 2;
+  host.fields = {
+      {{"weight", FieldSpec::Type::float32, FieldSpec::Per::token}, std::vector<float>(12, 0.1F)},
+      {{"odd", FieldSpec::Type::float32, FieldSpec::Per::sequence}, std::vector<float>{1e-40F, 2, 3e38F, -0.F}},
+      {{"one", FieldSpec::Type::float32, FieldSpec::Per::sample}, std::vector<float>{0.3F, 7}},
+      {{"big", FieldSpec::Type::int64, FieldSpec::Per::sample},
+       std::vector<std::int64_t>{(std::int64_t{1} << 62) + 1, -5}}};
+  return host;
+}
+
+template <class Number>
+bool same_bits(const at::Tensor& values, const data::FieldValues& expected) {
+  const auto& list = std::get<std::vector<Number>>(expected);
+  return values.numel() == static_cast<std::int64_t>(list.size()) &&
+         std::memcmp(values.const_data_ptr<Number>(), list.data(), list.size() * sizeof(Number)) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("fields reach the device with all their bits, in the shapes that they declare") {
+  const auto host = two_pairs();
+  const auto batch = execution::to_device(host, at::kCPU);
+  CHECK(batch.samples.count == 2);
+  CHECK(batch.samples.per_sample == 2);
+  CHECK(batch.field("weight").sizes() == at::IntArrayRef({4, 3}));
+  CHECK(batch.field("odd").sizes() == at::IntArrayRef({4}));
+  CHECK(batch.field("big").sizes() == at::IntArrayRef({2}));
+  CHECK(same_bits<float>(batch.field("weight"), host.fields[0].values));
+  CHECK(same_bits<float>(batch.field("odd"), host.fields[1].values));
+  CHECK(same_bits<float>(batch.field("one"), host.fields[2].values));
+  CHECK(same_bits<std::int64_t>(batch.field("big"), host.fields[3].values));
+  CHECK(at::equal(batch.tokens.flatten(), at::arange(12, at::kLong)));
+}
+
+TEST_CASE("a batch's memory takes another batch's fields, of an odd number of values too") {
+  auto host = two_pairs();
+  host.fields[0].values = std::vector<float>(12, 0.5F);
+  host.samples = 1;
+  host.per_sample = 4;
+  host.fields[2].values = std::vector<float>{0.25F};  // half a word is left
+  host.fields[3].values = std::vector<std::int64_t>{1};
+  const execution::BatchNumbers memory(host, 3, false);
+  const auto batch = memory.batch();
+  host.fields[2].values = std::vector<float>{0.75F};
+  host.fields[3].values = std::vector<std::int64_t>{77};
+  auto again = memory;
+  again.copy({host, 4, false});
+  CHECK(batch.field("one").item<float>() == 0.75F);
+  CHECK(batch.field("big").item<std::int64_t>() == 77);
+  CHECK(memory.step().item<std::int64_t>() == 4);
 }

@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <capstan/base/error.h>
 #include <capstan/nn/batch.h>
 #include <capstan_catch.h>
 
@@ -46,6 +47,50 @@ TEST_CASE("a batch taken apart counts each sample's positions from 0, and has no
   CHECK_FALSE(apart.tokens.defined());
   CHECK_FALSE(apart.labels.defined());
   CHECK(apart.step == 7);
+}
+
+TEST_CASE("values of positions with logits are summed by sequence, and gradients find their way back") {
+  nn::Batch batch;
+  batch.tokens = at::zeros({2, 4}, at::kLong);
+  batch.sample_ids = at::tensor({6, -1}, at::kLong);
+  batch.samples.count = 2;
+  batch.loss_rows = at::tensor({1, 2, 5, 6}, at::kLong);
+  const auto values = at::tensor({1.0, 2.0, 10.0, 20.0}, at::kDouble).set_requires_grad(true);
+  const auto sums = batch.sum_by_sequence(values);
+  CHECK(at::equal(sums, at::tensor({3.0, 30.0}, at::kDouble)));
+  CHECK(at::equal(batch.label_sequences(), at::tensor({0, 0, 1, 1}, at::kLong)));
+  CHECK(at::equal(batch.has_sample(), at::tensor({1, 0}, at::kLong).to(at::kBool)));
+  sums.mul(at::tensor({1.0, 2.0}, at::kDouble)).sum().backward();
+  CHECK(at::equal(values.grad(), at::tensor({1.0, 1.0, 2.0, 2.0}, at::kDouble)));
+  batch.loss_rows = at::Tensor();  // all positions
+  CHECK(at::equal(batch.sum_by_sequence(at::arange(8, at::kDouble)), at::tensor({6.0, 22.0}, at::kDouble)));
+  CHECK(at::equal(batch.label_sequences(), at::tensor({0, 0, 0, 0, 1, 1, 1, 1}, at::kLong)));
+}
+
+TEST_CASE("sums by sequence of packed rows are in the order of samples, 0 for a sequence without positions") {
+  nn::Batch batch;
+  batch.tokens = at::zeros({2, 4}, at::kLong);
+  batch.documents = three_samples();
+  batch.documents->sequences = at::tensor({3, 0, 1}, at::kLong);
+  batch.samples.count = 2;
+  batch.samples.per_sample = 2;
+  batch.loss_rows = at::tensor({1, 2, 3, 4, 6}, at::kLong);  // 3 is padding
+  const auto values = at::tensor({1.0, 2.0, 100.0, 10.0, 20.0}, at::kDouble).set_requires_grad(true);
+  const auto sums = batch.sum_by_sequence(values);
+  CHECK(at::equal(sums, at::tensor({10.0, 20.0, 0.0, 3.0}, at::kDouble)));
+  const auto sequences = batch.label_sequences();
+  CHECK(at::equal(sequences.index_select(0, at::tensor({0, 1, 3, 4}, at::kLong)), at::tensor({3, 3, 0, 1}, at::kLong)));
+  CHECK(batch.has_sample().all().item<bool>());
+  sums.sum().backward();
+  CHECK(at::equal(values.grad(), at::tensor({1.0, 1.0, 0.0, 1.0, 1.0}, at::kDouble)));
+}
+
+TEST_CASE("a field that the data has not declared is refused by its name, and those that there are named") {
+  nn::Batch batch;
+  CHECK_THROWS_WITH(batch.field("reward"), Contains("the data has no field 'reward'") && Contains("declares none"));
+  batch.samples.fields = {{"weight", at::ones({2})}, {"group", at::zeros({1})}};
+  CHECK(batch.field("group").size(0) == 1);
+  CHECK_THROWS_WITH(batch.field("reward"), Contains("weight, group"));
 }
 
 TEST_CASE("the cache puts each row's keys and values at that row's positions, and keeps the others") {

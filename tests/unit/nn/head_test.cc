@@ -85,7 +85,7 @@ TEST_CASE("a layer in the loss's place sees the rows whose logits are to be comp
 TEST_CASE("the head gives log-probabilities of the labels of the rows that are asked for") {
   Example e;
   auto batch = e.with_labels();
-  batch.head_output = nn::HeadOutput::log_probabilities;
+  batch.pass.output = nn::HeadOutput::log_probabilities;
   const auto all = at::log_softmax(at::linear(e.x, e.matrix).flatten(0, 1), 1);
   const auto labels = batch.labels.flatten();
   const auto expected = all.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1).masked_fill(labels.eq(-100), 0);
@@ -100,7 +100,7 @@ TEST_CASE("the head gives logits to a batch that has labels if it is asked to") 
   Example e;
   auto batch = e.with_labels();
   batch.last = e.for_last().last;
-  batch.head_output = nn::HeadOutput::last_logits;
+  batch.pass.output = nn::HeadOutput::last_logits;
   CHECK(at::equal(e.head.forward(e.x, batch), e.head.forward(e.x, e.for_last())));
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("a strategy that fills only one of the ports for labels is named") {
   Example e;
   e.head.loss.fill("mine", [](const at::Tensor& x, const at::Tensor&, const at::Tensor&) { return x.sum(); });
   auto batch = e.with_labels();
-  batch.head_output = nn::HeadOutput::log_probabilities;
+  batch.pass.output = nn::HeadOutput::log_probabilities;
   REQUIRE_THROWS_AS(e.head.forward(e.x, batch), Error);
   try {
     (void)e.head.forward(e.x, batch);
@@ -132,7 +132,7 @@ TEST_CASE("the head's ports") {
   const auto expected = 2 * e.x.sum() + e.matrix.sum() + batch.labels.sum();
   CHECK(e.head.forward(e.x, batch).item<double>() == Approx(expected.item<double>()));
   auto asks = batch;
-  asks.head_output = nn::HeadOutput::log_probabilities;
+  asks.pass.output = nn::HeadOutput::log_probabilities;
   CHECK(at::equal(e.head.forward(e.x, asks), 2 * e.x.flatten(0, 1).sum(-1)));
   const auto logits = e.head.forward(e.x, e.for_last());
   CHECK(logits.sizes() == at::IntArrayRef({2, 14}));

@@ -55,7 +55,7 @@ TEST_CASE("sharded leaves hold memory only around their unit's forward and backw
       }
     };
     check_freed(true, "at first");
-    own.engine->begin_micro_step(0);
+    own.engine->begin_backward(0);
     const auto loss = own.runner->forward(tiny_batch(communicator.world().rank)).states;
     check_freed(false, "after forward");
     own.runner->backward(loss, at::ones_like(loss));

@@ -140,7 +140,7 @@ TEST_CASE("accumulation and offload: when gradients are added up, summed and sen
     options.reduce = reduce;
   });
   for (std::int64_t micro = 0; micro < 3; ++micro) {
-    test.protocol.begin_micro_step(micro);
+    test.protocol.begin_backward(micro);
     test.forward();
     test.backward();
   }

@@ -64,7 +64,7 @@ struct InBytes {
 
 void expect_bytes(InBytes& rig, double factor, bool sharded, Faults& faults) {
   const auto hooks = rig.engine->hooks(2);
-  rig.engine->begin_micro_step(0);
+  rig.engine->begin_backward(0);
   hooks->before_forward();
   for (std::size_t i : {0, 1}) {
     const auto& weight = *rig.chain[2]->weights()[i];

@@ -65,7 +65,7 @@ class MeshRig {
 
   void step() {
     for (std::int64_t m = 0; m < c_.accumulation; ++m) {
-      engine->begin_micro_step(m);
+      engine->begin_backward(m);
       const auto loss = runner_->forward(batch_of(c_, m, rank_)).states;
       runner_->backward(loss, at::ones({}, loss.options()));
     }

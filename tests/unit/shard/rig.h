@@ -153,7 +153,7 @@ struct Rig {
   }
 
   void micro_step(std::int64_t index, const nn::Batch& batch) {
-    engine->begin_micro_step(index);
+    engine->begin_backward(index);
     const auto loss = runner->forward(batch).states;
     runner->backward(loss, at::ones({}, loss.options()));
   }

@@ -90,7 +90,7 @@ TEST_CASE("units compute with the bytes of all rows, and every rank has all scal
     const InRows rig(communicator, of);
     const auto& layer = *rig.chain[2];
     const auto hooks = rig.engine->hooks(2);
-    rig.engine->begin_micro_step(0);
+    rig.engine->begin_backward(0);
     hooks->before_forward();
     for (std::size_t i : {0, 1}) {
       const auto& weight = *layer.weights()[i];

@@ -5,10 +5,13 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -19,7 +22,7 @@ enum class ReduceOp { sum, max, min };
 class CallLog;
 class SideStream;
 
-/// A collective that was started and not yet waited for. wait() may be called once; the destructor does not wait.
+/// A call that was started and not yet waited for. wait() may be called once; the destructor does not wait.
 /// Until then no other code may read or write the tensor.
 class Pending {
  public:
@@ -68,11 +71,21 @@ class Group {
   void barrier(std::string_view label);
   /// Asynchronous calls. On CUDA they run on the group's side stream, after the work that the current stream has queued
   /// so far, and wait() makes the stream that is then current wait, not the host. On CPU a small sum runs in the
-  /// background if the backend can do that; all others run inside wait(). At most one may be pending in a group, and no
-  /// other call of the group may come before its wait().
+  /// background if the backend can do that; all others run inside wait(). Several may be pending: a wait() finishes
+  /// those that were started before it too, as any other collective of the group does, so that all ranks make their
+  /// calls in the order in which they started them.
   std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label);
   std::unique_ptr<Pending> start_all_gather(const at::Tensor& out, const at::Tensor& in, std::string_view label);
   std::unique_ptr<Pending> start_reduce_scatter(const at::Tensor& out, const at::Tensor& in, std::string_view label);
+
+  /// From one member to another: what a rank sends to a peer, that peer receives, in the order of their calls, with the
+  /// same label, size and dtype. They need no place among the group's collectives on CPU; on CUDA they are queued like
+  /// them. send() may return only when the peer receives: two ranks that send to each other start_send(). On CUDA,
+  /// what goes one way and what comes back wait for each other in one group, so each way takes a group of its own.
+  void send(const at::Tensor& tensor, int to, std::string_view label);
+  void receive(const at::Tensor& tensor, int from, std::string_view label);
+  /// The tensor may be written again once it was waited for. Any number may be pending.
+  std::unique_ptr<Pending> start_send(const at::Tensor& tensor, int to, std::string_view label);
 
  protected:
   /// `rank` is the position in `ranks`; calls are recorded in `log`.
@@ -85,6 +98,8 @@ class Group {
   using Rest = std::function<void()>;
   /// For CPU groups. By default all of the call is made in wait().
   virtual Rest do_start_all_reduce(const at::Tensor& tensor, ReduceOp op);
+  /// The same for a send, which must not wait for the peer before the rest is called.
+  virtual Rest do_start_send(const at::Tensor& tensor, int to) = 0;
 
  private:
   void check(const at::Tensor& tensor, const char* operation, std::string_view label) const;
@@ -95,6 +110,18 @@ class Group {
   /// and the error says where it happened.
   template <class F>
   void record(const char* operation, std::string_view label, std::int64_t number, const F& call);
+  /// A call between two members: `number` counts those from the one to the other.
+  struct Transfer {
+    std::string group;  ///< "pp of 0 (0 to 1)": world ranks
+    std::int64_t number;
+  };
+  Transfer transfer(int from, int to);
+  template <class F>
+  void record_in(const std::string& group, const char* operation, std::string_view label, std::int64_t number,
+                 const F& call);
+  std::unique_ptr<Pending> start_on_device(const std::function<void()>& recorded);
+  /// Finishes what was started on the host, in its order; up to `last`, or all.
+  void finish_started(const std::function<void()>* last = nullptr);
   std::unique_ptr<Pending> start(const char* operation, std::string_view label, const Rest& call,
                                  const std::function<Rest()>& begin);
 
@@ -108,6 +135,7 @@ class Group {
   virtual void do_all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
                              const std::vector<std::int64_t>& in_counts) = 0;
   virtual void do_barrier() = 0;
+  virtual void do_receive(const at::Tensor& tensor, int from) = 0;
 
   std::string name_;
   std::vector<int> ranks_;
@@ -115,8 +143,10 @@ class Group {
   c10::Device device_;
   std::shared_ptr<CallLog> log_;
   std::int64_t calls_ = 0;
-  std::shared_ptr<Group> connected_;         ///< makes all calls; null: this group makes them itself
-  std::unique_ptr<SideStream> side_stream_;  ///< runs what is started on a device; made on first use
+  std::map<std::pair<int, int>, std::int64_t> transfers_;     ///< by sender and receiver: how many so far
+  std::deque<std::weak_ptr<std::function<void()>>> started_;  ///< on the host, in their order: what is left of each
+  std::shared_ptr<Group> connected_;                          ///< makes all calls; null: this group makes them itself
+  std::unique_ptr<SideStream> side_stream_;                   ///< runs what is started on a device; made on first use
 };
 
 }  // namespace comm

@@ -9,19 +9,59 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace data {
 
-/// One sequence as the model sees it.
-struct Sample {
+/// Values that samples carry besides their tokens: what they are called, and how many there are.
+struct FieldSpec {
+  enum class Type { int64, float32 };
+  enum class Per { token, sequence, sample };
+  std::string name;
+  Type type = Type::int64;
+  Per per = Per::sample;
+
+  bool operator==(const FieldSpec&) const = default;
+};
+
+/// A sample's values of one field, of the type that the field declares: one, one for each sequence, or one for each
+/// token, sequence after sequence.
+using FieldValues = std::variant<std::vector<std::int64_t>, std::vector<float>>;
+
+/// What all samples of a source have in common.
+struct SampleForm {
+  std::int64_t sequences = 1;  ///< that a sample consists of: 2 for an answer that is preferred and one that is not
+  std::vector<FieldSpec> fields;
+
+  bool is_plain() const { return sequences == 1 && fields.empty(); }
+};
+
+/// Tokens that the model sees one after another.
+struct Sequence {
   std::vector<std::int64_t> tokens;  ///< prompt, then answer, then the end token
   std::vector<bool> is_target;       ///< per token: does predicting it bear loss? Same length as tokens
-  std::int64_t prompt_length = 0;    ///< tokens[0, prompt_length) is what generation starts from; 0: nothing to answer
-  std::string id;                    ///< the file's own id of the question
-  std::vector<std::string> references;  ///< accepted answers, for scoring
 };
+
+/// One sample: a sequence, or as many as the source's SampleForm says.
+struct Sample {
+  std::vector<std::int64_t> tokens;      ///< the first sequence, as in Sequence
+  std::vector<bool> is_target;           ///< …
+  std::int64_t prompt_length = 0;        ///< tokens[0, prompt_length) is what generation starts from; 0: no question
+  std::string id;                        ///< the file's own id of the question
+  std::vector<std::string> references;   ///< accepted answers, for scoring
+  std::vector<Sequence> others = {};     ///< the sequences after the first
+  std::vector<FieldValues> fields = {};  ///< one for each of SampleForm::fields, in their order
+};
+
+/// A sequence of a sample that stays where it is.
+struct SequenceView {
+  const std::vector<std::int64_t>& tokens;
+  const std::vector<bool>& is_target;
+};
+/// All of a sample's sequences, the first one first. The sample must outlive them.
+std::vector<SequenceView> sequences_of(const Sample& sample);
 
 enum class Split { train, eval };
 
@@ -31,6 +71,7 @@ struct SplitRequest {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   std::int64_t max_length = 0;  ///< no sample has more tokens than this
   std::int64_t vocab_size = 0;  ///< the model's: all ids are below it
+  std::string set = {};         ///< which of Data::evaluation_sets(); empty: the one that has no name
 };
 
 /// Samples by index. Core owns their order, batches and the cursor; a source only answers.
@@ -67,6 +108,12 @@ class Data {
   virtual std::shared_ptr<DataSource> open(const SplitRequest& request) const = 0;
   /// The longest sequence the options ask for; 0 = whatever the model has.
   virtual std::int64_t max_length() const = 0;
+  /// How many sequences and which fields every sample has, in each split. Asked before files are opened, so it follows
+  /// from the options; nothing is thrown. One sequence and no field by default.
+  virtual SampleForm form() const { return {}; }
+  /// Evaluation sets that have a name, in the order in which they are evaluated, besides the one that open() gives
+  /// without a name. Letters, digits, "_" and "-"; no file is opened for the answer. None by default.
+  virtual std::vector<std::string> evaluation_sets() const { return {}; }
   /// Whether samples are made by the tokenizer, whose ids the model must then have. False for a source that makes ids
   /// itself, below SplitRequest::vocab_size. True by default.
   virtual bool uses_tokenizer() const { return true; }

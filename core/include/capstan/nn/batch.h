@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -14,7 +16,7 @@ namespace nn {
 
 /// What flows from unit to unit and carries gradient.
 struct Hidden {
-  at::Tensor states;  ///< [B, S, hidden]; after the head: what the batch's head_output says
+  at::Tensor states;  ///< [B, S, hidden]; after the head: what the batch's pass.output says
   /// What units add to on the way (routers: their load). After the head: auxiliary losses (0-dim), each already times
   /// its coefficient, to be divided by the step's micro-steps and added to the loss; the data ranks' add up.
   std::vector<at::Tensor> sums;
@@ -23,9 +25,9 @@ struct Hidden {
   std::vector<at::Tensor> expert_tokens;
 };
 
-/// Rows that hold several samples one after another (packing): where each token of a sample stands in the batch [B, S]
-/// and where it would stand if every sample had a row of its own, [count, longest], as without packing. What looks at
-/// more than one token, or depends on the sample, works there.
+/// Rows that hold several sequences one after another (packing): where each token of a sequence stands in the batch
+/// [B, S] and where it would stand if every one had a row of its own, [count, longest], as without packing. What looks
+/// at more than one token, or depends on the sequence, works there.
 struct Documents {
   at::Tensor packed;      ///< [N] int64: where the tokens of all samples are in the B·S positions
   at::Tensor alone;       ///< [N] int64: where they are in the count·longest positions
@@ -36,11 +38,27 @@ struct Documents {
   /// padding, which is cut so that none is longer than `longest`; then B·S. What attends to segments without taking
   /// rows apart reads it. Undefined: all work apart.
   at::Tensor bounds = {};
+  at::Tensor sequences = {};  ///< [count] int64: which of the batch's sequences (BatchSamples) each of them is
 
   /// x [B, S, ...] -> [count, longest, ...], zeros after each sample.
   at::Tensor apart(const at::Tensor& x) const;
   /// x [count, longest, ...] -> [rows, cols, ...], zeros where no sample is.
   at::Tensor together(const at::Tensor& x, std::int64_t rows, std::int64_t cols) const;
+};
+
+/// A field that the data declares (data::FieldSpec), in a batch.
+struct Field {
+  std::string name;
+  at::Tensor values;  ///< int64 or float32: [B, S] as labels are, [sequences] or [samples]
+};
+
+/// The samples that a batch's sequences make: sequence q is part of sample q / per_sample.
+struct BatchSamples {
+  std::int64_t count = 0;  ///< of samples; rows that are not packed have empty ones too
+  std::int64_t per_sample = 1;
+  std::vector<Field> fields;
+
+  std::int64_t sequences() const { return count * per_sample; }
 };
 
 /// What the head makes of its input.
@@ -50,19 +68,29 @@ enum class HeadOutput {
   last_logits,        ///< the logits of each row's position `last` [B, vocabulary]
 };
 
+/// Which of the forwards of a micro-batch this one is.
+struct Pass {
+  HeadOutput output = HeadOutput::loss_sum;
+  bool adapters = true;  ///< what strategies add to the layers acts; without it: the base model
+  /// What is measured on the way counts (fp8's magnitudes, experts' loads, figures). False: this forward changes
+  /// nothing that stays, as a reference's must not.
+  bool measured = true;
+};
+
 /// What every unit may read and none changes. All tensors are on the run's device.
 struct Batch {
-  at::Tensor tokens;     ///< [B, S] int64
-  at::Tensor labels;     ///< [B, S] int64, the token to predict at each position, -100 = none. Undefined: the
-                         ///< head's output is last_logits
-  at::Tensor loss_rows;  ///< [M] int64, ascending, without duplicates, into the B·S positions: all that have a label,
-                         ///< and some that have none. The head needs no logits of others. Undefined: all positions
-  HeadOutput head_output = HeadOutput::loss_sum;
-  at::Tensor positions;                ///< [B, S] int64, position of each token in its sample
-  at::Tensor last;                     ///< [B] int64, index into S; only for last_logits
-  at::Tensor real;                     ///< [B, S] bool: tokens of samples, not padding. Undefined: all are
-  at::Tensor sample_ids;               ///< [B] int64, run-wide id of each row: what dropout masks are keyed by
-  std::optional<Documents> documents;  ///< the samples of packed rows; none: a row is one sample
+  at::Tensor tokens;      ///< [B, S] int64
+  at::Tensor labels;      ///< [B, S] int64, the token to predict at each position, -100 = none. Undefined: the
+                          ///< head's output is last_logits
+  at::Tensor loss_rows;   ///< [M] int64, ascending, without duplicates, into the B·S positions: all that have a label,
+                          ///< and some that have none. The head needs no logits of others. Undefined: all positions
+  at::Tensor positions;   ///< [B, S] int64, position of each token in its sequence
+  at::Tensor last;        ///< [B] int64, index into S; only for last_logits
+  at::Tensor real;        ///< [B, S] bool: tokens of sequences, not padding. Undefined: all are
+  at::Tensor sample_ids;  ///< [B] int64, run-wide id of each row's sequence: what dropout masks are keyed by
+  std::optional<Documents> documents;  ///< the sequences of packed rows; none: a row is one sequence
+  BatchSamples samples;                ///< where labels are defined
+  Pass pass;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   /// [1] int64: the step, for dropout, in place of `step` where a forward is recorded once and run in many steps.
@@ -71,8 +99,18 @@ struct Batch {
   /// What this forward of the unit keeps for when it is run again in backward. Null: it runs once.
   std::shared_ptr<RecomputeContext> kept;
 
-  /// What attention reads of packed rows taken apart: positions and sample ids with every sample in a row of its own.
+  /// What attention reads of packed rows taken apart: positions and sample ids with every sequence in a row of its own.
   Batch apart() const;
+  /// The values of a field. Throws Error where the data has no such field.
+  const at::Tensor& field(std::string_view name) const;
+  /// [M] int64: the sequence that each position with logits (loss_rows) is part of. Positions of padding are said to be
+  /// part of some sequence; they have no label.
+  at::Tensor label_sequences() const;
+  /// The sums of values [M] over each sequence's positions, [sequences]. Gradients flow through it; the order of the
+  /// sum is always the same.
+  at::Tensor sum_by_sequence(const at::Tensor& values) const;
+  /// [samples] bool: whether there is one in that place.
+  at::Tensor has_sample() const;
 };
 
 /// Keys and values of the tokens so far, for generation. One per batch of rows; every attention layer has its

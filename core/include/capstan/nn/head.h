@@ -14,7 +14,7 @@ class VocabularyHead : public Layer {
  public:
   VocabularyHead(Layer& parent, std::string name, WeightPtr weight);
   ~VocabularyHead() override;
-  /// x [B, S, hidden], normed -> the batch's head_output.
+  /// x [B, S, hidden], normed -> the batch's pass.output.
   at::Tensor forward(const at::Tensor& x, const Batch& batch) const;
 
   WeightSplit may_split() const { return WeightSplit::vocabulary; }

@@ -36,8 +36,10 @@ class SplitView {
   std::int64_t size() const;
   /// 0 <= index < size(). Throws Error, which names the data plugin, for data that is wrong in that sample.
   data::Sample sample(std::int64_t index) const;
+  /// What each sample consists of.
+  const data::SampleForm& form() const;
   const tokenizer::Tokenizer& tokenizer() const;
-  /// Each sample in a row of its own.
+  /// Each sequence in a row of its own.
   BatchView batch(const std::vector<data::Sample>& samples) const;
   /// As data.packing puts them into rows; nothing where the configuration does not ask for it.
   std::optional<BatchView> packed(const std::vector<data::Sample>& samples) const;

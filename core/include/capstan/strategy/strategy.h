@@ -28,7 +28,7 @@ struct Facts {
   layout::Mesh mesh;
   int rank = 0;
   nn::ModelFacts model;
-  std::int64_t micro_batch = 1;
+  std::int64_t micro_batch = 1;  ///< rows of a micro-batch: sequences, where they are not packed
   std::int64_t accumulation = 1;
   std::int64_t sequence_length = 0;  ///< the data's longest sample; known in footprint() only
   std::string precision;

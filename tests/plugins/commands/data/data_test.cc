@@ -28,7 +28,7 @@ data::Sample sample(const tokenizer::Tokenizer& tokenizer, const std::string& pr
 // As it is printed where nothing is dimmed.
 std::string text_of(const data::Sample& sample, const tokenizer::Tokenizer& tokenizer) {
   std::string text;
-  for (const auto& part : looking::sample_parts(sample, tokenizer))
+  for (const auto& part : looking::sequence_parts(data::sequences_of(sample).front(), tokenizer))
     text += part.bears_loss ? part.text : "⟦" + part.text + "⟧";
   return text;
 }

@@ -94,7 +94,7 @@ TEST_CASE("a unit computes with what export decodes, and its weights are there o
       faults.expect(layer->weights()[0]->value().storage().nbytes() == 0, "released " + when);
     };
     released("at first");
-    kept.engine->begin_micro_step(0);
+    kept.engine->begin_backward(0);
     const auto loss = kept.runner->forward(tiny_batch(communicator.world().rank)).states;
     released("after forward");
     kept.runner->backward(loss, at::ones({}, loss.options()));

@@ -79,7 +79,7 @@ struct One {
         session(session::materialise(job, communicator)),
         batch(execution::to_device(execution::Feed(job).draw(0).micro.front(), session.device)) {
     batch.training = true;
-    session.engine->begin_micro_step(0);
+    session.engine->begin_backward(0);
   }
 };
 

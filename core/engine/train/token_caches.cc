@@ -1,4 +1,4 @@
-#include "assembly/token_caches.h"
+#include "train/token_caches.h"
 
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
@@ -9,7 +9,7 @@
 
 #include "base/xxh64.h"
 
-namespace capstan::assembly {
+namespace capstan::train {
 namespace {
 
 // The part of a file that a cache depends on: its bytes, since a file that is written again may have the size and the
@@ -33,7 +33,7 @@ std::string options_text(const std::vector<config::Resolved>& options) {
   return text;
 }
 
-std::string tokenizer_text(const Plugins& plugins, const tokenizer::Opened& tokenizer) {
+std::string tokenizer_text(const assembly::Plugins& plugins, const tokenizer::Opened& tokenizer) {
   if (!tokenizer.opener) return tokenizer.object->name() + "\n";
   auto text = cat(tokenizer.plugin, "\n", state_of(tokenizer.library));
   if (plugins.tokenizer) text += options_text(plugins.tokenizer->options);
@@ -43,8 +43,8 @@ std::string tokenizer_text(const Plugins& plugins, const tokenizer::Opened& toke
 
 }  // namespace
 
-std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const Plugins& plugins,
-                                       const Samples& samples) {
+std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const assembly::Plugins& plugins,
+                                       const assembly::Samples& samples) {
   std::vector<CachedSplit> splits;
   auto folder = plugins.data_options->cache;
   if (!folder && !config.cache.empty()) folder = (std::filesystem::path(config.cache) / "tokens").string();
@@ -58,15 +58,16 @@ std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const
     const bool grows = split == "train" && plugins.data_options->samples_per_rank && samples.train;
     return grows ? cat(", samples ", samples.train->size()) : std::string();
   };
-  const auto add = [&](const char* split, const char* name, std::shared_ptr<const data::DataSource> Samples::*source) {
+  const auto add = [&](const char* split, const char* name,
+                       std::shared_ptr<const data::DataSource> assembly::Samples::*source) {
     if (samples.*source) {
       splits.push_back(
           {name, source, data::token_cache(*folder, cat(data.name, "-", split), key + split + part(split))});
     }
   };
-  add("train", "training samples", &Samples::train);
-  add("eval", "evaluation samples", &Samples::eval);
+  add("train", "training samples", &assembly::Samples::train);
+  add("eval", "evaluation samples", &assembly::Samples::eval);
   return splits;
 }
 
-}  // namespace capstan::assembly
+}  // namespace capstan::train

@@ -1,4 +1,4 @@
-#include "assembly/token_cache.h"
+#include "train/token_cache.h"
 
 #include <capstan/base/counted.h>
 #include <capstan/base/error.h>
@@ -29,7 +29,9 @@ namespace {
 // and the checksum of each. The head has those of the table, and of itself with the key: no byte is without one.
 //
 // A sample: five u32 (tokens, prompt length, bytes of the id, references, bytes of those), i32 tokens, a byte per token
-// that says whether it is a target, the id, then each reference after its u32 length.
+// that says whether it is a target, the id, then each reference after its u32 length. Where it has other sequences or
+// fields, there follow u32 sequences, each of u32 tokens, i32 tokens and a byte per token; then u32 fields, each of a
+// byte for the type (FieldValues::index()), u32 values and these.
 struct Head {
   std::array<char, 8> magic{'c', 'a', 'p', 's', 't', 'o', 'k', '2'};
   std::uint64_t key_bytes = 0;
@@ -56,6 +58,32 @@ void put_size(std::string& out, Size size) {
   put(out, static_cast<std::uint32_t>(size));
 }
 
+void put_sequence(std::string& out, const std::vector<std::int64_t>& tokens, const std::vector<bool>& is_target) {
+  for (const auto token : tokens) put(out, static_cast<std::int32_t>(token));
+  for (const bool target : is_target) out += target ? '\1' : '\0';
+}
+
+std::string rest_of(const Sample& sample) {
+  std::string out;
+  if (sample.others.empty() && sample.fields.empty()) return out;
+  put_size(out, sample.others.size());
+  for (const auto& [tokens, is_target] : sample.others) {
+    put_size(out, tokens.size());
+    put_sequence(out, tokens, is_target);
+  }
+  put_size(out, sample.fields.size());
+  for (const auto& field : sample.fields) {
+    out += static_cast<char>(field.index());
+    std::visit(
+        [&](const auto& values) {
+          put_size(out, values.size());
+          for (const auto value : values) put(out, value);
+        },
+        field);
+  }
+  return out;
+}
+
 std::string record_of(const Sample& sample) {
   std::string references;
   for (const auto& reference : sample.references) {
@@ -68,9 +96,8 @@ std::string record_of(const Sample& sample) {
   put_size(out, static_cast<std::int64_t>(sample.id.size()));
   put_size(out, static_cast<std::int64_t>(sample.references.size()));
   put_size(out, static_cast<std::int64_t>(references.size()));
-  for (const auto token : sample.tokens) put(out, static_cast<std::int32_t>(token));
-  for (const bool target : sample.is_target) out += target ? '\1' : '\0';
-  return out + sample.id + references;
+  put_sequence(out, sample.tokens, sample.is_target);
+  return out + sample.id + references + rest_of(sample);
 }
 
 // Parses a record; every step says whether enough bytes are left.
@@ -91,10 +118,56 @@ class Record {
     return true;
   }
   bool empty() const { return bytes_.empty(); }
+  std::size_t left() const { return bytes_.size(); }
 
  private:
   std::string_view bytes_;
 };
+
+bool read_sequence(Record& record, std::uint32_t size, std::vector<std::int64_t>& tokens,
+                   std::vector<bool>& is_target) {
+  std::string_view ids;
+  std::string_view targets;
+  if (!record.read(ids, std::size_t{4} * size) || !record.read(targets, size)) return false;
+  Record id_list(ids);
+  for (std::int32_t token = 0; id_list.read(token);) tokens.push_back(token);
+  for (const char target : targets) is_target.push_back(target != 0);
+  return true;
+}
+
+template <class Number>
+bool read_values(Record& record, std::uint32_t size, FieldValues& field) {
+  if (sizeof(Number) * std::size_t{size} > record.left()) return false;
+  std::vector<Number> values(size);
+  for (auto& value : values) record.read(value);
+  field = std::move(values);
+  return true;
+}
+
+bool read_field(Record& record, FieldValues& field) {
+  char type = 0;
+  std::uint32_t size = 0;
+  if (!record.read(type) || !record.read(size)) return false;
+  if (type == 0) return read_values<std::int64_t>(record, size, field);
+  return type == 1 && read_values<float>(record, size, field);
+}
+
+// Other sequences and fields, where there are any.
+bool read_rest(Record& record, Sample& sample) {
+  std::uint32_t count = 0;
+  if (record.empty()) return true;
+  if (!record.read(count)) return false;
+  for (; count > 0; --count) {
+    auto& other = sample.others.emplace_back();
+    std::uint32_t size = 0;
+    if (!record.read(size) || !read_sequence(record, size, other.tokens, other.is_target)) return false;
+  }
+  if (!record.read(count)) return false;
+  for (; count > 0; --count) {
+    if (!read_field(record, sample.fields.emplace_back())) return false;
+  }
+  return true;
+}
 
 bool read_sample(std::string_view bytes, Sample& sample) {
   Record record(bytes);
@@ -107,14 +180,8 @@ bool read_sample(std::string_view bytes, Sample& sample) {
       !record.read(reference_bytes)) {
     return false;
   }
-  std::string_view ids;
-  std::string_view targets;
   std::string_view id;
-  if (!record.read(ids, std::size_t{4} * tokens) || !record.read(targets, tokens) || !record.read(id, id_bytes))
-    return false;
-  Record id_list(ids);
-  for (std::int32_t token = 0; id_list.read(token);) sample.tokens.push_back(token);
-  for (const char target : targets) sample.is_target.push_back(target != 0);
+  if (!read_sequence(record, tokens, sample.tokens, sample.is_target) || !record.read(id, id_bytes)) return false;
   sample.prompt_length = prompt;
   sample.id = id;
   for (; references > 0; --references) {
@@ -123,7 +190,7 @@ bool read_sample(std::string_view bytes, Sample& sample) {
     if (!record.read(size) || !record.read(text, size)) return false;
     sample.references.emplace_back(text);
   }
-  return record.empty();
+  return read_rest(record, sample) && record.empty();
 }
 
 std::uint64_t head_sum(Head head, std::string_view key) {

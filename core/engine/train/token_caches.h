@@ -7,23 +7,23 @@
 #include <vector>
 
 #include "assembly/samples.h"
-#include "assembly/token_cache.h"
+#include "train/token_cache.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace assembly {
+namespace train {
 
 /// A split that is read from a cache.
 struct CachedSplit {
   std::string name;  ///< "training samples"
-  std::shared_ptr<const data::DataSource> Samples::*source;
+  std::shared_ptr<const data::DataSource> assembly::Samples::*source;
   data::TokenCache cache;
 };
 
 /// What data.cache, or else the configuration's cache folder, asks for; nothing when neither is set. A cache is for the
 /// data plugin (its file too), its options and the files that these name, the tokenizer's plugin with its file, options
 /// and files, and the length of samples; files count by their bytes.
-std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const Plugins& plugins,
-                                       const Samples& samples);
+std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const assembly::Plugins& plugins,
+                                       const assembly::Samples& samples);
 
-}  // namespace assembly
+}  // namespace train
 CAPSTAN_END_NAMESPACE

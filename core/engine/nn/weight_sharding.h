@@ -10,7 +10,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace shard {
+namespace nn {
 
 /// A rank's shard of a record: contiguous in the rank's shard of a weight, in equal blocks in the full weight (one if
 /// dimension 0 is sharded).
@@ -68,5 +68,5 @@ WeightSharding shard_weight(const nn::Weight& weight, const layout::Mesh& mesh, 
 /// `elements` rounded up to a multiple of 64.
 std::int64_t padded(std::int64_t elements);
 
-}  // namespace shard
+}  // namespace nn
 CAPSTAN_END_NAMESPACE

@@ -3,7 +3,7 @@
 #include <capstan/nn/codec.h>
 #include <capstan_catch.h>
 
-#include "shard/weight_sharding.h"
+#include "nn/weight_sharding.h"
 
 using namespace capstan;
 using layout::Axis;
@@ -41,7 +41,7 @@ std::vector<at::Tensor> numbered(const nn::Weight& weight, const layout::Mesh& m
   return parts;
 }
 
-void check_sizes(const shard::WeightSharding& sharding, int ranks) {
+void check_sizes(const nn::WeightSharding& sharding, int ranks) {
   CHECK(sharding.ranks == ranks);
   CHECK(sharding.full_elements % 64 == 0);
   CHECK(sharding.full_elements >= sharding.numel);
@@ -64,7 +64,7 @@ void check_sizes(const shard::WeightSharding& sharding, int ranks) {
 
 // One record's shard against the box that its layout gives to the rank; through a rank's shard and back, block by block
 // too.
-void check_shard(const shard::RecordShard& shard, const layout::Param& record, const layout::Box& box,
+void check_shard(const nn::RecordShard& shard, const layout::Param& record, const layout::Box& box,
                  const at::Tensor& full, std::int64_t shard_elements) {
   const auto all =
       at::arange(record.numel(), at::kDouble).add_(static_cast<double>(shard.record) * 1000000).view(record.shape);
@@ -87,7 +87,7 @@ void check_shards(const std::vector<Shape>& shapes, const layout::Mesh& mesh, co
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
     const auto group = mesh.ranks_along(data_axes, rank);
     const auto ranks = static_cast<int>(group.size());
-    const auto sharding = shard::shard_weight(weight, mesh, rank, ranks);
+    const auto sharding = nn::shard_weight(weight, mesh, rank, ranks);
     const auto parts = numbered(weight, mesh, rank);
     std::vector<at::Tensor> flat;
     for (const auto& part : parts) flat.push_back(part.reshape({-1}));
@@ -116,10 +116,10 @@ void check_shards(const std::vector<Shape>& shapes, const layout::Mesh& mesh, co
 }  // namespace
 
 TEST_CASE("padded rounds up to 64") {
-  CHECK(shard::padded(0) == 0);
-  CHECK(shard::padded(1) == 64);
-  CHECK(shard::padded(64) == 64);
-  CHECK(shard::padded(65) == 128);
+  CHECK(nn::padded(0) == 0);
+  CHECK(nn::padded(1) == 64);
+  CHECK(nn::padded(64) == 64);
+  CHECK(nn::padded(65) == 128);
 }
 
 TEST_CASE("a sharding covers each element once, where the records' layouts say") {
@@ -168,7 +168,7 @@ TEST_CASE("experts that ranks cannot share evenly are sharded along another dime
 
 TEST_CASE("rows that do not divide: the last ranks hold less, or nothing") {
   const auto weight = make_weight({{5, 3}});
-  const auto sharding = shard::shard_weight(weight, layout::Mesh({{layout::Axis::dp, 4}}), 0, 4);
+  const auto sharding = nn::shard_weight(weight, layout::Mesh({{layout::Axis::dp, 4}}), 0, 4);
   std::vector<std::int64_t> sizes;
   for (const auto& shards : sharding.shards) sizes.push_back(shards.front().numel);
   CHECK(sizes == std::vector<std::int64_t>{6, 6, 3, 0});  // ceil(5/4) = 2 rows a rank
@@ -178,7 +178,7 @@ TEST_CASE("rows that do not divide: the last ranks hold less, or nothing") {
 
 TEST_CASE("a fused group is sharded record by record") {
   const auto weight = make_weight({{4, 10}, {2, 10}});
-  const auto sharding = shard::shard_weight(weight, layout::Mesh({{layout::Axis::dp, 2}}), 0, 2);
+  const auto sharding = nn::shard_weight(weight, layout::Mesh({{layout::Axis::dp, 2}}), 0, 2);
   CHECK(sharding.shape == std::vector<std::int64_t>{6, 10});
   CHECK(sharding.full_elements == 64);
   CHECK(sharding.shard_elements == 64);
@@ -213,7 +213,7 @@ class Dozens : public nn::Codec {
 std::vector<std::int64_t> rows_by_rank(nn::Weight& weight, int ranks, std::size_t stacked) {
   for (auto& record : weight.records()) record.trainable = false;
   weight.set_codec(std::make_shared<Dozens>(stacked));
-  const auto sharding = shard::shard_weight(weight, layout::Mesh({{layout::Axis::dp, ranks}}), 0, ranks);
+  const auto sharding = nn::shard_weight(weight, layout::Mesh({{layout::Axis::dp, ranks}}), 0, ranks);
   const auto whole = layout::Box::whole(weight.records().front().shape);
   const auto full = at::arange(sharding.numel, at::kLong);
   std::vector<std::int64_t> rows;
@@ -228,7 +228,7 @@ std::vector<std::int64_t> rows_by_rank(nn::Weight& weight, int ranks, std::size_
     rows.push_back(box.size[sharding.dims.front()]);
     end += rows.back();
   }
-  CHECK(sharding.full_elements == shard::padded(sharding.numel));  // nothing is gathered into the full weight itself
+  CHECK(sharding.full_elements == nn::padded(sharding.numel));  // nothing is gathered into the full weight itself
   return rows;
 }
 

@@ -1,4 +1,4 @@
-#include "shard/weight_sharding.h"
+#include "nn/weight_sharding.h"
 
 #include <capstan/nn/codec.h>
 
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-namespace capstan::shard {
+namespace capstan::nn {
 namespace {
 
 std::int64_t product(const layout::Shape& shape, std::size_t begin, std::size_t end) {
@@ -120,4 +120,4 @@ WeightSharding shard_weight(const nn::Weight& weight, const layout::Mesh& mesh, 
   return sharding;
 }
 
-}  // namespace capstan::shard
+}  // namespace capstan::nn

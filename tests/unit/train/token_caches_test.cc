@@ -1,4 +1,4 @@
-#include "assembly/token_caches.h"
+#include "train/token_caches.h"
 
 #include <capstan_catch.h>
 
@@ -14,7 +14,7 @@ TEST_CASE("token caches depend on a tokenizer plugin's options and files") {
                               "cache = \"" + (folder / "tokens").string() + "\"\n");
     CHECK(out.faults.empty());
     REQUIRE(out.job);
-    const auto splits = assembly::cached_splits(out.job->config, out.job->plugins, out.job->samples);
+    const auto splits = train::cached_splits(out.job->config, out.job->plugins, out.job->samples);
     REQUIRE(splits.size() == 1);
     return splits.front().cache.file;
   };

@@ -1,4 +1,4 @@
-#include "assembly/token_cache.h"
+#include "train/token_cache.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
@@ -30,6 +30,9 @@ class Samples final : public DataSource {
     sample.prompt_length = index;
     sample.id = std::string(static_cast<std::size_t>(index), 'q');
     sample.references.assign(static_cast<std::size_t>(index), "référence");
+    if (index < 3) return sample;  // the others have more sequences and fields than one, or only fields
+    if (index == 3) sample.others = {{{5, 6}, {false, true}}, {{}, {}}};
+    sample.fields = {std::vector<float>{0.1F, -1e30F}, std::vector<std::int64_t>{index - (std::int64_t{1} << 40)}};
     return sample;
   }
   Sample question(std::int64_t index, std::int64_t most) const override {
@@ -78,6 +81,12 @@ TEST_CASE("a token cache gives the source's samples and asks it only once") {
     CHECK(sample.is_target == expected.is_target);
     CHECK(sample.prompt_length == expected.prompt_length);
     CHECK(sample.id == expected.id);
+    CHECK((sample.fields == expected.fields));
+    REQUIRE(sample.others.size() == expected.others.size());
+    for (std::size_t k = 0; k < sample.others.size(); ++k) {
+      CHECK(sample.others[k].tokens == expected.others[k].tokens);
+      CHECK(sample.others[k].is_target == expected.others[k].is_target);
+    }
     CHECK(sample.references == expected.references);
   }
   CHECK(cached->score({}, "").at(0).second == 50.0);

@@ -1,0 +1,120 @@
+#include "assembly/sample_form.h"
+
+#include <capstan/base/counted.h>
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace capstan::data {
+namespace {
+
+FieldValues zeros(FieldSpec::Type type, std::int64_t count) {
+  const auto size = static_cast<std::size_t>(count);
+  if (type == FieldSpec::Type::float32) return std::vector<float>(size);
+  return std::vector<std::int64_t>(size);
+}
+
+// Calls with the batch's and the sample's values of each field, which have the same type.
+template <class Call>
+void each_field(HostBatch& batch, const Sample& sample, const Call& call) {
+  for (std::size_t i = 0; i < batch.fields.size(); ++i) {
+    std::visit(
+        [&](auto& to) {
+          using Values = std::decay_t<decltype(to)>;
+          call(batch.fields[i].spec, to, std::get<Values>(sample.fields[i]));
+        },
+        batch.fields[i].values);
+  }
+}
+
+std::size_t wanted(const FieldSpec& field, const Sample& sample) {
+  if (field.per == FieldSpec::Per::sample) return 1;
+  const auto sequences = sequences_of(sample);
+  if (field.per == FieldSpec::Per::sequence) return sequences.size();
+  std::size_t tokens = 0;
+  for (const auto& sequence : sequences) tokens += sequence.tokens.size();
+  return tokens;
+}
+
+const char* per_text(FieldSpec::Per per) {
+  return per == FieldSpec::Per::token ? "token" : per == FieldSpec::Per::sequence ? "sequence" : "sample";
+}
+
+void check_field(const Sample& sample, const FieldSpec& field, const FieldValues& values) {
+  const bool is_float = std::holds_alternative<std::vector<float>>(values);
+  if (is_float != (field.type == FieldSpec::Type::float32)) {
+    throw Error(cat("sample '", sample.id, "' has ", is_float ? "float32" : "int64", " values for the field '",
+                    field.name, "', which is declared as ", is_float ? "int64" : "float32"),
+                "the data plugin must give values of the type that its form() declares");
+  }
+  const auto size = std::visit([](const auto& all) { return all.size(); }, values);
+  if (size == wanted(field, sample)) return;
+  throw Error(cat("sample '", sample.id, "' has ", counted(size, "value"), " of the field '", field.name,
+                  "' instead of ", wanted(field, sample)),
+              cat("the data plugin must give one for each ", per_text(field.per)));
+}
+
+}  // namespace
+
+void check_form(const SampleForm& form) {
+  if (form.sequences < 1)
+    throw Error(cat("form() says that a sample has ", form.sequences, " sequences"), "it must have at least one");
+  for (auto field = form.fields.begin(); field != form.fields.end(); ++field) {
+    const auto same = [&](const FieldSpec& other) { return other.name == field->name; };
+    if (!field->name.empty() && std::none_of(form.fields.begin(), field, same)) continue;
+    throw Error(cat("form() declares ", field->name.empty() ? "a field without a name" : "two fields of the name '",
+                    field->name, field->name.empty() ? "" : "'"),
+                "give each field a name of its own");
+  }
+}
+
+void check_form(const Sample& sample, const SampleForm& form) {
+  const auto sequences = sequences_of(sample);
+  if (static_cast<std::int64_t>(sequences.size()) != form.sequences) {
+    throw Error(
+        cat("sample '", sample.id, "' has ", counted(sequences.size(), "sequence"), " instead of ", form.sequences),
+        "the data plugin must give as many as its form() declares");
+  }
+  for (const auto& [tokens, is_target] : sequences) {
+    if (tokens.size() == is_target.size()) continue;
+    throw Error(cat("sample '", sample.id, "' has ", tokens.size(), " tokens but is_target has ", is_target.size()),
+                "the data plugin must give one flag a token");
+  }
+  if (sample.fields.size() != form.fields.size()) {
+    throw Error(cat("sample '", sample.id, "' has values of ", counted(sample.fields.size(), "field"), " instead of ",
+                    form.fields.size()),
+                "the data plugin must give values of all fields that its form() declares, in that order");
+  }
+  for (std::size_t i = 0; i < form.fields.size(); ++i) check_field(sample, form.fields[i], sample.fields[i]);
+}
+
+std::int64_t field_size(const FieldSpec& field, const HostBatch& batch) {
+  if (field.per == FieldSpec::Per::token) return batch.padded_tokens();
+  return field.per == FieldSpec::Per::sequence ? batch.samples * batch.per_sample : batch.samples;
+}
+
+void add_fields(HostBatch& batch, const SampleForm& form) {
+  for (const auto& field : form.fields) batch.fields.push_back({field, zeros(field.type, field_size(field, batch))});
+}
+
+void put_fields(HostBatch& batch, const Sample& sample, std::int64_t index) {
+  each_field(batch, sample, [&](const FieldSpec& field, auto& to, const auto& from) {
+    if (field.per == FieldSpec::Per::token) return;
+    const auto place = field.per == FieldSpec::Per::sequence ? index * batch.per_sample : index;
+    std::copy(from.begin(), from.end(), to.begin() + place);
+  });
+}
+
+void put_token_fields(HostBatch& batch, const Sample& sample, std::int64_t first, std::int64_t begin,
+                      std::int64_t length) {
+  each_field(batch, sample, [&](const FieldSpec& field, auto& to, const auto& from) {
+    if (field.per != FieldSpec::Per::token) return;
+    // As labels: position t predicts token t + 1.
+    std::copy_n(from.begin() + first + 1, length, to.begin() + begin);
+  });
+}
+
+}  // namespace capstan::data

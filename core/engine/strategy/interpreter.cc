@@ -1,0 +1,181 @@
+#include "strategy/interpreter.h"
+
+#include <ATen/ATen.h>
+#include <capstan/base/error.h>
+
+namespace capstan::strategy {
+namespace {
+
+using Kind = Action::Kind;
+
+std::vector<at::Tensor> tensors_of(const nn::Hidden& hidden) {
+  std::vector<at::Tensor> tensors{hidden.states};
+  tensors.insert(tensors.end(), hidden.sums.begin(), hidden.sums.end());
+  return tensors;
+}
+
+nn::Hidden hidden_of(const std::vector<at::Tensor>& tensors) {
+  return {tensors.front(), {tensors.begin() + 1, tensors.end()}, {}};
+}
+
+// What leaves a stage, apart from the graph that made it. Whether its gradient is wanted goes with it.
+std::vector<at::Tensor> leaves_of(const nn::Hidden& hidden) {
+  std::vector<at::Tensor> leaves;
+  for (const auto& tensor : tensors_of(hidden))
+    leaves.push_back(tensor.detach().set_requires_grad(tensor.requires_grad()));
+  return leaves;
+}
+
+std::vector<at::Tensor> with_gradient(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> some;
+  for (const auto& tensor : tensors) {
+    if (tensor.requires_grad()) some.push_back(tensor);
+  }
+  return some;
+}
+
+std::vector<at::Tensor> gradients_of(const nn::Hidden& input) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& leaf : with_gradient(tensors_of(input)))
+    gradients.push_back(leaf.grad().defined() ? leaf.grad().contiguous() : at::zeros_like(leaf));
+  return gradients;
+}
+
+template <class Map>
+auto take(Map& map, const typename Map::key_type& key) {
+  auto node = map.extract(key);
+  CAPSTAN_ASSERT(!node.empty());
+  return std::move(node.mapped());
+}
+
+}  // namespace
+
+Interpreter::Interpreter(UnitRunner& runner, TransferGroups groups) : runner_(runner), transfers_(std::move(groups)) {}
+
+const RankStage& Interpreter::stage_of(const Action& action) const {
+  const auto& stages = runner_.stages();
+  return stages.stages[stages.index_of(action.stage)];
+}
+
+bool Interpreter::is_whole(const Program& program, std::size_t at) const {
+  return runner_.stages().is_whole() && at + 1 < program.size() && program[at].kind == Kind::forward &&
+         program[at + 1] == Action{Kind::backward, program[at].stage, program[at].micro};
+}
+
+void Interpreter::run(const Program& program, const Calls& calls) {
+  forget();  // a program that failed may have left some
+  for (std::size_t at = 0; at < program.size(); ++at) {
+    if (!is_whole(program, at)) {
+      act(program[at], calls);
+      continue;
+    }
+    if (calls.before_backward) calls.before_backward(backwards_++);
+    const auto& [kind, stage, micro] = program[at++];
+    if (calls.whole) {
+      calls.whole(micro, [&](const nn::Batch& batch) { both(batch, calls); });
+    } else {
+      both(calls.batch(micro), calls);
+    }
+  }
+  transfers_.finish();
+}
+
+// Nothing of it stays: between steps there are no activations.
+void Interpreter::both(const nn::Batch& batch, const Calls& calls) {
+  const auto& stage = runner_.stages().stages.front();
+  MicroContext context{batch, {}, {}};
+  runner_.forward(context, stage);
+  if (calls.computed) calls.computed(stage, context.out);
+  const auto start = calls.start(context.out);
+  runner_.backward(context, stage, {start.root}, {start.gradient});
+}
+
+void Interpreter::act(const Action& action, const Calls& calls) {
+  const Key key{action.stage, action.micro};
+  const auto& stage = stage_of(action);
+  switch (action.kind) {
+    case Kind::forward:
+      return forward(action, calls);
+    case Kind::backward:
+      return backward(action, calls);
+    case Kind::send_states:
+      return transfers_.send_states(take(leaving_, key), contexts_.at(key).batch, stage.after, action);
+    case Kind::receive_states:
+      states_[key] = transfers_.receive_states(calls.batch(action.micro), stage.before, action);
+      return;
+    case Kind::send_gradients:
+      return transfers_.send_gradients(take(leaving_, key), stage.before, action);
+    case Kind::receive_gradients:
+      gradients_[key] =
+          transfers_.receive_gradients(with_gradient(tensors_of(contexts_.at(key).out)), stage.after, action);
+      return;
+  }
+}
+
+void Interpreter::forward(const Action& action, const Calls& calls) {
+  const Key key{action.stage, action.micro};
+  const auto& stage = stage_of(action);
+  auto& context = contexts_[key] = {calls.batch(action.micro), {}, {}};
+  if (stage.before >= 0) context.in = hidden_of(take(states_, key));
+  runner_.forward(context, stage);
+  if (calls.computed) calls.computed(stage, context.out);
+  if (stage.after < 0) return;
+  const bool stays = stage.after == runner_.stages().position;
+  (stays ? states_[{action.stage + 1, action.micro}] : leaving_[key]) = leaves_of(context.out);
+}
+
+void Interpreter::backward(const Action& action, const Calls& calls) {
+  const Key key{action.stage, action.micro};
+  const auto& stage = stage_of(action);
+  auto& context = contexts_.at(key);
+  if (calls.before_backward) calls.before_backward(backwards_++);
+  std::vector<at::Tensor> roots;
+  std::vector<at::Tensor> gradients;
+  if (stage.after < 0) {
+    auto start = calls.start(context.out);
+    roots = {std::move(start.root)};
+    gradients = {std::move(start.gradient)};
+  } else {
+    roots = with_gradient(tensors_of(context.out));
+    gradients = take(gradients_, key);
+  }
+  runner_.backward(context, stage, roots, gradients);
+  if (stage.before >= 0) {
+    const bool stays = stage.before == runner_.stages().position;
+    (stays ? gradients_[{action.stage - 1, action.micro}] : leaving_[key]) = gradients_of(context.in);
+  }
+  contexts_.erase(key);
+}
+
+nn::Hidden Interpreter::evaluate(const nn::Batch& batch) {
+  const auto& stages = runner_.stages();
+  if (stages.is_whole()) return runner_.forward(batch);
+  nn::Hidden out;
+  std::vector<at::Tensor> states;
+  for (const auto& stage : stages.stages) {
+    const Action action{Kind::forward, stage.number, 0};
+    if (stage.before >= 0 && stage.before != stages.position)
+      states = transfers_.receive_states(batch, stage.before, action);
+    MicroContext context{batch, {}, {}};
+    if (stage.before >= 0) context.in = hidden_of(states);
+    runner_.forward(context, stage);
+    if (stage.after < 0) {
+      out = std::move(context.out);
+    } else {
+      states = leaves_of(context.out);
+      if (stage.after != stages.position) transfers_.send_states(states, batch, stage.after, action);
+    }
+  }
+  transfers_.finish();
+  return out;
+}
+
+void Interpreter::forget() {
+  contexts_.clear();
+  states_.clear();
+  gradients_.clear();
+  leaving_.clear();
+  backwards_ = 0;
+}
+
+}  // namespace capstan::strategy
