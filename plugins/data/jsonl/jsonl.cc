@@ -1,6 +1,7 @@
 #include "jsonl.h"
 
 #include "jsonl_source.h"
+#include "numbers.h"
 
 #include <capstan/base/text.h>
 
@@ -113,6 +114,10 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
           R"(a line has two answers to a prompt, {"prompt", "chosen", "rejected"}, which are texts or lists of messages; )"
           R"(without "prompt" the answers are conversations that begin with the same messages. Such a sample has two )"
           R"(sequences, for objectives that compare them)");
+  t.add("numbers", &JsonlOptions::numbers)
+      .doc(
+          "keys of a line under which it has numbers for objectives, a list with one for each sequence: the sums of "
+          "log-probabilities that a reference gave a pair's answers, say, as \"reference_log_probability\"");
   t.add("turn", &JsonlOptions::turn)
       .doc(R"(how a message is written, with {role} and {content}, such as )"
            R"("<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>"; what stands before the assistant's )"
@@ -125,6 +130,8 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
 data::SampleForm JsonlData::form() const {
   data::SampleForm form;
   if (options_->pairs) form.sequences = 2;
+  for (const auto& key : options_->numbers)
+    form.fields.push_back({key, data::FieldSpec::Type::float32, data::FieldSpec::Per::sequence});
   return form;
 }
 
@@ -161,6 +168,7 @@ void JsonlData::check_lines(const MappedLines& file, const Turns& turns, Diagnos
       } else {
         read_record(file, i, turns);
       }
+      read_numbers(file, i, options_->numbers, form().sequences);
     } catch (const Error& error) {
       ++faults;
       for (const auto& diagnostic : error.diagnostics()) diagnostics.add(diagnostic);
@@ -172,21 +180,20 @@ void JsonlData::check(Diagnostics& diagnostics) const {
   const auto before = diagnostics.size();
   const auto written = turns(diagnostics);
   const bool usable = diagnostics.size() == before;
-  const auto train = data::split_file(options_, data::Split::train);
-  const auto eval = data::split_file(options_, data::Split::eval);
-  for (const auto* one : {&train, &eval}) {
-    const auto file = read(*one, diagnostics);
+  const auto files = data::all_files(options_, diagnostics);
+  for (const auto& one : files) {
+    const auto file = read(one, diagnostics);
     if (file && usable) check_lines(*file, written, diagnostics);
   }
   if (options_->pairs && options_->loss == "sequence") {
     diagnostics.add(options_.where(&JsonlOptions::loss),
                     cat(options_.name(&JsonlOptions::loss), " is \"sequence\", and pairs are of answers"), "remove it");
   }
-  data::require_file(train, eval, options_.section().origin.text(), json_lines(), diagnostics);
+  data::require_file(files[0], files[1], options_.section().origin.text(), json_lines(), diagnostics);
 }
 
 std::shared_ptr<data::DataSource> JsonlData::open(const data::SplitRequest& request) const {
-  const auto chosen = data::split_file(options_, request.split);
+  const auto chosen = data::requested_file(options_, request);
   Diagnostics diagnostics;
   const auto written = turns(diagnostics);
   const auto file = read(chosen, diagnostics);
@@ -195,7 +202,8 @@ std::shared_ptr<data::DataSource> JsonlData::open(const data::SplitRequest& requ
   auto source = std::make_shared<JsonlSource>(file, chosen.samples.value_or(file->size()), written, request,
                                               SampleOptions{.whole_sequence = options_->loss == "sequence",
                                                             .cut = options_->too_long == "cut",
-                                                            .pairs = options_->pairs});
+                                                            .pairs = options_->pairs,
+                                                            .numbers = options_->numbers});
   refuse_too_long(*file, *source, written, request.max_length);
   return source;
 }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace jsonl {
 
@@ -17,10 +18,12 @@ struct JsonlOptions {
   std::string eval;
   std::optional<std::int64_t> train_samples;
   std::optional<std::int64_t> eval_samples;
+  std::vector<std::string> eval_files;
   std::int64_t max_length = 0;
   std::string too_long = "error";
   std::string loss = "answer";
   bool pairs = false;
+  std::vector<std::string> numbers;
   std::string turn;
   std::optional<std::string> system_turn;
   std::optional<std::string> user_turn;
@@ -39,6 +42,9 @@ class JsonlData final : public capstan::data::Data {
   std::int64_t max_length() const override { return options_->max_length; }
   capstan::data::SampleForm form() const override;
   bool evaluates() const override { return !options_->eval.empty(); }
+  std::vector<std::string> evaluation_sets() const override {
+    return capstan::data::names_of_sets(options_->eval_files);
+  }
 
  private:
   std::shared_ptr<const MappedLines> read(const capstan::data::SplitFile& split,

@@ -1,5 +1,7 @@
 #include "jsonl_source.h"
 
+#include "numbers.h"
+
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
@@ -179,7 +181,7 @@ JsonlSource::JsonlSource(std::shared_ptr<const MappedLines> file, std::int64_t s
       samples_(samples),
       turns_(std::move(turns)),
       request_(std::move(request)),
-      options_(options) {
+      options_(std::move(options)) {
   CAPSTAN_ASSERT(request_.tokenizer && request_.max_length > 0 && samples_ <= file_->size());
   const auto end = turns_.assistant_end();
   if (!end.empty() && has_conversations(*file_, samples_, options_.pairs)) end_ = turn_end(end, *request_.tokenizer);
@@ -187,8 +189,10 @@ JsonlSource::JsonlSource(std::shared_ptr<const MappedLines> file, std::int64_t s
 
 data::Sample JsonlSource::get(std::int64_t index) const {
   const auto where = file_->where(index);
-  return options_.pairs ? make_pair_sample(read_pair(*file_, index, turns_), where, request_, options_)
-                        : make_sample(read_record(*file_, index, turns_), where, request_, options_);
+  auto sample = options_.pairs ? make_pair_sample(read_pair(*file_, index, turns_), where, request_, options_)
+                               : make_sample(read_record(*file_, index, turns_), where, request_, options_);
+  sample.fields = read_numbers(*file_, index, options_.numbers, options_.pairs ? 2 : 1);
+  return sample;
 }
 
 data::Sample JsonlSource::question(std::int64_t index, std::int64_t most) const {

@@ -6,15 +6,17 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace jsonl {
 
 struct SampleOptions {
-  bool whole_sequence = false;  ///< every token bears loss
-  bool cut = false;             ///< if too long: cut tokens instead of an error
-  bool pairs = false;           ///< lines are pairs, else records
+  bool whole_sequence = false;            ///< every token bears loss
+  bool cut = false;                       ///< if too long: cut tokens instead of an error
+  bool pairs = false;                     ///< lines are pairs, else records
+  std::vector<std::string> numbers = {};  ///< keys of a line's numbers
 };
 
 /// A record as the model sees it. All of it is tokenised at once, so that tokens are the same as in running text; a

@@ -102,6 +102,34 @@ TEST_CASE("the loss is told with each evaluation, and answers only where they ar
   });
 }
 
+TEST_CASE("evaluation sets with a name are part of each evaluation, whether there is one without a name or not") {
+  const std::string sets =
+      "data.eval_files=[\"" CAPSTAN_SOURCE_DIR "/configs/data/mini_squad_eval.json\", \"" CAPSTAN_SOURCE_DIR
+      "/configs/data/mini_squad_train.json\"]";
+  monitor::EvalEnded both;
+  with_evaluations({eval_file, sets}, [&](train::Evaluations& evaluations, const Watcher& watcher) {
+    evaluations.run(3);
+    REQUIRE(watcher.events.size() == 1);
+    both = watcher.events[0];
+  });
+  REQUIRE(both.scores.size() == 2);
+  CHECK(both.scores[0].first == "loss_mini_squad_eval");
+  CHECK(both.scores[0].second == both.loss);
+  CHECK(both.scores[1].first == "loss_mini_squad_train");
+  CHECK(both.scores[1].second != both.loss);
+  CHECK(due_of({sets}) == Steps{3, 6});
+  with_evaluations({sets, "checkpoint.keep_best=true", "checkpoint.metric=eval_loss_mini_squad_train"},
+                   [&](train::Evaluations& evaluations, const Watcher& watcher) {
+                     evaluations.run(3);
+                     REQUIRE(watcher.events.size() == 1);
+                     CHECK_FALSE(watcher.events[0].loss);
+                     CHECK(watcher.events[0].scores == both.scores);
+                     CHECK(watcher.events[0].samples < both.samples);
+                   });
+  CHECK_THROWS_WITH(due_of({sets, "checkpoint.keep_best=true", "checkpoint.metric=eval_loss"}),
+                    Contains("'eval_loss', which the evaluations do not give"));
+}
+
 TEST_CASE("an evaluation ends when the run is asked to stop, and nobody is told of it") {
   execution::Stop stop;
   stop.ask(15);

@@ -3,6 +3,7 @@
 #include "plugins/data/jsonl/jsonl_source.cc"
 #include "plugins/data/jsonl/line.cc"
 #include "plugins/data/jsonl/mapped_lines.cc"
+#include "plugins/data/jsonl/numbers.cc"
 #include "plugins/data/jsonl/pair.cc"
 #include "plugins/data/jsonl/record.cc"
 #include "plugins/data/jsonl/template.cc"

@@ -1,0 +1,17 @@
+#pragma once
+#include "mapped_lines.h"
+
+#include <capstan/data/source.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace jsonl {
+
+/// What a line has under these keys: a list of numbers, one for each of its `sequences`, or a number where it has one
+/// sequence. Throws Error at "FILE:LINE" for anything else.
+std::vector<capstan::data::FieldValues> read_numbers(const MappedLines& file, std::int64_t index,
+                                                     const std::vector<std::string>& keys, std::int64_t sequences);
+
+}  // namespace jsonl
