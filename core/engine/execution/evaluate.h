@@ -16,10 +16,15 @@ class Evaluator {
  public:
   /// Both must outlive it.
   Evaluator(session::Session& session, const Feed& feed)
-      : session_(session), job_(*session.job), feed_(feed), generator_(session) {}
+      : session_(session),
+        job_(*session.job),
+        feed_(feed),
+        generator_(session),
+        passes_(job_.plugins.minimised,
+                [all = session.interpreter.get()](const nn::Batch& batch) { return all->evaluate(batch); }) {}
   /// From here on loss() and answers() throw Stopped, on all ranks after the same batch, when one is asked to stop.
   void stops_by(const StopAgreement& agreement) { agreement_ = &agreement; }
-  /// Mean loss over all target tokens of the split.
+  /// What the objective minimises and its figures, over all samples of the split.
   Evaluation loss(const data::DataSource& source);
   /// Answers to the first `samples` questions (-1: all), and their scores. A sample without a prompt is no
   /// question, unless it has references: it counts then, with an empty answer.
@@ -38,6 +43,7 @@ class Evaluator {
   const session::Job& job_;
   const Feed& feed_;
   Generator generator_;
+  strategy::Passes passes_;
   const StopAgreement* agreement_ = nullptr;
 };
 

@@ -14,11 +14,11 @@ namespace execution {
 /// What a step gave, over all ranks.
 struct StepMetrics {
   double grad_norm = 0;       ///< before clipping, without the loss scale
-  double loss_sum = 0;        ///< over the step's target tokens
+  double loss_sum = 0;        ///< what is minimised, times the count that it is a mean over
   double auxiliary_loss = 0;  ///< mean over micro-steps
   double loss_scale = 1;
   bool skipped = false;         ///< a number was not finite, so nothing was updated
-  std::vector<double> figures;  ///< strategies', in their order
+  std::vector<double> figures;  ///< strategies' and then the objective's, in their order
   at::Tensor expert_tokens;     ///< [layers, experts] float64 on the CPU: what each computed; empty: no experts
 };
 

@@ -23,7 +23,8 @@ class LabelLogProbabilities : public Function<LabelLogProbabilities> {
     const bool again = row.need_gradients && weight.requires_grad();
     const bool keeps_gradient = row.need_gradients && hidden.requires_grad() && !again;
     const TargetRows targets(hidden, labels);
-    VocabularyChunks chunks(targets.hidden(), weight, part, {.hidden_gradient = keeps_gradient, .statistics = again});
+    HeadProducts products(targets.hidden(), weight, {.hidden_gradient = keeps_gradient});
+    VocabularyChunks chunks(products, part, again);
     chunks.compute(targets.labels(), row.in_chunk);
     if (again) {
       const auto& kept = chunks.statistics();
@@ -31,7 +32,7 @@ class LabelLogProbabilities : public Function<LabelLogProbabilities> {
       ctx->saved_data["chunk_rows"] = row.in_chunk;
       ctx->saved_data["begin"] = part ? part->begin : whole;
     } else {
-      ctx->save_for_backward({targets.rows(), chunks.grad_hidden()});
+      ctx->save_for_backward({targets.rows(), products.grad_hidden()});
     }
     ctx->saved_data["count"] = hidden.size(0);
     return TargetRows::among(chunks.losses().neg(), targets.rows(), hidden.size(0));
@@ -64,15 +65,16 @@ class LabelLogProbabilities : public Function<LabelLogProbabilities> {
     const auto hidden = TargetRows::some(saved[1], saved[0]);
     const auto begin = ctx->saved_data["begin"].toInt();
     const auto part = begin == whole ? std::optional<VocabularyPart>() : VocabularyPart{nullptr, begin, ""};
-    VocabularyChunks chunks(hidden, saved[2], part,
-                            {.hidden_gradient = ctx->needs_input_grad(0), .weight_gradient = ctx->needs_input_grad(1)});
+    HeadProducts products(hidden, saved[2],
+                          {.hidden_gradient = ctx->needs_input_grad(0), .weight_gradient = ctx->needs_input_grad(1)});
     const auto largest = largest_of(factors);
-    chunks.gradients_again(saved[3], ctx->saved_data["chunk_rows"].toInt(), {saved[4], saved[5], saved[6]},
-                           {factors, factors / largest});
-    const auto& of_weight = chunks.grad_weight();
+    products.set_factors({factors, factors / largest});
+    VocabularyChunks(products, part, false)
+        .gradients_again(saved[3], ctx->saved_data["chunk_rows"].toInt(), {saved[4], saved[5], saved[6]});
+    const auto& of_weight = products.grad_weight();
     const auto grad_weight = of_weight.defined() ? scaled(of_weight, largest, saved[1].scalar_type()) : of_weight;
     const auto count = ctx->saved_data["count"].toInt();
-    return {TargetRows::among(chunks.grad_hidden(), saved[0], count), grad_weight, {}, {}, {}};
+    return {TargetRows::among(products.grad_hidden(), saved[0], count), grad_weight, {}, {}, {}};
   }
 };
 

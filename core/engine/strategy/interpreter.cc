@@ -86,7 +86,7 @@ void Interpreter::both(const nn::Batch& batch, const Calls& calls) {
   MicroContext context{batch, {}, {}};
   runner_.forward(context, stage);
   if (calls.computed) calls.computed(stage, context.out);
-  const auto start = calls.start(context.out);
+  const auto start = calls.start(context.batch, context.out);
   runner_.backward(context, stage, {start.root}, {start.gradient});
 }
 
@@ -132,7 +132,7 @@ void Interpreter::backward(const Action& action, const Calls& calls) {
   std::vector<at::Tensor> roots;
   std::vector<at::Tensor> gradients;
   if (stage.after < 0) {
-    auto start = calls.start(context.out);
+    auto start = calls.start(context.batch, context.out);
     roots = {std::move(start.root)};
     gradients = {std::move(start.gradient)};
   } else {

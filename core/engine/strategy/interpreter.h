@@ -37,7 +37,7 @@ class Interpreter {
     /// A stage's forward is done; of the model's last one, `out` is what the head gives.
     std::function<void(const RankStage& stage, const nn::Hidden& out)> computed = {};
     /// What backward starts from at the model's end.
-    std::function<Start(const nn::Hidden& out)> start;
+    std::function<Start(const nn::Batch& batch, const nn::Hidden& out)> start;
     /// Takes over a forward that is directly followed by its backward and is all of the model: calls `both` with the
     /// micro-batch's batch, or repeats what it recorded of an earlier call. Null: `both` is called.
     std::function<void(int micro, const std::function<void(const nn::Batch&)>& both)> whole = {};

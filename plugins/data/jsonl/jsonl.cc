@@ -108,6 +108,11 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
       .doc(
           "which tokens bear loss: completions and the assistant's turns with what ends them, or everything. Of a text "
           "it is always everything");
+  t.add("pairs", &JsonlOptions::pairs)
+      .doc(
+          R"(a line has two answers to a prompt, {"prompt", "chosen", "rejected"}, which are texts or lists of messages; )"
+          R"(without "prompt" the answers are conversations that begin with the same messages. Such a sample has two )"
+          R"(sequences, for objectives that compare them)");
   t.add("turn", &JsonlOptions::turn)
       .doc(R"(how a message is written, with {role} and {content}, such as )"
            R"("<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>"; what stands before the assistant's )"
@@ -115,6 +120,12 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
   t.add("system_turn", &JsonlOptions::system_turn).doc("how the system's messages are written instead");
   t.add("user_turn", &JsonlOptions::user_turn).doc("how the user's messages are written instead");
   t.add("assistant_turn", &JsonlOptions::assistant_turn).doc("how the assistant's messages are written instead");
+}
+
+data::SampleForm JsonlData::form() const {
+  data::SampleForm form;
+  if (options_->pairs) form.sequences = 2;
+  return form;
 }
 
 Turns JsonlData::turns(Diagnostics& diagnostics) const {
@@ -145,7 +156,11 @@ void JsonlData::check_lines(const MappedLines& file, const Turns& turns, Diagnos
   int faults = 0;
   for (std::int64_t i = 0; i < file.size() && faults < most; ++i) {
     try {
-      read_record(file, i, turns);
+      if (options_->pairs) {
+        read_pair(file, i, turns);
+      } else {
+        read_record(file, i, turns);
+      }
     } catch (const Error& error) {
       ++faults;
       for (const auto& diagnostic : error.diagnostics()) diagnostics.add(diagnostic);
@@ -163,6 +178,10 @@ void JsonlData::check(Diagnostics& diagnostics) const {
     const auto file = read(*one, diagnostics);
     if (file && usable) check_lines(*file, written, diagnostics);
   }
+  if (options_->pairs && options_->loss == "sequence") {
+    diagnostics.add(options_.where(&JsonlOptions::loss),
+                    cat(options_.name(&JsonlOptions::loss), " is \"sequence\", and pairs are of answers"), "remove it");
+  }
   data::require_file(train, eval, options_.section().origin.text(), json_lines(), diagnostics);
 }
 
@@ -174,7 +193,9 @@ std::shared_ptr<data::DataSource> JsonlData::open(const data::SplitRequest& requ
   diagnostics.throw_if_any();
   if (!file) return nullptr;
   auto source = std::make_shared<JsonlSource>(file, chosen.samples.value_or(file->size()), written, request,
-                                              SampleOptions{options_->loss == "sequence", options_->too_long == "cut"});
+                                              SampleOptions{.whole_sequence = options_->loss == "sequence",
+                                                            .cut = options_->too_long == "cut",
+                                                            .pairs = options_->pairs});
   refuse_too_long(*file, *source, written, request.max_length);
   return source;
 }

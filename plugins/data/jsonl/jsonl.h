@@ -20,6 +20,7 @@ struct JsonlOptions {
   std::int64_t max_length = 0;
   std::string too_long = "error";
   std::string loss = "answer";
+  bool pairs = false;
   std::string turn;
   std::optional<std::string> system_turn;
   std::optional<std::string> user_turn;
@@ -28,13 +29,15 @@ struct JsonlOptions {
   static void describe(capstan::config::OptionTable<JsonlOptions>& t);
 };
 
-/// Samples from files of JSON lines: {"prompt", "completion"}, {"messages": [{"role", "content"}]} or {"text"}.
+/// Samples from files of JSON lines: {"prompt", "completion"}, {"messages": [{"role", "content"}]} or {"text"}; with
+/// `pairs` {"prompt", "chosen", "rejected"}, whose samples have two sequences.
 class JsonlData final : public capstan::data::Data {
  public:
   explicit JsonlData(capstan::config::Options<JsonlOptions> options) : options_(std::move(options)) {}
   void check(capstan::Diagnostics& diagnostics) const override;
   std::shared_ptr<capstan::data::DataSource> open(const capstan::data::SplitRequest& request) const override;
   std::int64_t max_length() const override { return options_->max_length; }
+  capstan::data::SampleForm form() const override;
   bool evaluates() const override { return !options_->eval.empty(); }
 
  private:

@@ -94,28 +94,29 @@ void drop_beginning(data::Sample& sample, std::size_t count, std::size_t prefix)
   sample.prompt_length -= static_cast<std::int64_t>(count);
 }
 
-// Removes tokens from a sample that has too many, as make_sample says.
-void cut(data::Sample& sample, bool is_text, std::size_t most, std::size_t prefix, const std::string& where) {
+// Removes the first `removed` tokens after the prefix, but nothing of the last answer.
+void cut_beginning(data::Sample& sample, std::size_t removed, std::size_t prefix, const std::string& where) {
   const auto all = sample.tokens.size();
-  if (is_text) {
-    sample.tokens.resize(most);
-    sample.is_target.resize(most);
-    return;
-  }
-  const auto removed = all - most;
-  const auto from = prefix + removed;
-  if (from > static_cast<std::size_t>(sample.prompt_length)) {
+  if (prefix + removed > static_cast<std::size_t>(sample.prompt_length)) {
     const auto answer = all - static_cast<std::size_t>(sample.prompt_length) + prefix;
-    throw Error(cat("the last answer by itself has ", answer, " tokens, max_length is ", most),
+    throw Error(cat("the last answer by itself has ", answer, " tokens, max_length is ", all - removed),
                 cat("raise data.max_length to ", answer, " or more, or take the line out"), where);
   }
   drop_beginning(sample, removed, prefix);
 }
 
-bool has_conversations(const MappedLines& file, std::int64_t lines) {
+// Removes tokens from a sample that has too many, as make_sample says.
+void cut(data::Sample& sample, bool is_text, std::size_t most, std::size_t prefix, const std::string& where) {
+  if (!is_text) return cut_beginning(sample, sample.tokens.size() - most, prefix, where);
+  sample.tokens.resize(most);
+  sample.is_target.resize(most);
+}
+
+bool has_conversations(const MappedLines& file, std::int64_t lines, bool pairs) {
+  // Inside of a text the quotation marks have backslashes.
+  const std::string_view key = pairs ? R"("role")" : R"("messages")";
   for (std::int64_t i = 0; i < lines; ++i) {
-    // Inside of a text the quotation marks have backslashes.
-    if (file.line(i).find(R"("messages")") != std::string_view::npos) return true;
+    if (file.line(i).find(key) != std::string_view::npos) return true;
   }
   return false;
 }
@@ -133,6 +134,23 @@ data::Sample make_sample(const Record& record, const std::string& where, const d
   if (options.whole_sequence) sample.is_target.assign(sample.tokens.size(), true);
   if (record.reference.empty()) sample.prompt_length = 0;
   return sample;
+}
+
+data::Sample make_pair_sample(const Pair& pair, const std::string& where, const data::SplitRequest& request,
+                              const SampleOptions& options) {
+  auto chosen = whole_sample(pair.chosen, *request.tokenizer);
+  auto rejected = whole_sample(pair.rejected, *request.tokenizer);
+  const bool is_second_longer = chosen.tokens.size() < rejected.tokens.size();
+  auto& longer = is_second_longer ? rejected : chosen;
+  const auto most = static_cast<std::size_t>(request.max_length);
+  if (longer.tokens.size() > most) {
+    if (!options.cut) refuse_too_long(longer, request.max_length, where);
+    const auto removed = longer.tokens.size() - most, prefix = request.tokenizer->prefix_ids().size();
+    cut_beginning(longer, removed, prefix, where);
+    cut_beginning(is_second_longer ? chosen : rejected, removed, prefix, where);
+  }
+  chosen.others.push_back({std::move(rejected.tokens), std::move(rejected.is_target)});
+  return chosen;
 }
 
 data::Sample make_question(const Record& record, const std::string& where, const data::SplitRequest& request,
@@ -164,15 +182,18 @@ JsonlSource::JsonlSource(std::shared_ptr<const MappedLines> file, std::int64_t s
       options_(options) {
   CAPSTAN_ASSERT(request_.tokenizer && request_.max_length > 0 && samples_ <= file_->size());
   const auto end = turns_.assistant_end();
-  if (!end.empty() && has_conversations(*file_, samples_)) end_ = turn_end(end, *request_.tokenizer);
+  if (!end.empty() && has_conversations(*file_, samples_, options_.pairs)) end_ = turn_end(end, *request_.tokenizer);
 }
 
 data::Sample JsonlSource::get(std::int64_t index) const {
-  return make_sample(read_record(*file_, index, turns_), file_->where(index), request_, options_);
+  const auto where = file_->where(index);
+  return options_.pairs ? make_pair_sample(read_pair(*file_, index, turns_), where, request_, options_)
+                        : make_sample(read_record(*file_, index, turns_), where, request_, options_);
 }
 
 data::Sample JsonlSource::question(std::int64_t index, std::int64_t most) const {
-  return make_question(read_record(*file_, index, turns_), file_->where(index), request_, options_, most);
+  const auto record = options_.pairs ? read_pair(*file_, index, turns_).chosen : read_record(*file_, index, turns_);
+  return make_question(record, file_->where(index), request_, options_, most);
 }
 
 monitor::Values JsonlSource::score(const data::Sample& sample, const std::string& text) const {

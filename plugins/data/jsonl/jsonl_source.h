@@ -1,4 +1,5 @@
 #pragma once
+#include "pair.h"
 #include "record.h"
 
 #include <capstan/data/source.h>
@@ -13,6 +14,7 @@ namespace jsonl {
 struct SampleOptions {
   bool whole_sequence = false;  ///< every token bears loss
   bool cut = false;             ///< if too long: cut tokens instead of an error
+  bool pairs = false;           ///< lines are pairs, else records
 };
 
 /// A record as the model sees it. All of it is tokenised at once, so that tokens are the same as in running text; a
@@ -22,6 +24,11 @@ struct SampleOptions {
 /// if that leaves no room, or if it is too long and must not be cut.
 capstan::data::Sample make_sample(const Record& record, const std::string& where,
                                   const capstan::data::SplitRequest& request, const SampleOptions& options);
+
+/// A pair as the model sees it: the chosen answer's sequence, then the rejected one's. If one is too long and may be
+/// cut, the prompt loses as much of its beginning in both, so that it stays the same.
+capstan::data::Sample make_pair_sample(const Pair& pair, const std::string& where,
+                                       const capstan::data::SplitRequest& request, const SampleOptions& options);
 
 /// Only the prompt of a record, as it is in its sample. If it may be cut, it has at most `most` tokens and max_length;
 /// the number does not depend on the answer.

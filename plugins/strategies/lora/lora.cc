@@ -249,7 +249,9 @@ void Lora::place(nn::Unit& unit, const strategy::Placement& placement) {
     }
     linear.adapter.fill("lora", [all](const at::Tensor& x, const at::Tensor& y) {
       auto result = y;
-      for (const auto& one : all) result = one.add_to(result, x);
+      for (const auto& one : all) {
+        if (one.acts()) result = one.add_to(result, x);
+      }
       return result;
     });
   });
@@ -263,7 +265,7 @@ void Lora::place_beside(nn::Experts& experts, nn::Unit& unit, const strategy::Pl
   const auto fill = [&](nn::Experts::AdapterPort& port, std::size_t index) {
     if (index == static_cast<std::size_t>(-1)) return;
     port.fill("lora", [one = at(index)](const auto& rows, const auto& y, const auto& ends, const auto& ids) {
-      return one.add_to_grouped(y, rows, ends, ids);
+      return one.acts() ? one.add_to_grouped(y, rows, ends, ids) : y;
     });
   };
   const auto [first, second] = found->second;

@@ -347,7 +347,7 @@ TEST_CASE("lines that are wrong are named with what is wrong and what a line may
 TEST_CASE("conversations that are wrong") {
   const Values turn{{"turn", chatml}};
   const auto user = R"({"messages": [{"role": "user", "content": "a"}]})";
-  CHECK_THAT(fault_of(user), Contains("'messages' need a template, and the configuration has none\n    fix: set "
+  CHECK_THAT(fault_of(user), Contains("messages need a template, and the configuration has none\n    fix: set "
                                       "data.turn, such as"));
   CHECK_THAT(fault_of(user, turn), Contains("hold no message of the role 'assistant': nothing to learn\n    fix: add "
                                             "the answer, or take the line out"));
