@@ -92,7 +92,7 @@ TEST_CASE("recomputing every unit gives the same gradients, those of the routers
         for (std::size_t i = 0; recompute && i < session.units.size(); ++i) session.runner->set_recompute(i, true);
         execution::Feed feed(job);
         const auto input = feed.draw(0);
-        execution::Step(session).gradients(input, input.target_tokens);
+        execution::Step(session).gradients(input, input.counts);
         testing::Collected(runs[recompute ? 1 : 0]).gradients(session);
       });
     }

@@ -55,6 +55,11 @@ const std::vector<Choice> optimizers{
      "[[optimizer.groups]]\nrecords = [\"*[kv]*\"]\nplugin = \"descent\"\n"},
 };
 
+// Matrices of layers whole, each on one rank; those of adapters too.
+const Choice muon{"muon",
+                  "[optimizer]\nplugin = \"muon\"\nlr = 0.01\nweight_decay = 0.1\nadapters = true\n"
+                  "adamw_betas = [0.8, 0.95]\nadamw_lr_factor = 0.1\n"};
+
 Setting setting(const Family& family, const Choice& optimizer, bool with_adapters, const Composition& layout) {
   return {.world = layout.world,
           .config =
@@ -71,12 +76,17 @@ const TrainResult& alone(const Family& family, const Choice& optimizer, bool wit
   return runs.at(key);
 }
 
-void check(const Family& family, bool resumes) {
-  std::size_t next = 0;
+std::vector<Composition> layouts_of(const Family& family) {
   std::vector<Composition> layouts;
   for (const auto& layout : compositions()) {
     if (!layout.needs_experts || family.plugin == "mixtral") layouts.push_back(layout);
   }
+  return layouts;
+}
+
+void check(const Family& family, bool resumes) {
+  std::size_t next = 0;
+  const auto layouts = layouts_of(family);
   // Each layout with an optimizer, each optimizer with and without adapters; the next family begins elsewhere.
   for (std::size_t i = 0; i < layouts.size(); ++i, ++next) {
     const auto& optimizer = optimizers[next % optimizers.size()];
@@ -98,6 +108,23 @@ TEST_CASE("float64: optimizers on every layout of a dense model", "[matrix][trai
 TEST_CASE("float64: optimizers' states saved on one layout continue on another", "[matrix][train]") {
   check(mixture(), true);
   check(dense(), true);
+}
+
+// Every layout is one that muon moves other parts of matrices in.
+TEST_CASE("float64: muon on every layout, saved on one and continued on the next", "[matrix][train]") {
+  const auto* const family = GENERATE(&mixture(), &dense());
+  const auto layouts = layouts_of(*family);
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    for (const bool resumes : {false, true}) {
+      const bool with_adapters = (i % 2 == 0) == resumes;
+      INFO(family->plugin << (with_adapters ? " with adapters" : "") << ", " << layouts[i].name
+                          << (resumes ? ", resumed" : ""));
+      const auto mine = setting(*family, muon, with_adapters, layouts[i]);
+      const auto other = setting(*family, muon, with_adapters, layouts[(i + 1) % layouts.size()]);
+      const auto run = resumes ? train_resumed(mine, saved_behind, other) : train(mine);
+      CHECK(differences(run, alone(*family, muon, with_adapters), tolerance) == "");
+    }
+  }
 }
 
 TEST_CASE("the states that are compared are there, by name") {

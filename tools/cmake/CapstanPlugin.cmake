@@ -1,4 +1,4 @@
-# capstan_add_plugin(<name> KIND model|strategy|optimizer|data|tokenizer|monitor|command [ENGINE] SOURCES <file>...
+# capstan_add_plugin(<name> KIND model|strategy|optimizer|objective|data|tokenizer|monitor|command [ENGINE] SOURCES <file>...
 #                    [LIBRARIES <target or file>...] [INCLUDES <folder>...] [OUTPUT_DIRECTORY <folder>] [ABI_TAG <text>])
 #
 # Makes the target plugin_<kind>_<name>: one MODULE <name>.so that exports one
@@ -11,8 +11,8 @@
 # is installed, those outside of the project. Its tests (capstan_add_test) get the same libraries and folders.
 # ABI_TAG writes another tag into the note: only tests of the host need it.
 #
-# Models, strategies and optimizers need the engine, and so LibTorch: they are built with capstan::engine. Data,
-# tokenizers, monitors and commands are built with capstan::host, which has neither LibTorch's headers nor its libraries, unless they say ENGINE
+# Models, strategies, optimizers and objectives need the engine, and so LibTorch: they are built with capstan::engine.
+# Data, tokenizers, monitors and commands are built with capstan::host, which has neither LibTorch's headers nor its libraries, unless they say ENGINE
 # or have kernels. The note says which: needs=host or needs=engine.
 #
 # *.cu and *_cuda.cc among the sources make up <name>_cuda.so next to it (target
@@ -93,8 +93,8 @@ endfunction()
 
 function(capstan_add_plugin name)
   cmake_parse_arguments(PLUGIN "ENGINE" "KIND;OUTPUT_DIRECTORY;ABI_TAG" "SOURCES;LIBRARIES;INCLUDES" ${ARGN})
-  if(NOT PLUGIN_KIND MATCHES "^(model|strategy|optimizer|data|tokenizer|monitor|command)$")
-    message(FATAL_ERROR "capstan_add_plugin(${name}): KIND must be model, strategy, optimizer, data, tokenizer, monitor or command, not '${PLUGIN_KIND}'")
+  if(NOT PLUGIN_KIND MATCHES "^(model|strategy|optimizer|objective|data|tokenizer|monitor|command)$")
+    message(FATAL_ERROR "capstan_add_plugin(${name}): KIND must be model, strategy, optimizer, objective, data, tokenizer, monitor or command, not '${PLUGIN_KIND}'")
   endif()
   if(NOT name MATCHES "^[A-Za-z0-9_-]+$")
     message(FATAL_ERROR "capstan_add_plugin(${name}): a name has letters, digits, '_' and '-' only")
@@ -125,7 +125,7 @@ function(capstan_add_plugin name)
   endif()
   set(needs host)
   set(tag "${CAPSTAN_HOST_TAG}")
-  if(PLUGIN_ENGINE OR gpu_sources OR PLUGIN_KIND MATCHES "^(model|strategy|optimizer)$")
+  if(PLUGIN_ENGINE OR gpu_sources OR PLUGIN_KIND MATCHES "^(model|strategy|optimizer|objective)$")
     set(needs engine)
     set(tag "${CAPSTAN_ABI_TAG}")
   endif()

@@ -3,5 +3,6 @@
 #pragma once
 #include <ATen/ATen.h>
 #include <capstan/model.h>
+#include <capstan/objective.h>
 #include <capstan/optimizer.h>
 #include <capstan/strategy.h>

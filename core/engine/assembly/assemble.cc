@@ -10,6 +10,7 @@
 
 #include "assembly/optimizer.h"
 #include "assembly/override_points.h"
+#include "assembly/stages.h"
 
 namespace capstan::assembly {
 namespace {
@@ -148,10 +149,11 @@ std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& confi
   structure(built, strategies);
   auto model = std::make_shared<AssembledModel>();
   static_cast<BuiltModel&>(*model) = std::move(built);
-  model->groups = std::make_shared<MeshGroups>(topology.mesh, topology.rank, device);
+  model->groups = std::make_shared<strategy::MeshGroups>(topology.mesh, topology.rank, device);
   const auto records = records_of(pointers(model->units));
   model->has_frozen = std::any_of(records.begin(), records.end(), [](const auto* r) { return !r->trainable; });
   place(*model, strategies, topology);
+  cut_into_stages(*model, strategies, topology);
   model->local_axes = common_local_axes(model->units);
   join_balances(topology.mesh, *model);
   if (!config.trains()) {
@@ -163,8 +165,6 @@ std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& confi
   model->changes = changes_text(*model, strategies, topology);
   return model;
 }
-
-strategy::Program AssembledModel::program(int micros) const { return strategy::accumulation(1, micros); }
 
 std::vector<nn::Unit*> pointers(const std::vector<std::unique_ptr<nn::Unit>>& units) {
   std::vector<nn::Unit*> list;
@@ -207,6 +207,13 @@ shard::EngineOptions engine_options(const setup::Configuration& config, const To
   options.micro_tokens = topology.batch.rows() * samples.longest_row;
   options.deterministic = config.run->deterministic;
   options.coalesce = device.is_cuda();
+  if (!model.rank_stages.is_whole()) {
+    options.stages = model.rank_stages;
+    for (const auto& action : model.program(static_cast<int>(options.accumulation))) {
+      if (action.kind == strategy::Action::Kind::backward)
+        options.backwards.push_back(model.rank_stages.index_of(action.stage));
+    }
+  }
   options.optimizer = model.optimizer;
   for (const auto axis : model.overridden_sums) options.reduce_overrides[axis];
   const auto& reduce = config.train->reduce;
@@ -239,7 +246,7 @@ void wrap_unit(const Strategies& strategies, std::size_t index, strategy::UnitRu
       if (hooks) runner.add_hooks(index, std::make_unique<NamedHooks>(made.name, unit.name(), std::move(hooks)));
     });
     plugin::guard(made.name, cat("recompute of unit ", unit.name()), [&] {
-      if (made.object->recompute(unit, index)) runner.set_recompute(index, true);
+      if (made.object->recompute(unit, runner.stages().place_of(index))) runner.set_recompute(index, true);
     });
   }
 }

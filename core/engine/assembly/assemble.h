@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "assembly/mesh_groups.h"
 #include "assembly/samples.h"
 #include "assembly/topology.h"
 #include "shard/options.h"
+#include "strategy/mesh_groups.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
@@ -26,13 +26,18 @@ struct BuiltModel {
 /// The fourth stage: the model as this rank computes it. Strategies have changed and placed it, its records say what
 /// each rank holds, and nothing is allocated. `check` predicts from it, and a session gives the same units memory.
 struct AssembledModel : BuiltModel {
-  std::shared_ptr<MeshGroups> groups;    ///< groups of its layers, once a session has connected them
-  std::string changes;                   ///< for people: what strategies made of it, a line each; may be empty
-  bool has_frozen = false;               ///< strategies train a part of it only
-  std::vector<layout::Axis> local_axes;  ///< axes on which gradients are not summed
+  std::shared_ptr<strategy::MeshGroups> groups;  ///< groups of its layers, once a session has connected them
+  std::string changes;                           ///< for people: what strategies made of it, a line each; may be empty
+  bool has_frozen = false;                       ///< strategies train a part of it only
+  std::vector<layout::Axis> local_axes;          ///< axes on which gradients are not summed
   std::shared_ptr<const strategy::Optimizer> optimizer;  ///< how it is trained
   std::vector<layout::Axis> overridden_sums;             ///< axes on which a strategy sums gradients, not the engine
 
+  strategy::Stages stages;           ///< how it is cut along pp
+  strategy::RankStages rank_stages;  ///< what of them this rank computes
+
+  /// The units that this rank computes, in their order.
+  std::vector<nn::Unit*> own_units() const;
   /// What this rank does in a step of that many micro-batches.
   strategy::Program program(int micros) const;
 };

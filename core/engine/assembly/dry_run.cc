@@ -93,10 +93,11 @@ nn::Batch longest_prompts(std::int64_t rows, std::int64_t columns) {
   return batch;
 }
 
-strategy::Start start_of(const nn::Hidden& out) {
-  auto objective = out.states;
-  for (const auto& auxiliary : out.sums) objective = objective + auxiliary;
-  return {objective, at::empty({}, objective.options())};
+strategy::Start start_of(const objective::Sums& sums, const nn::Hidden& out) {
+  auto minimised = sums.terms.front();
+  for (std::size_t i = 1; i < sums.terms.size(); ++i) minimised = minimised + sums.terms[i];
+  for (const auto& auxiliary : out.sums) minimised = minimised + auxiliary;
+  return {minimised, at::empty({}, minimised.options())};
 }
 
 // Runs a micro-step and notes what it computes and what its layers' groups are asked for.
@@ -123,7 +124,8 @@ class Watched {
         plan_(shard::make_plan(pointers(model_->units), what.options)),
         executor_(plan_, what, [this](const shard::Buffer&, std::int64_t bytes) { gather(bytes); }),
         protocol_(plan_, what.options, executor_),
-        runner_(pointers(model_->units), what.plugins.model.name) {
+        runner_(pointers(model_->units), what.plugins.model.name),
+        passes_(what.plugins.minimised, [this](const nn::Batch& batch) { return runner_.forward(batch); }) {
     const auto units = pointers(model_->units);
     for (std::size_t i = 0; i < units.size(); ++i) {
       runner_.add_hooks(i, std::make_unique<Place>(at_, units[i]->name()));
@@ -132,6 +134,7 @@ class Watched {
     }
   }
   strategy::UnitRunner& runner() { return runner_; }
+  strategy::Passes& passes() { return passes_; }
   void count_gathers_into(Transfers* gathers) { executor_.count_into(gathers); }
   // Bytes of the tensors that the work has made and not freed.
   std::int64_t held() const { return memory_->now() - gathered_; }
@@ -173,6 +176,7 @@ class Watched {
   shard::GatherProtocol protocol_;
   std::string at_;
   strategy::UnitRunner runner_;
+  strategy::Passes passes_;
   meta::MemoryCounter* memory_ = nullptr;
   std::int64_t gathered_ = 0;
 };
@@ -195,7 +199,7 @@ AtPeak evaluation_of(Watched& model, const DryRunOf& what) {
   if (!samples.evaluates && questions == 0) return {};
   const at::NoGradGuard no_grad;
   return model.peak_of([&] {
-    if (samples.evaluates) model.runner().forward(longest_batch(what, train.eval_batch, false));
+    if (samples.evaluates) model.passes().evaluate(longest_batch(what, train.eval_batch, false));
     if (questions == 0 || prompt < 1) return;
     nn::KVCache cache(std::min(what.plugins.model_facts.max_positions, prompt + train.max_new_tokens));
     model.runner().forward(longest_prompts(questions, prompt), &cache);
@@ -214,7 +218,14 @@ MicroStepMemory dry_run(const DryRunOf& what) {
   strategy::Interpreter interpreter(model.runner());
   strategy::Interpreter::Calls calls;
   calls.batch = [&](int) { return longest_batch(what, sizes.micro_batch, true); };
-  calls.start = start_of;
+  calls.start = [&](const nn::Batch& batch, const nn::Hidden& out) {
+    return start_of(model.passes().sums(batch, out.states), out);
+  };
+  calls.whole = [&](int micro, const std::function<void(const nn::Batch&)>& both) {
+    const auto batch = calls.batch(micro);
+    model.passes().run_others(batch);
+    both(model.passes().trained(batch));
+  };
   static_cast<AtPeak&>(result) = model.peak_of([&] {
     for (int i = 0; i < micro_steps; ++i) {
       model.count_gathers_into(i == 0 ? &result.computed.gathers : &result.computed.later_gathers);

@@ -20,6 +20,18 @@ class GuardedRule : public optimizer::Rule {
   }
   optimizer::Grain grain() const override { return rule_->grain(); }
   bool is_fused() const override { return rule_->is_fused(); }
+  std::optional<optimizer::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
+                                                 c10::DeviceType device) const override {
+    std::optional<optimizer::WholeSpec> spec;
+    plugin::guard(plugin_, "whole_spec of " + record.name, [&] { spec = rule_->whole_spec(record, master, device); });
+    return spec;
+  }
+  void begin(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) override {
+    plugin::guard(plugin_, "begin", [&] { rule_->begin(slices, update); });
+  }
+  void whole(const optimizer::Matrices& matrices) override {
+    plugin::guard(plugin_, "whole", [&] { rule_->whole(matrices); });
+  }
   void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) override {
     plugin::guard(plugin_, "apply", [&] { rule_->apply(slices, update); });
   }

@@ -7,6 +7,7 @@
 
 #include "assembly/model_family.h"
 #include "assembly/model_file.h"
+#include "assembly/objective.h"
 #include "assembly/sample_form.h"
 #include "config/plugin_table.h"
 #include "setup/collect.h"
@@ -274,6 +275,18 @@ void load_optimizer(const setup::Configuration& config, Loader& loader, LoadedPl
   if (!table.name.empty()) loaded.optimizer = loader.make<optimizer::Rule>("optimizer", table);
 }
 
+// Without a plugin it is the cross entropy of the next token.
+void load_objective(const setup::Configuration& config, Loader& loader, LoadedPlugins& loaded, Diagnostics& faults) {
+  auto section = config.document.section("objective");
+  if (!section.find("plugin")) section.entries.push_back({"plugin", std::string("causal_lm"), {}});
+  const auto table = config::chosen_plugin(section, faults);
+  if (table.name.empty()) return;
+  loaded.objective = loader.make<objective::Objective>("objective", table);
+  if (!loaded.objective) return;
+  setup::collect(
+      faults, [&] { settle_objective(loaded, faults); }, loaded.objective->where);
+}
+
 std::vector<nn::PackedForm> forms_of(const Strategies& strategies) {
   std::vector<nn::PackedForm> all;
   each_strategy(strategies, "packed_forms", [&](const strategy::Strategy& strategy) {
@@ -306,6 +319,7 @@ LoadedPlugins load_plugins(const setup::Configuration& config, Needs needs, plug
   load_data(config, needs == Needs::all, loader, loaded, faults);
   load_tokenizer(config, loader, loaded, faults);
   load_optimizer(config, loader, loaded, faults);
+  load_objective(config, loader, loaded, faults);
   loaded.packed_forms = loader.forms();
   for (const auto& fault : of_strategies.list()) faults.add(fault);
   if (needs != Needs::model_and_strategies) {

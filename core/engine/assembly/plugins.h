@@ -6,10 +6,12 @@
 #include <capstan/data/source.h>
 #include <capstan/monitor/monitor.h>
 #include <capstan/nn/model.h>
+#include <capstan/objective/objective.h>
 #include <capstan/optimizer/rule.h>
 #include <capstan/strategy/strategy.h>
 #include <capstan/tokenizer/opener.h>
 #include "plugin/guard.h"
+#include "strategy/objective.h"
 
 #include <functional>
 #include <memory>
@@ -82,7 +84,9 @@ struct PluginsBesidesModel {
   Strategies strategies;
   std::optional<Made<optimizer::Rule>> optimizer;  ///< none where it has a fault
   std::vector<OptimizerGroupTable> optimizer_groups;
-  std::vector<nn::PackedForm> packed_forms;  ///< how packed weights of the model's folder are recognised
+  std::optional<Made<objective::Objective>> objective;   ///< none where it has a fault
+  std::shared_ptr<const strategy::Objective> minimised;  ///< what it needs and gives; null where that has a fault
+  std::vector<nn::PackedForm> packed_forms;              ///< how packed weights of the model's folder are recognised
   std::vector<Made<monitor::Monitor>> monitors;
   std::vector<Made<command::RunExtension>> extensions;  ///< commands that have a table, by name
 };

@@ -23,6 +23,15 @@ std::string first_sentence(const std::string& text) {
   return text.substr(0, std::min(text.find('\n'), text.find(". ")));
 }
 
+// Activations are gone when an update begins: its own memory counts as far as they leave no room for it.
+void count_beyond(std::int64_t bytes, const std::string& device, std::vector<layout::Footprint>& list) {
+  std::erase_if(
+      list, [&](const auto& part) { return part.when == "update" && part.device == device && part.bytes <= bytes; });
+  for (auto& part : list) {
+    if (part.when == "update" && part.device == device) part.bytes -= bytes;
+  }
+}
+
 // Replaces what the owners themselves count for forward or backward by what is there at a micro-step's peak.
 MicroStepWork add_micro_step(const DryRunOf& what, const std::string& device, Prediction& prediction) {
   const auto bytes = [](std::int64_t n) { return bytes_text(static_cast<double>(n)); };
@@ -40,6 +49,7 @@ MicroStepWork add_micro_step(const DryRunOf& what, const std::string& device, Pr
   list.push_back({"activations and gradients at work", step.work, device, when});
   if (const auto more = step.evaluation.bytes() - step.bytes(); more > 0)
     list.push_back({"evaluation beyond a micro-step", more, device, "evaluation: " + step.evaluation.peak});
+  count_beyond(std::max(step.bytes(), step.evaluation.bytes()), device, list);
   list.push_back({"cuBLAS", cublas_bytes, device, "always"});
   prediction.activations = true;
   prediction.activations_note =
@@ -71,7 +81,7 @@ std::string divided_blocks(const shard::ShardPlan& plan, const shard::EngineOpti
 Prediction predict(const setup::Configuration& config, const Plugins& plugins, const Topology& topology,
                    const Samples& samples, const AssembledModel& model) {
   const auto options = engine_options(config, topology, samples, model, device_of(config));
-  const auto plan = shard::make_plan(pointers(model.units), options);
+  const auto plan = shard::make_plan(model.own_units(), options);
   Prediction prediction;
   prediction.footprints = shard::footprint(plan, options);
   prediction.state_note = divided_blocks(plan, options);
@@ -91,7 +101,11 @@ Prediction predict(const setup::Configuration& config, const Plugins& plugins, c
     for (auto& part : strategy.footprint(facts)) prediction.footprints.push_back(std::move(part));
   });
   if (config.request.activations && config.device == "cuda") {
-    auto micro = add_micro_step({config, plugins, topology, samples, options}, config.device, prediction);
+    auto whole = options;
+    whole.stages.reset();
+    whole.backwards.clear();
+    const auto flat = topology.without_stages();
+    auto micro = add_micro_step({config, plugins, flat, samples, whole}, config.device, prediction);
     if (prediction.activations) prediction.work = step_work(std::move(micro), plan, options, topology);
     if (prediction.work && config.train->cuda_graphs == "off") prediction.work->replayed = 0;
   }

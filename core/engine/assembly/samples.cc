@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "assembly/checkpoint_metric.h"
 #include "assembly/collate.h"
 #include "assembly/content.h"
 #include "assembly/fit.h"
@@ -22,11 +23,6 @@
 
 namespace capstan::assembly {
 namespace {
-
-// Does the run judge its evaluations by checkpoint.metric?
-bool goes_by_metric(const setup::Configuration& config) {
-  return config.checkpoint->keep_best || config.train->stop_after_evals > 0;
-}
 
 // What [checkpoint] asks for and the run cannot give.
 void check_checkpoints(const setup::Configuration& config, const Samples& samples, Diagnostics& faults) {
@@ -42,7 +38,7 @@ void check_checkpoints(const setup::Configuration& config, const Samples& sample
   const bool is_off = !goes_by_metric(config);
   if (is_off && options->metric != defaults.metric) refuse(&setup::CheckpointOptions::metric, off, fix);
   if (is_off && options->mode != defaults.mode) refuse(&setup::CheckpointOptions::mode, off, fix);
-  if (samples.eval || !samples.train) return;
+  if (samples.has_eval() || !samples.train) return;
   const char* none = "there is no evaluation data";
   const char* name_one = "name an evaluation file in [data]";
   if (options->keep_best) refuse(&setup::CheckpointOptions::keep_best, none, name_one);
@@ -57,43 +53,6 @@ void check_final_weights(const config::Options<setup::CheckpointOptions>& option
              "checkpoint.final_weights is \"best\", but a strategy of this run evaluates other weights than it trains, "
              "which checkpoints do not hold",
              "set checkpoint.final_weights = \"last\"");
-}
-
-// Names of what answers to a split are scored by, asked for with the first question that has an expected answer.
-std::vector<std::string> score_names(const Samples& samples, const data::DataSource& source) {
-  constexpr std::int64_t most_asked = 100;
-  const auto size = plugin::guard(samples.plugin, "size", [&] { return source.size(); });
-  for (std::int64_t i = 0; i < std::min(most_asked, size); ++i) {
-    const auto sample = samples.question(source, i);
-    if (sample.references.empty()) continue;
-    std::vector<std::string> names;
-    for (const auto& [name, score] :
-         plugin::guard(samples.plugin, "score", [&] { return source.score(sample, std::string()); }))
-      names.push_back("eval_" + name);
-    return names;
-  }
-  return {};
-}
-
-// A metric that no evaluation gives would end the run at its first one.
-void check_metric(const setup::Configuration& config, const Samples& samples, Diagnostics& faults) {
-  const auto& options = config.checkpoint;
-  if (!config.trains() || !goes_by_metric(config) || !samples.eval || options->metric == "eval_loss") return;
-  const auto scores = score_names(samples, *samples.eval);
-  const bool scored = std::find(scores.begin(), scores.end(), options->metric) != scores.end();
-  const auto& train = *config.train;
-  const bool answers = train.generate_each_eval && train.generate_samples != 0;
-  if (scored && answers) return;
-  std::vector<std::string> names{"eval_loss"};
-  names.insert(names.end(), scores.begin(), scores.end());
-  const auto where = options.where(&setup::CheckpointOptions::metric);
-  if (scored) {
-    faults.add(where, cat("checkpoint.metric is '", options->metric, "', but evaluations answer no questions"),
-               "set train.generate_each_eval = true and train.generate_samples = -1, or take eval_loss");
-  } else {
-    faults.add(where, cat("checkpoint.metric is '", options->metric, "', which the evaluations do not give"),
-               suggestion(options->metric, names));
-  }
 }
 
 // What monitors are to watch and the run will not have.
@@ -184,7 +143,8 @@ class SamplesOpener {
     if (samples_.length > 0) samples_.longest_row = longest_row();
     if (has_data) {
       const auto& data = *plugins_.data;
-      samples_.evaluates = plugin::guard(data.name, "evaluates", [&] { return data.object->evaluates(); });
+      samples_.evaluates =
+          plugin::guard(data.name, "evaluates", [&] { return data.object->evaluates(); }) || !evaluation_sets().empty();
     }
     return faults_.size() == before;
   }
@@ -198,21 +158,44 @@ class SamplesOpener {
   void open_splits() {
     const auto& data = *plugins_.data;
     samples_.plugin = data.name;
-    const auto open = [&](data::Split split) {
-      return data.object->open({split, samples_.tokenizer.object, samples_.length, bounds().vocab_size});
-    };
+    const auto open = [&](data::Split split) { return data.object->open(request_of(split)); };
     setup::collect(faults_, [&] {
       plugin::guard(data.name, "open", [&] {
         samples_.train = open(data::Split::train);
         samples_.eval = open(data::Split::eval);
-        samples_.evaluates = samples_.eval != nullptr;
       });
     });
+    open_sets();
+    samples_.evaluates = samples_.has_eval();
     if (samples_.train) take_part();
     const auto& train = *config_.train;
     const bool is_asked = config_.request.purpose == setup::Purpose::evaluate;
     if (samples_.eval) judge_questions(*samples_.eval, is_asked ? -1 : train.generate_samples);
     if (samples_.train && config_.trains()) judge_questions(*samples_.train, train.generate_train_samples);
+  }
+
+  data::SplitRequest request_of(data::Split split) const {
+    return {split, samples_.tokenizer.object, samples_.length, bounds().vocab_size};
+  }
+
+  void open_sets() {
+    const auto& data = *plugins_.data;
+    for (const auto& name : evaluation_sets()) {
+      setup::collect(faults_, [&] {
+        plugin::guard(data.name, cat("open of evaluation set '", name, "'"), [&] {
+          auto request = request_of(data::Split::eval);
+          request.set = name;
+          auto source = data.object->open(request);
+          if (!source) throw Error("the data plugin names this set and gives none", "correct its evaluation_sets()");
+          samples_.eval_sets.push_back({name, std::move(source)});
+        });
+      });
+    }
+  }
+
+  std::vector<std::string> evaluation_sets() const {
+    const auto& data = *plugins_.data;
+    return plugin::guard(data.name, "evaluation_sets", [&] { return data.object->evaluation_sets(); });
   }
 
   // A question that leaves no room for an answer would end a run when it is asked, maybe after its last step. Where a
@@ -298,9 +281,10 @@ std::optional<Samples> open_samples(const setup::Configuration& config, const Lo
   auto samples = SamplesOpener(config, plugins, topology, host, faults).open();
   check_checkpoints(config, samples, faults);
   const auto& plan = samples.plan;
-  if (plan.steps > 0) setup::check_stopping(config.train, plan.steps, samples.eval ? plan.steps_per_epoch : 0, faults);
+  if (plan.steps > 0)
+    setup::check_stopping(config.train, plan.steps, samples.has_eval() ? plan.steps_per_epoch : 0, faults);
   check_final_weights(config.checkpoint, plugins, faults);
-  setup::collect(faults, [&] { check_metric(config, samples, faults); });
+  setup::collect(faults, [&] { check_metric(config, plugins, samples, faults); });
   check_monitors(config, plugins, samples, faults);
   if (!faults.empty()) return {};
   return samples;

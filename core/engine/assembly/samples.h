@@ -16,6 +16,12 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
 
+/// An evaluation set that has a name (data::Data::evaluation_sets).
+struct EvalSet {
+  std::string name;
+  std::shared_ptr<const data::DataSource> source;
+};
+
 /// What a run learns and answers: its tokenizer, its splits, and the order of samples. It is made when the mesh is,
 /// before the model is assembled.
 struct Samples {
@@ -26,11 +32,13 @@ struct Samples {
   std::int64_t longest_prompt = 0;  ///< longest one that leaves room for train.max_new_tokens tokens
   std::shared_ptr<const data::DataSource> train;  ///< null without data
   std::shared_ptr<const data::DataSource> eval;   ///< null without an evaluation file
-  bool evaluates = false;                         ///< there is one, or the options name one where none is opened
+  std::vector<EvalSet> eval_sets;                 ///< those with a name, besides it
+  bool evaluates = false;                         ///< there are any, or the options name one where none is opened
   data::Plan plan;                                ///< the plan of training
   std::optional<data::Content> content;           ///< the training data's content, where the run may be resumed
   std::vector<std::string> lacking;               ///< "data.train (squad.json)": what is not there yet
 
+  bool has_eval() const { return eval || !eval_sets.empty(); }
   /// A sample of one of the splits; what reading it throws names the data plugin.
   data::Sample sample(const data::DataSource& source, std::int64_t index) const;
   /// The same to be asked, cut to longest_prompt.

@@ -39,6 +39,15 @@ void check_strategies(const Strategies& strategies, const strategy::Facts& facts
 
 }  // namespace
 
+Topology Topology::without_stages() const {
+  using layout::Axis;
+  const auto of = [this](Axis axis) { return std::pair{axis, mesh.size(axis)}; };
+  auto flat = *this;
+  flat.mesh = layout::Mesh({of(Axis::replicate), of(Axis::dp), of(Axis::cp), of(Axis::ep), of(Axis::tp)});
+  flat.rank = rank % flat.mesh.world_size();
+  return flat;
+}
+
 Topology make_topology(const setup::Configuration& config, const LoadedPlugins& plugins, Diagnostics& faults) {
   const auto& request = config.request;
   Topology topology;
@@ -48,7 +57,7 @@ Topology make_topology(const setup::Configuration& config, const LoadedPlugins& 
   topology.policy = std::move(asked.policy);
   strategy::judge_claims(asked.claims, faults);
   topology.mesh = layout::resolve(asked.mesh, faults);
-  topology.batch = batch_of(config, topology.mesh.size(layout::data_axes), faults);
+  topology.batch = batch_of(config, topology.mesh.size(layout::sample_axes), faults);
   topology.batch.sequences = plugins.sample_form.sequences;
   // Sizes that are wrong would only give follow-up faults.
   if (faults.empty()) check_strategies(plugins.strategies, facts_of(config, plugins.model_facts, topology, 0), faults);

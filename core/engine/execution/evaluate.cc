@@ -26,8 +26,40 @@ std::string name_of(const Answer& answer, const SortedJson& others) {
 
 }  // namespace
 
+namespace {
+
+at::Tensor all_of(const objective::Sums& sums) {
+  auto all = sums.terms;
+  all.insert(all.end(), sums.figures.begin(), sums.figures.end());
+  return at::stack(all).to(at::kDouble);
+}
+
+void append(std::vector<double>& numbers, const at::Tensor& sums) {
+  const auto host = sums.cpu();
+  const auto* begin = host.const_data_ptr<double>();
+  numbers.insert(numbers.end(), begin, begin + host.numel());
+}
+
+// `sums` are those of terms, then of figures.
+Evaluation evaluation_of(const strategy::Objective& objective, const std::vector<double>& counts,
+                         const std::vector<double>& sums) {
+  const auto mean = [&](double sum, std::size_t count) { return counts[count] > 0 ? sum / counts[count] : 0.0; };
+  const auto& [passes, names, terms, figures, sequences, fields] = objective.plan();
+  Evaluation evaluation;
+  for (std::size_t i = 0; i < terms.size(); ++i) evaluation.loss += terms[i].weight * mean(sums[i], terms[i].count);
+  for (std::size_t i = 0; i < figures.size(); ++i)
+    evaluation.scores.emplace_back(figures[i].name, mean(sums[terms.size() + i], figures[i].count));
+  return evaluation;
+}
+
+}  // namespace
+
 std::vector<double> Evaluator::sum(std::vector<double> mine) {
   if (!job_.topology.speaks_for_coordinate()) std::fill(mine.begin(), mine.end(), 0.0);
+  return sum_given(mine);
+}
+
+std::vector<double> Evaluator::sum_given(const std::vector<double>& mine) {
   auto numbers = at::tensor(mine, at::kDouble);
   session_.world_host->all_reduce(numbers, comm::ReduceOp::sum, "all-reduce evaluation sums");
   const auto* begin = numbers.const_data_ptr<double>();
@@ -38,21 +70,29 @@ Evaluation Evaluator::loss(const data::DataSource& source) {
   const at::NoGradGuard no_grad;
   const auto begin = Clock::now();
   const auto plan = eval_plan(job_, source.size());
-  auto loss_sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(session_.device));
-  std::int64_t targets = 0;
-  std::int64_t samples = 0;
+  const auto& objective = passes_.objective();
+  const auto terms = objective.plan().terms.size(), counted = objective.plan().counts.size();
+  at::Tensor device_sums;                 // of terms, then of figures
+  std::vector<double> mine(counted + 1);  // counts, then samples
   for (std::int64_t i = 0; i < plan.batches(); ++i) {
     if (agreement_) agreement_->check();
     const auto rows = plan.rows(i, job_.topology.data_coordinate());
     const auto host = feed_.rows(source, rows);
-    loss_sum += session_.runner->forward(to_device(host, session_.device)).states.to(at::kDouble);
-    targets += host.target_tokens;
-    samples += std::count_if(rows.begin(), rows.end(), [](std::int64_t row) { return row >= 0; });
+    const auto sums = passes_.evaluate(to_device(host, session_.device));
+    if (!sums.terms.empty()) device_sums = device_sums.defined() ? device_sums + all_of(sums) : all_of(sums);
+    const auto counts = objective.counts(host);
+    for (std::size_t k = 0; k < counted; ++k) mine[k] += counts[k];
+    mine.back() +=
+        static_cast<double>(std::count_if(rows.begin(), rows.end(), [](std::int64_t row) { return row >= 0; }));
   }
-  const auto sums = sum({loss_sum.item<double>(), static_cast<double>(targets), static_cast<double>(samples)});
-  Evaluation evaluation;
-  evaluation.loss = sums[1] > 0 ? sums[0] / sums[1] : 0.0;
-  evaluation.samples = static_cast<std::int64_t>(sums[2]);
+  // The rank that computes the model's end has the sums; the one that speaks for its samples has their numbers.
+  if (!job_.topology.speaks_for_coordinate()) std::fill(mine.begin(), mine.end(), 0.0);
+  if (device_sums.defined() && job_.topology.speaks_for_stage()) append(mine, device_sums);
+  mine.resize(counted + 1 + terms + objective.plan().figures.size());
+  const auto all = sum_given(mine);
+  const auto first_sum = all.begin() + static_cast<std::ptrdiff_t>(counted + 1);
+  auto evaluation = evaluation_of(objective, {all.begin(), first_sum - 1}, {first_sum, all.end()});
+  evaluation.samples = static_cast<std::int64_t>(all[counted]);
   evaluation.runtime_s = seconds_since(begin);
   return evaluation;
 }

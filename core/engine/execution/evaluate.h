@@ -16,10 +16,15 @@ class Evaluator {
  public:
   /// Both must outlive it.
   Evaluator(session::Session& session, const Feed& feed)
-      : session_(session), job_(*session.job), feed_(feed), generator_(session) {}
+      : session_(session),
+        job_(*session.job),
+        feed_(feed),
+        generator_(session),
+        passes_(job_.plugins.minimised,
+                [all = session.interpreter.get()](const nn::Batch& batch) { return all->evaluate(batch); }) {}
   /// From here on loss() and answers() throw Stopped, on all ranks after the same batch, when one is asked to stop.
   void stops_by(const StopAgreement& agreement) { agreement_ = &agreement; }
-  /// Mean loss over all target tokens of the split.
+  /// What the objective minimises and its figures, over all samples of the split.
   Evaluation loss(const data::DataSource& source);
   /// Answers to the first `samples` questions (-1: all), and their scores. A sample without a prompt is no
   /// question, unless it has references: it counts then, with an empty answer.
@@ -32,11 +37,13 @@ class Evaluator {
   void gather(const Scores& scores, Evaluation& evaluation);
   std::vector<Answer> gather(const std::vector<Answer>& mine);
   std::vector<double> sum(std::vector<double> mine);
+  std::vector<double> sum_given(const std::vector<double>& mine);
 
   session::Session& session_;
   const session::Job& job_;
   const Feed& feed_;
   Generator generator_;
+  strategy::Passes passes_;
   const StopAgreement* agreement_ = nullptr;
 };
 

@@ -18,9 +18,12 @@ class ExpertLayers {
     for (const auto& unit : model) {
       units_.push_back({unit.get(), count_});
       count_ += static_cast<std::int64_t>(unit->all<nn::Experts>().size());
+      are_balanced_ = are_balanced_ || !unit->all<nn::LoadBalance>().empty();
     }
   }
   std::int64_t count() const { return count_; }
+  /// The model has an auxiliary loss that balances their load.
+  bool are_balanced() const { return are_balanced_; }
   /// The number of the unit's first layer of experts, if it has any.
   std::int64_t first_of(const nn::Unit* unit) const {
     for (const auto& one : units_) {
@@ -36,6 +39,7 @@ class ExpertLayers {
   };
   std::vector<One> units_;
   std::int64_t count_ = 0;
+  bool are_balanced_ = false;
 };
 
 }  // namespace execution

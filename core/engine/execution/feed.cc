@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <numeric>
 
 #include "assembly/loss_rows.h"
@@ -33,6 +34,8 @@ data::Padding bounded(data::Padding padding, const std::vector<data::Row>& rows,
 StepInput Feed::draw(std::int64_t step) {
   StepInput input;
   input.step = step;
+  const auto& objective = *job_.plugins.minimised;
+  input.counts.assign(objective.plan().counts.size(), 0.0);
   const auto slots = batches_.slots(step);
   const auto& shape = job_.topology.batch;
   for (std::int64_t micro = 0; micro < shape.accumulation; ++micro) {
@@ -55,6 +58,8 @@ StepInput Feed::draw(std::int64_t step) {
     input.target_tokens += batch.target_tokens;
     input.real_tokens += batch.real_tokens;
     input.padded_tokens += batch.padded_tokens();
+    const auto counts = objective.counts(batch);
+    std::transform(counts.begin(), counts.end(), input.counts.begin(), input.counts.begin(), std::plus<>());
   }
   return input;
 }

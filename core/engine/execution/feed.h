@@ -23,6 +23,7 @@ struct StepCounts {
 struct StepInput : StepCounts {
   std::int64_t step = 0;
   std::vector<data::HostBatch> micro;
+  std::vector<double> counts;  ///< what the objective divides by, summed over the micro-batches
 };
 
 /// Draws a job's samples for this rank's data coordinate, checks them against the model and puts them side by side, or

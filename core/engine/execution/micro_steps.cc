@@ -11,44 +11,69 @@ MicroSteps::MicroSteps(const session::Session& session, GraphSetting graphs)
       accumulation_(session.job->topology.batch.accumulation),
       program_(session.job->model->program(static_cast<int>(accumulation_))),
       layers_(session.job->model->units),
-      graphs_(session, std::move(graphs)) {
+      graphs_(session, std::move(graphs)),
+      passes_(session.job->plugins.minimised,
+              [runner = session.runner.get()](const nn::Batch& batch) { return runner->forward(batch); }) {
   const auto doubles = at::TensorOptions().dtype(at::kDouble).device(session.device);
+  const auto& plan = passes_.objective().plan();
+  sums_.figures = at::zeros({static_cast<std::int64_t>(plan.figures.size())}, doubles);
+  if (plan.terms.size() > 1 || plan.terms.front().weight != 1)
+    factors_ = at::ones({static_cast<std::int64_t>(plan.terms.size())}, doubles);
   sums_.loss = at::zeros({}, doubles);
   sums_.auxiliary = at::zeros({}, doubles);
 }
 
-void MicroSteps::run(const StepInput& input, double target_tokens, const LossScale& scale) {
-  begin(target_tokens, scale);
+void MicroSteps::run(const StepInput& input, const std::vector<double>& counts, const LossScale& scale) {
+  begin(counts, scale);
   strategy::Interpreter::Calls calls;
   calls.batch = [&](int micro) {
-    return training_batch(input.micro[static_cast<std::size_t>(micro)], session_.job->seed(), input.step,
-                          session_.device);
+    return passes_.trained(training_batch(input.micro[static_cast<std::size_t>(micro)], session_.job->seed(),
+                                          input.step, session_.device));
   };
   calls.before_backward = [&](int index) { session_.engine->begin_backward(index); };
   calls.computed = [&](const auto& stage, const nn::Hidden& out) { add(stage, out); };
-  calls.start = [&](const nn::Hidden& out) { return start(out); };
+  calls.start = [&](const nn::Batch& batch, const nn::Hidden& out) { return start(batch, out); };
   calls.whole = [&](int micro, const MicroGraphs::Body& both) {
-    if (!graphs_.run(input, static_cast<std::size_t>(micro), both)) both(calls.batch(micro));
+    const auto all = [&passes = passes_, both](const nn::Batch& batch) {
+      passes.run_others(batch);
+      both(passes.trained(batch));
+    };
+    if (!graphs_.run(input, static_cast<std::size_t>(micro), all)) all(calls.batch(micro));
   };
   session_.interpreter->run(program_, calls);
 }
 
-void MicroSteps::begin(double target_tokens, const LossScale& scale) {
-  target_tokens_ = target_tokens;
+void MicroSteps::begin(const std::vector<double>& counts, const LossScale& scale) {
+  divisor_ = strategy::divisor(counts.at(passes_.objective().base()));
   scale_ = &scale;
+  set_factors(counts);
   sums_.loss.zero_();
+  sums_.figures.zero_();
   sums_.auxiliary.zero_();
   if (sums_.expert_tokens.defined()) sums_.expert_tokens.zero_();
   if (seed_.defined()) fill_seeds();
+  if (session_.runner->stages().is_whole() || layers_.count() == 0) return;
+  // Ranks of other stages know what comes at the model's end, and give numbers of the same shape.
+  sums_.has_auxiliary = layers_.are_balanced();
+  if (!sums_.expert_tokens.defined())
+    sums_.expert_tokens =
+        at::zeros({layers_.count(), session_.job->plugins.model_facts.num_experts}, sums_.loss.options());
+}
+
+// Graphs read them from the same memory in every step.
+void MicroSteps::set_factors(const std::vector<double>& counts) {
+  if (!factors_.defined()) return;
+  const auto factors = passes_.objective().factors(counts);
+  for (std::size_t i = 0; i < factors.size(); ++i) factors_[static_cast<std::int64_t>(i)].fill_(factors[i]);
 }
 
 void MicroSteps::fill_seeds() {
   if (!sums_.has_auxiliary) {
-    seed_.copy_(scale_->seed(target_tokens_, seed_.options()));
+    seed_.copy_(scale_->seed(divisor_, seed_.options()));
     return;
   }
   const auto one = scale_->seed(1.0, seed_.options());
-  seed_.copy_(one / target_tokens_);
+  seed_.copy_(one / divisor_);
   auxiliary_seed_.copy_(one / accumulation_);
 }
 
@@ -58,17 +83,29 @@ void MicroSteps::add(const strategy::RankStage& stage, const nn::Hidden& out) {
     const auto tokens = at::stack(out.expert_tokens);
     if (!sums_.expert_tokens.defined())
       sums_.expert_tokens = at::zeros({layers_.count(), tokens.size(1)}, tokens.options());
-    sums_.expert_tokens.narrow(0, layers_.first_of(session_.units[stage.first]), tokens.size(0)) += tokens;
+    sums_.expert_tokens.narrow(0, layers_.first_of(session_.runner->units()[stage.first]), tokens.size(0)) += tokens;
   }
   if (stage.after >= 0) return;
   sums_.has_auxiliary = !out.sums.empty();
-  sums_.loss += out.states.detach().to(at::kDouble);
   for (const auto& auxiliary : out.sums) sums_.auxiliary += auxiliary.detach().to(at::kDouble);
 }
 
+at::Tensor MicroSteps::minimised(const std::vector<at::Tensor>& terms) const {
+  if (!factors_.defined()) return terms.front();
+  at::Tensor sum;
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    const auto term = terms[i] * factors_[static_cast<std::int64_t>(i)].to(terms[i].scalar_type());
+    sum = sum.defined() ? sum + term : term;
+  }
+  return sum;
+}
+
 // Recorded in a graph it runs again with other numbers in the same memory: where backward starts is in memory too.
-strategy::Start MicroSteps::start(const nn::Hidden& out) {
-  const auto& loss = out.states;
+strategy::Start MicroSteps::start(const nn::Batch& batch, const nn::Hidden& out) {
+  const auto sums = passes_.sums(batch, out.states);
+  const auto loss = minimised(sums.terms);
+  sums_.loss += loss.detach().to(at::kDouble);
+  if (!sums.figures.empty()) sums_.figures += at::stack(sums.figures).detach().to(at::kDouble);
   if (!seed_.defined()) {
     seed_ = at::empty({}, loss.options());
     auxiliary_seed_ = at::empty({}, loss.options());

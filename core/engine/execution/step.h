@@ -22,7 +22,7 @@ namespace execution {
 struct StepResult {
   StepNumbers numbers;
   bool has_auxiliary = false;        ///< the model has an auxiliary loss
-  std::vector<std::string> figures;  ///< strategies' figures, by name
+  std::vector<std::string> figures;  ///< strategies' and the objective's figures, by name
   at::Tensor norms;  ///< [weights] float64: this rank's part of each weight's squared gradient norm, scaled
 };
 
@@ -31,11 +31,12 @@ class Step {
  public:
   /// `session` must outlive it.
   explicit Step(session::Session& session);
-  /// Sums gradients of loss / target_tokens and updates with this learning rate. Collective over the world. The first
+  /// Sums gradients of the objective's sums, divided by its counts over all ranks, and updates with this learning rate;
+  /// where all counts are 0 nothing is updated. Collective over the world. The first
   /// time throws Error if a trained weight has no gradient.
-  StepResult run(const StepInput& input, std::int64_t target_tokens, double lr);
+  StepResult run(const StepInput& input, const std::vector<double>& counts, double lr);
   /// The same without the update: gradients, times the loss scale, stay in the engine (tests look at them).
-  StepResult gradients(const StepInput& input, std::int64_t target_tokens);
+  StepResult gradients(const StepInput& input, const std::vector<double>& counts);
   /// `call` is called before parameters change: when a step's gradients are there and nothing is updated yet, and
   /// before evaluation sees other parameters.
   void before_update(std::function<void()> call) { before_update_ = std::move(call); }
@@ -51,7 +52,8 @@ class Step {
   const Updates& updates() const { return updates_; }
 
  private:
-  std::int64_t divisor_of(const StepInput& input, std::int64_t target_tokens);
+  std::vector<double> divisors_of(const StepInput& input, const std::vector<double>& counts);
+  void add_figures(const StepInput& input, std::vector<strategy::Figure>& figures) const;
 
   session::Session& session_;
   StrategyHooks hooks_;

@@ -16,15 +16,13 @@ constexpr const char* label = "all-reduce gradient norm and loss";
 
 }  // namespace
 
-StepNumbers::StepNumbers(const StepSums& mine, bool speaks) {
+StepNumbers::StepNumbers(const StepSums& mine, Gives gives) {
   const auto none = at::zeros({2}, mine.loss.options());
   auto sums = at::stack({mine.loss, mine.auxiliary});
   auto experts =
       mine.expert_tokens.defined() ? mine.expert_tokens.to(at::kDouble) : at::empty({0}, mine.loss.options());
-  if (!speaks) {
-    sums.zero_();
-    experts = at::zeros_like(experts);
-  }
+  if (!gives.losses) sums.zero_();
+  if (!gives.experts) experts = at::zeros_like(experts);
   const auto figures = mine.figures.defined() ? mine.figures.flatten() : at::empty({0}, mine.loss.options());
   figures_ = figures.numel() / 2;
   experts_ = experts.sizes().vec();

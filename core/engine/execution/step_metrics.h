@@ -14,11 +14,11 @@ namespace execution {
 /// What a step gave, over all ranks.
 struct StepMetrics {
   double grad_norm = 0;       ///< before clipping, without the loss scale
-  double loss_sum = 0;        ///< over the step's target tokens
+  double loss_sum = 0;        ///< what is minimised, times the count that it is a mean over
   double auxiliary_loss = 0;  ///< mean over micro-steps
   double loss_scale = 1;
   bool skipped = false;         ///< a number was not finite, so nothing was updated
-  std::vector<double> figures;  ///< strategies', in their order
+  std::vector<double> figures;  ///< strategies' and then the objective's, in their order
   at::Tensor expert_tokens;     ///< [layers, experts] float64 on the CPU: what each computed; empty: no experts
 };
 
@@ -36,8 +36,13 @@ struct StepSums {
 class StepNumbers {
  public:
   StepNumbers() = default;
-  /// This rank's numbers. `speaks`: it gives those of its data coordinate; otherwise only its norm counts.
-  StepNumbers(const StepSums& mine, bool speaks);
+  /// Which of its data coordinate's numbers a rank gives. Its norm and figures always count.
+  struct Gives {
+    bool losses = true;   ///< it computes the model's end
+    bool experts = true;  ///< of the layers that it computes
+  };
+  /// This rank's numbers.
+  StepNumbers(const StepSums& mine, Gives gives);
   /// Sums them over the ranks. Collective over the world.
   void sum(const session::Session& session);
   /// The norm becomes that of gradients without this loss scale, a 0-dim float64.

@@ -22,7 +22,11 @@ Error only_one_port_filled(const VocabularyHead& head) {
 }  // namespace
 
 VocabularyHead::VocabularyHead(Layer& parent, std::string name, WeightPtr weight)
-    : Layer(parent, std::move(name)), weight_(own(std::move(weight), Use::split)) {}
+    : Layer(parent, std::move(name)), weight_(own(std::move(weight), Use::split)) {
+  for (auto& record : weight_->records()) {
+    if (record.usage == layout::Usage::layer) record.usage = layout::Usage::head;
+  }
+}
 
 VocabularyHead::~VocabularyHead() = default;
 

@@ -57,7 +57,7 @@ Embedding::Embedding(Layer& parent, std::string name, WeightSplit may_split, Wei
     : Layer(parent, std::move(name)),
       may_split_(may_split),
       weight_(own(std::move(weight), may_split == WeightSplit::none ? Use::states : Use::split)) {
-  for (auto& record : weight_->records()) record.table = true;
+  for (auto& record : weight_->records()) record.usage = layout::Usage::table;
 }
 
 Embedding::~Embedding() = default;

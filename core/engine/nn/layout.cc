@@ -17,8 +17,15 @@ std::set<Axis> cut_axes(const Layout& layout) {
 
 }  // namespace
 
+bool Layout::holds(const Mesh& mesh, int rank) const {
+  if (!only) return true;
+  const auto position = mesh.coordinate(rank, only->axis);
+  return std::find(only->positions.begin(), only->positions.end(), position) != only->positions.end();
+}
+
 Box Layout::box(const Shape& shape, const Mesh& mesh, int rank) const {
   cut_axes(*this);
+  if (!holds(mesh, rank)) return {Shape(shape.size(), 0), Shape(shape.size(), 0)};
   Box out = Box::whole(shape);
   for (const auto& cut : cuts) {
     CAPSTAN_ASSERT(cut.dim >= 0 && cut.dim < static_cast<std::int64_t>(shape.size()));
@@ -38,8 +45,10 @@ bool Layout::counts(const Mesh& mesh, int rank) const {
   const auto cut = cut_axes(*this);
   const auto is_first = [&](const Cut& c) { return mesh.position(rank, c.axes) % c.copies == 0; };
   if (!std::all_of(cuts.begin(), cuts.end(), is_first)) return false;
-  return std::all_of(all_axes.begin(), all_axes.end(),
-                     [&](Axis axis) { return cut.contains(axis) || mesh.coordinate(rank, axis) == 0; });
+  return std::all_of(all_axes.begin(), all_axes.end(), [&](Axis axis) {
+    const bool is_only = only && only->axis == axis;
+    return cut.contains(axis) || mesh.coordinate(rank, axis) == (is_only ? only->positions.front() : 0);
+  });
 }
 
 Layout Layout::with(Cut cut) const {

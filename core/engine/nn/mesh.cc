@@ -69,7 +69,7 @@ std::vector<int> Mesh::ranks_along(const std::vector<Axis>& axes, int rank) cons
 std::string Mesh::arithmetic() const {
   std::vector<std::string> parts;
   for (const Axis axis : all_axes) {
-    if (axis == Axis::replicate || (axis == Axis::pp && size(axis) == 1)) continue;
+    if (axis == Axis::replicate || ((axis == Axis::pp || axis == Axis::cp) && size(axis) == 1)) continue;
     parts.push_back(cat(axis, " ", size(axis)));
     if (axis == Axis::dp && size(Axis::replicate) > 1) {
       const auto copies = size(Axis::replicate);
@@ -137,9 +137,16 @@ struct ModelSplit {
   }
 };
 
+// All but those that data parallelism is made of, which is what is left over.
+std::vector<Axis> asked_axes() {
+  auto axes = all_axes;
+  std::erase_if(axes, [](Axis axis) { return axis == Axis::replicate || axis == Axis::dp; });
+  return axes;
+}
+
 ModelSplit split_of(const Requests& settled) {
   ModelSplit split;
-  for (const Axis axis : model_axes) {
+  for (const Axis axis : asked_axes()) {
     const auto found = settled.find(axis);
     if (found == settled.end() || found->second.size == 1) continue;
     const auto size = found->second.size;
@@ -186,12 +193,6 @@ Mesh resolve(const MeshSpec& spec, Diagnostics& diagnostics) {
   CAPSTAN_ASSERT(world >= 1);
   const Requests settled = settle(spec, diagnostics);
   const auto asked = [&](Axis axis) { return settled.contains(axis) ? settled.at(axis).size : 1; };
-  if (asked(Axis::pp) != 1) {
-    const auto& request = settled.at(Axis::pp);
-    diagnostics.add(request.where,
-                    cat(request.who, " asks for pp = ", request.size, ", but pipelines are not there yet"),
-                    "set it to 1");
-  }
   if (diagnostics.size() != faults) return {};
 
   const auto split = split_of(settled);
@@ -210,8 +211,10 @@ Mesh resolve(const MeshSpec& spec, Diagnostics& diagnostics) {
     return {};
   }
   const auto replicate = copies(spec, dp, unit, diagnostics);
-  return Mesh({{Axis::replicate, static_cast<int>(replicate)},
+  return Mesh({{Axis::pp, static_cast<int>(asked(Axis::pp))},
+               {Axis::replicate, static_cast<int>(replicate)},
                {Axis::dp, static_cast<int>(dp / replicate)},
+               {Axis::cp, static_cast<int>(asked(Axis::cp))},
                {Axis::ep, static_cast<int>(asked(Axis::ep))},
                {Axis::tp, static_cast<int>(asked(Axis::tp))}});
 }

@@ -15,7 +15,7 @@ std::vector<Axis> Param::shard_axes() const {
 
 Layout Param::sharded(const Mesh& mesh) const {
   const auto axes = shard_axes();
-  const auto local = compute.box(shape, mesh, 0).size;  // the same answer on all ranks
+  const auto local = Layout{compute.cuts}.box(shape, mesh, 0).size;  // the same answer on all ranks
   const auto shares_evenly = [&](std::int64_t dim) {
     return local.empty() || local[static_cast<std::size_t>(dim)] % mesh.size(axes) == 0;
   };
@@ -27,7 +27,9 @@ std::int64_t Param::partial_ranks(const Mesh& mesh) const {
   for (const Cut& cut : compute.cuts) {
     if (cut.axes == partial_axes) return cut.copies;
   }
-  return mesh.size(partial_axes);
+  const auto ranks = mesh.size(partial_axes);
+  if (!compute.only || !has_axis(partial_axes, compute.only->axis)) return ranks;
+  return ranks / mesh.size(compute.only->axis) * static_cast<int>(compute.only->positions.size());
 }
 
 }  // namespace capstan::layout

@@ -26,7 +26,8 @@ bool is_of_layout(const strategy::Strategy& strategy) {
   strategy.claim(claims);
   const auto& list = claims.exclusive_claims();
   return std::any_of(list.begin(), list.end(), [](const std::string& resource) {
-    return resource == "parameter storage" || resource == "unit recompute" || resource.starts_with("axis ");
+    return resource == strategy::step_program_point || resource == "parameter storage" ||
+           resource == "unit recompute" || resource.starts_with("axis ");
   });
 }
 
@@ -65,6 +66,7 @@ class Comparison {
     compare_chosen("model", plugins.model, never, "the model would compute something else than what was trained");
     if (plugins.data) compare_data(*plugins.data);
     compare_optimizer(*plugins.optimizer);
+    compare_objective(*plugins.objective);
     compare("train", job_.config.train.resolved(), saved_.section("train"), is_of_train,
             "it would be computed in another precision than in the run that was saved");
     compare_strategies();
@@ -130,6 +132,14 @@ class Comparison {
       add("optimizer.groups", job_.config.document.section("optimizer").origin.text(), was, is, why,
           "write the groups that it had");
     }
+  }
+
+  // Older runs do not name the plugin: it is the cross entropy of the next token.
+  void compare_objective(const assembly::Made<objective::Objective>& made) {
+    auto section = saved_.section("objective");
+    if (!section.find("plugin")) section.entries.push_back({"plugin", std::string("causal_lm"), {}});
+    compare_chosen("objective", made, section, never,
+                   "it would be trained for something else than in the run that was saved");
   }
 
   // As a checkpoint's configuration has them: with every option that has a value.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "assembly/host_memory.h"
+#include "assembly/objective.h"
 #include "assembly/open_tokenizer.h"
 #include "session/micro_batch.h"
 #include "session/resume.h"
@@ -52,6 +53,7 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
     own = built.own;
     model = assembly::assemble(config, plugins, plugins.strategies, topology, std::move(built),
                                assembly::device_of(config));
+    assembly::check_passes(plugins, topology, model->units, faults);
     prediction = assembly::predict(config, plugins, topology, *samples, *model);
   });
   setup::collect(faults, [&] { check_model_files(plugins, own, faults); });

@@ -96,7 +96,7 @@ std::optional<Chosen> largest_that_fits(const setup::JobRequest& request, const 
 void choose_micro_batch(setup::Configuration& config, const assembly::LoadedPlugins& plugins, plugin::Host& host,
                         Diagnostics& faults) {
   if (!config.auto_micro_batch || !config.trains() || !can_choose(config, faults) || !faults.empty()) return;
-  const auto data_ranks = assembly::make_topology(config, plugins, faults).mesh.size(layout::data_axes);
+  const auto data_ranks = assembly::make_topology(config, plugins, faults).mesh.size(layout::sample_axes);
   if (!faults.empty()) return;  // no number divides the global batch
   const auto settle = [&](std::int64_t size, const std::string& why) {
     config.train.derive(&TrainOptions::micro_batch, size);

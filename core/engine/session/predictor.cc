@@ -108,7 +108,7 @@ std::optional<std::int64_t> Predictor::data_ranks(const std::vector<std::string>
     const auto loaded = assembly::load_plugins(config, assembly::Needs::model_and_strategies, host, faults);
     Diagnostics of_batch;
     const auto mesh = assembly::make_topology(config, loaded, of_batch).mesh;
-    const auto ranks = mesh.size(layout::data_axes);
+    const auto ranks = mesh.size(layout::sample_axes);
     if (!faults.empty() || ranks < 1 || global_batch % ranks != 0) return {};
     config.train.derive(&setup::TrainOptions::micro_batch, std::int64_t{1});
     config.train.derive(&setup::TrainOptions::accumulation, global_batch / ranks);

@@ -54,11 +54,19 @@ void make_local_groups(comm::Communicator& communicator, Session& session) {
   std::vector<layout::Axis> all;
   std::vector<layout::Axis> data;
   std::copy_if(layout::all_axes.begin(), layout::all_axes.end(), std::back_inserter(all), is_summed);
-  std::copy_if(layout::data_axes.begin(), layout::data_axes.end(), std::back_inserter(data), is_summed);
+  std::copy_if(layout::sample_axes.begin(), layout::sample_axes.end(), std::back_inserter(data), is_summed);
   session.norm_group = session.groups()(all);
   const auto members = session.job->topology.mesh.ranks_along(data, session.job->topology.rank);
   session.divisor_group =
       communicator.group(cat("summed data ranks of ", members.front()), members, c10::Device(c10::DeviceType::CPU));
+}
+
+strategy::TransferGroups transfer_groups(const Session& session) {
+  const std::vector<layout::Axis> stages{layout::Axis::pp};
+  if (session.job->topology.mesh.size(stages) == 1) return {};
+  auto& groups = session.groups();
+  return {groups.own("the stages' states", stages, session.device),
+          groups.own("the stages' gradients", stages, session.device)};
 }
 
 // Makes the strategies' step hooks, and gives the engine's options the functions for the sums of gradients that they
@@ -97,16 +105,22 @@ Session materialise(const Job& job, comm::Communicator& communicator,
   session.state = std::make_unique<StateStore>(session.device);
   auto options = assembly::engine_options(job.config, job.topology, job.samples, *job.model, session.device);
   install_step_hooks(session, options);
+  if (options.stages) {
+    options.holders = [groups = job.model->groups](const auto& axes, const auto& layout) {
+      return groups->holders(axes, layout);
+    };
+  }
+  const auto own = job.model->own_units();
   session.engine = std::make_unique<shard::Engine>(
-      std::move(options), session.units,
+      std::move(options), own,
       [groups = job.model->groups](const auto& axes, std::int64_t part) { return (*groups)(axes, part); });
   fill(session, progress, resumed);
-  session.runner = std::make_unique<strategy::UnitRunner>(session.units, job.plugins.model.name);
-  for (std::size_t i = 0; i < session.units.size(); ++i) {
+  session.runner = std::make_unique<strategy::UnitRunner>(own, job.model->rank_stages, job.plugins.model.name);
+  for (std::size_t i = 0; i < own.size(); ++i) {
     session.runner->add_hooks(i, session.engine->hooks(i));
     assembly::wrap_unit(job.plugins.strategies, i, *session.runner);
   }
-  session.interpreter = std::make_unique<strategy::Interpreter>(*session.runner);
+  session.interpreter = std::make_unique<strategy::Interpreter>(*session.runner, transfer_groups(session));
   return session;
 }
 

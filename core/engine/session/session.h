@@ -29,7 +29,7 @@ struct Session {
   const Job* job = nullptr;  ///< which outlives it
   comm::Communicator* communicator = nullptr;
   c10::Device device{c10::DeviceType::CPU};
-  std::vector<nn::Unit*> units;       ///< the model's
+  std::vector<nn::Unit*> units;       ///< the whole model's; the runner has those that this rank computes
   std::unique_ptr<StateStore> state;  ///< strategies' own tensors
   std::vector<StepHooksOf> steps;     ///< those of the strategies that have any
   std::unique_ptr<shard::Engine> engine;
@@ -40,7 +40,7 @@ struct Session {
   std::shared_ptr<comm::Group> norm_group;             ///< ranks whose gradients make one norm: all, but for local axes
   std::shared_ptr<comm::Group> divisor_group;  ///< CPU; data ranks whose gradients are summed; null: all of the world
 
-  assembly::MeshGroups& groups() const { return *job->model->groups; }
+  strategy::MeshGroups& groups() const { return *job->model->groups; }
   /// Axes on which gradients are not summed.
   const std::vector<layout::Axis>& local_axes() const { return job->model->local_axes; }
 };

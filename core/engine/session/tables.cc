@@ -42,6 +42,7 @@ std::vector<config::ResolvedTable> Job::tables() const {
     auto& options = tables.back().options;
     if (group.rule) options.insert(options.end(), group.rule->options.begin(), group.rule->options.end());
   }
+  tables.push_back(table_of(*plugins.objective));
   tables.push_back({"train", {}, train.resolved()});
   tables.push_back({"checkpoint", {}, checkpoint.resolved()});
   tables.push_back({"comm", {}, config.comm.resolved()});

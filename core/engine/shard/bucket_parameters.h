@@ -42,6 +42,7 @@ class BucketParameters {
   const BucketPlan& plan() const { return plan_; }
   FullParameters& full() { return full_; }
   Masters& masters() { return masters_; }
+  const Masters& masters() const { return masters_; }
   /// The ranks that have the shards.
   comm::Group& group() const { return *group_; }
   int position() const { return group_->rank(); }

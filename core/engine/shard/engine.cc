@@ -30,6 +30,7 @@ Engine::Engine(EngineOptions options, const std::vector<nn::Unit*>& units, const
     }
   }
   scales_.emplace(parameters_, shared_, group_of);
+  if (shared_.options.optimizer) plan_matrices(group_of);
 }
 
 void Engine::reduce(std::size_t bucket, const Reduction& how) {
@@ -93,7 +94,8 @@ void Engine::drop_gradients() {
   for (auto& bucket : parameters_) bucket.full().drop_gradients();
 }
 
-// With `copies`, a fused rule is to write the masters' copies too.
+// Views, where the gradient may have another dtype than the master. With `copies`, a fused rule is to write the
+// masters' copies too.
 optimizer::Slice Engine::device_slice(const OwnedSlice& owned, double lr, bool copies) {
   const auto& bucket = plan(owned.bucket);
   const auto& masters = parameters_[owned.bucket].masters();
@@ -101,9 +103,24 @@ optimizer::Slice Engine::device_slice(const OwnedSlice& owned, double lr, bool c
   auto slice = owned.slice(*bucket.weights[owned.weight].weight, lr);
   slice.master = owned.of(masters.slice(owned.weight, unpadded));
   slice.grad = owned.of(reducers_[owned.bucket].slice(owned.weight));
-  if (slice.grad.defined() && !fused) slice.grad = slice.grad.to(slice.master.scalar_type());
   if (copies && fused) slice.copy = owned.of(masters.copy_slice(owned.weight, unpadded));
   return slice;
+}
+
+void Engine::plan_matrices(const GroupOf& group_of) {
+  auto plans = matrix_plans(shared_.plan, shared_.options, {shared_.slices.begin(), shared_.slices.end()});
+  if (!plans.empty()) matrices_.emplace(std::move(plans), group_of(matrix_axes(shared_.plan, shared_.options), 0));
+}
+
+// Masters in host memory are updated here too, and the next forward does not overlap with that: ranks exchange parts.
+void Engine::update_matrices(double lr, const optimizer::Update& update, bool copies) {
+  if (!matrices_) return;
+  host_.wait_all();
+  const auto slice_of = [&](std::size_t place) {
+    const auto& owned = shared_.slices[place];
+    return plan(owned.bucket).on_host ? host_.arrived_slice(owned, lr, copies) : device_slice(owned, lr, copies);
+  };
+  matrices_->run(slice_of, update);
 }
 
 void Engine::update(double lr, const optimizer::Update& update, const std::function<void()>& after) {
@@ -111,11 +128,14 @@ void Engine::update(double lr, const optimizer::Update& update, const std::funct
   finish();
   shared_.allocate_states();
   const bool copies = !after;  // `after` may still change the masters
+  update_matrices(lr, update, copies);
   for (auto* rule : rules_of(shared_.slices)) {
     std::vector<optimizer::Slice> slices;
     for (const auto& owned : shared_.slices) {
-      if (owned.group->rule.get() != rule || plan(owned.bucket).on_host) continue;
+      if (owned.group->rule.get() != rule || owned.in_matrices || plan(owned.bucket).on_host) continue;
       slices.push_back(device_slice(owned, lr, copies));
+      auto& slice = slices.back();
+      if (slice.grad.defined() && !rule->is_fused()) slice.grad = slice.grad.to(slice.master.scalar_type());
     }
     if (!slices.empty()) rule->apply(slices, update);
   }

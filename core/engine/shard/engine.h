@@ -21,6 +21,7 @@
 #include "shard/host_update.h"
 #include "shard/in_flight.h"
 #include "shard/reducer.h"
+#include "strategy/matrix_update.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
@@ -133,6 +134,13 @@ class Engine : private Executor {
     std::size_t weight;
   };
 
+  /// Squared norms of the blocks of gradients that this rank owns.
+  struct Squares {
+    at::Tensor sums;                  ///< [blocks]; undefined before the first
+    at::Tensor weights;               ///< which of the trained weights each is of
+    std::vector<std::int64_t> first;  ///< by bucket
+  };
+
   // What GatherProtocol asks for.
   void prefetch(std::size_t bucket, bool keep) override { parameters_[bucket].prefetch(keep); }
   void acquire(std::size_t bucket) override { parameters_[bucket].acquire(); }
@@ -146,11 +154,14 @@ class Engine : private Executor {
     return *plan(trained.bucket).weights[trained.weight].weight;
   }
   void each_owned(std::size_t b, const std::function<void(std::size_t, const RecordShard&)>& visit) const;
+  void sum_over_stages();
   void list_squares();
   void measure_offloaded(std::size_t b);
   at::Tensor gradient(std::size_t b, std::size_t w);
   void finish();
   optimizer::Slice device_slice(const OwnedSlice& owned, double lr, bool copies);
+  void plan_matrices(const GroupOf& group_of);
+  void update_matrices(double lr, const optimizer::Update& update, bool copies);
   StateOfRecord state_of(const HeldBox& held);
   void publish(bool copied);
 
@@ -160,11 +171,10 @@ class Engine : private Executor {
   std::deque<Reducer> reducers_;             ///< by bucket
   std::optional<GatherScales> scales_;
   HostUpdate host_;
+  std::optional<strategy::MatrixUpdate> matrices_;
   std::vector<Trained> trained_;
   std::vector<std::shared_ptr<comm::Group>> holders_;  ///< sync_module_states: by bucket, ranks along its data axes
-  at::Tensor squares_;                                 ///< squared norms of what this rank owns: [blocks]
-  at::Tensor weight_of_square_;                        ///< which of the trained weights each is of
-  std::vector<std::int64_t> first_square_;             ///< by bucket
+  Squares squares_;
   InFlight in_flight_;
 };
 

@@ -4,6 +4,8 @@
 #include <capstan/base/error.h>
 #include "ops/norm.h"
 
+#include <map>
+
 #include "shard/boxes.h"
 #include "shard/footprint.h"
 
@@ -32,12 +34,12 @@ void Engine::each_owned(std::size_t b, const std::function<void(std::size_t, con
 // Gradients that stay on the device come first: they are measured at once.
 void Engine::list_squares() {
   std::vector<std::int64_t> weights;
-  first_square_.resize(parameters_.size());
+  squares_.first.resize(parameters_.size());
   for (const bool passes : {false, true}) {
     std::int64_t first_weight = 0;
     for (std::size_t b = 0; b < parameters_.size(); ++b) {
       if (plan(b).gradients.on_host == passes) {
-        first_square_[b] = static_cast<std::int64_t>(weights.size());
+        squares_.first[b] = static_cast<std::int64_t>(weights.size());
         each_owned(b, [&](std::size_t w, const RecordShard&) {
           weights.push_back(first_weight + static_cast<std::int64_t>(w));
         });
@@ -46,31 +48,40 @@ void Engine::list_squares() {
     }
   }
   const auto on_device = at::TensorOptions().device(shared_.device());
-  squares_ = at::zeros({static_cast<std::int64_t>(weights.size())}, on_device.dtype(at::kDouble));
+  squares_.sums = at::zeros({static_cast<std::int64_t>(weights.size())}, on_device.dtype(at::kDouble));
   // It is the same at every step, and made once, since a copy from the host waits for the device.
-  weight_of_square_ = at::tensor(weights, at::TensorOptions().dtype(at::kLong)).to(shared_.device());
+  squares_.weights = at::tensor(weights, at::TensorOptions().dtype(at::kLong)).to(shared_.device());
 }
 
 void Engine::measure_offloaded(std::size_t b) {
-  if (!squares_.defined()) list_squares();
+  if (!squares_.sums.defined()) list_squares();
   std::vector<at::Tensor> parts;
   each_owned(b, [&](std::size_t w, const RecordShard& shard) { parts.push_back(reducers_[b].owned(w, shard)); });
   if (parts.empty()) return;
-  reducers_[b].measure(squares_.narrow(0, first_square_[b], static_cast<std::int64_t>(parts.size())), parts);
+  reducers_[b].measure(squares_.sums.narrow(0, squares_.first[b], static_cast<std::int64_t>(parts.size())), parts);
+}
+
+// Both sides of a sum have the same names in the same order.
+void Engine::sum_over_stages() {
+  if (!shared_.options.holders) return;
+  std::map<std::string, Reducer*> by_name;
+  for (std::size_t b = 0; b < reducers_.size(); ++b) by_name[plan(b).weights.front().weight->name()] = &reducers_[b];
+  for (auto& [name, reducer] : by_name) reducer->sum_over_stages();
 }
 
 at::Tensor Engine::squared_grad_norms() {
   const at::NoGradGuard no_grad;
+  sum_over_stages();
   finish();
-  if (!squares_.defined()) list_squares();
+  if (!squares_.sums.defined()) list_squares();
   std::vector<at::Tensor> parts;
   for (std::size_t b = 0; b < parameters_.size(); ++b) {
     if (plan(b).gradients.on_host) continue;
     each_owned(b, [&](std::size_t w, const RecordShard& shard) { parts.push_back(reducers_[b].owned(w, shard)); });
   }
-  ops::squared_norms(squares_.narrow(0, 0, static_cast<std::int64_t>(parts.size())), parts);
-  const auto norms = at::zeros({static_cast<std::int64_t>(trained_.size())}, squares_.options());
-  return norms.index_add(0, weight_of_square_, squares_);
+  ops::squared_norms(squares_.sums.narrow(0, 0, static_cast<std::int64_t>(parts.size())), parts);
+  const auto norms = at::zeros({static_cast<std::int64_t>(trained_.size())}, squares_.sums.options());
+  return norms.index_add(0, squares_.weights, squares_.sums);
 }
 
 std::vector<Reached> Engine::reached() const {

@@ -87,6 +87,10 @@ std::vector<layout::Footprint> footprint(const ShardPlan& plan, const EngineOpti
   add_if_any("kept after forward", sum_of(plan, Lifetime::regather), device, "forward");
   for (const auto* part : {"offloaded parameters", "offloaded gradients", "offloaded optimizer state"})
     add_if_any(part, bytes[part], "host", "always");
+  if (!options.optimizer) return list;
+  const auto matrices = strategy::bytes_of(matrix_plans(plan, options, plan_slices(plan, options)));
+  add_if_any("whole matrices", matrices.device, device, "update");
+  if (!options.precision.device.is_cpu()) add_if_any("parts of whole matrices", matrices.host, "host", "update");
   return list;
 }
 

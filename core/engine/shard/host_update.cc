@@ -65,17 +65,29 @@ std::size_t HostUpdate::item_of(const BucketParameters& bucket) const {
   return items_.size();
 }
 
-// A slice with its part of masters and gradients; with the copy that a fused rule writes.
-optimizer::Slice HostUpdate::slice_of(const OwnedSlice& owned, const Item& item, const Job& job) const {
-  const auto& planned = item.bucket->plan().weights[owned.weight];
-  const auto& masters = item.bucket->masters();
-  const bool fused = owned.group->rule->is_fused();
-  auto slice = owned.slice(*planned.weight, job.lr);
+optimizer::Slice HostUpdate::views_of(const OwnedSlice& owned, const BucketParameters& bucket, double lr,
+                                      bool publish) const {
+  const auto& planned = bucket.plan().weights[owned.weight];
+  const auto& masters = bucket.masters();
+  auto slice = owned.slice(*planned.weight, lr);
   slice.master = owned.of(masters.slice(owned.weight, false));
-  slice.grad = owned.of(planned.of_shard(shared_.offload.gradient(item.bucket->plan())));
-  if (!fused) slice.grad = slice.grad.to(slice.master.scalar_type());
-  if (fused && job.publish) slice.copy = owned.of(masters.copy_slice(owned.weight, false));
+  slice.grad = owned.of(planned.of_shard(shared_.offload.gradient(bucket.plan())));
+  if (owned.group->rule->is_fused() && publish) slice.copy = owned.of(masters.copy_slice(owned.weight, false));
   return slice;
+}
+
+optimizer::Slice HostUpdate::slice_of(const OwnedSlice& owned, const Item& item, const Job& job) const {
+  auto slice = views_of(owned, *item.bucket, job.lr, job.publish);
+  if (!owned.group->rule->is_fused()) slice.grad = slice.grad.to(slice.master.scalar_type());
+  return slice;
+}
+
+optimizer::Slice HostUpdate::arrived_slice(const OwnedSlice& owned, double lr, bool publish) const {
+  const auto found =
+      std::find_if(items_.begin(), items_.end(), [&](const Item& item) { return item.index == owned.bucket; });
+  CAPSTAN_ASSERT(found != items_.end());
+  shared_.offload.arrived(found->bucket->plan()).synchronize();
+  return views_of(owned, *found->bucket, lr, publish);
 }
 
 void HostUpdate::start(double lr, const optimizer::Update& update, bool publish) {
@@ -139,9 +151,9 @@ void HostUpdate::update_item(std::size_t i, const Job& job) {
 void HostUpdate::update_by(optimizer::Rule& rule, const Item& item, const Job& job) {
   std::vector<optimizer::Slice> slices;
   for (const auto& owned : slices_of(shared_.slices, item.index)) {
-    if (owned.group->rule.get() == &rule) slices.push_back(slice_of(owned, item, job));
+    if (owned.group->rule.get() == &rule && !owned.in_matrices) slices.push_back(slice_of(owned, item, job));
   }
-  rule.apply(slices, job.update);
+  if (!slices.empty()) rule.apply(slices, job.update);
 }
 
 // Where the rule updates elements and does not cast parameters itself, they are cast while the masters are still in the

@@ -46,6 +46,9 @@ class HostUpdate {
   void wait(const BucketParameters& bucket);
   void wait_all();
   void publish_all();
+  /// A slice with views of its part of masters and gradients, once these have arrived; with the copy that a fused rule
+  /// writes. No update may be running.
+  optimizer::Slice arrived_slice(const OwnedSlice& owned, double lr, bool publish) const;
   const HostUpdateTimes& times() const { return times_; }
 
  private:
@@ -64,6 +67,7 @@ class HostUpdate {
   bool update_in_parts(const Item& item, const Job& job);
   void update_by(optimizer::Rule& rule, const Item& item, const Job& job);
   optimizer::Slice slice_of(const OwnedSlice& owned, const Item& item, const Job& job) const;
+  optimizer::Slice views_of(const OwnedSlice& owned, const BucketParameters& bucket, double lr, bool publish) const;
   std::size_t next_item() const;
   void update_all(const Job& job);
   void work(int threads);

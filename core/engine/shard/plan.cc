@@ -148,7 +148,10 @@ void add_partials(BucketPlan& bucket, const layout::Mesh& mesh) {
     if (records[r].partial_axes.empty() || ranks == 1) continue;
     const auto same = [&](const PartialSum& sum) { return sum.axes == records[r].partial_axes && sum.ranks == ranks; };
     auto found = std::find_if(partials.begin(), partials.end(), same);
-    if (found == partials.end()) found = partials.insert(found, PartialSum{records[r].partial_axes, ranks, {}});
+    if (found == partials.end()) {
+      const bool over_stages = layout::has_axis(records[r].partial_axes, Axis::pp);
+      found = partials.insert(found, PartialSum{records[r].partial_axes, ranks, over_stages, {}});
+    }
     found->records.push_back({bucket.weights.size() - 1, r});
   }
 }
@@ -233,7 +236,10 @@ void keep_on_device(ShardPlan& plan, const EngineOptions& options) {
   for (const auto& bucket : plan.buckets) left += bucket.trainable ? bucket.shard_elements : 0;
   left -= static_cast<std::int64_t>(std::ceil(static_cast<double>(left) * options.policy.offload_ratio));
   for (auto& bucket : plan.buckets) {
-    if (!bucket.trainable || !bucket.on_host || bucket.shard_elements > left) continue;
+    const auto& partials = bucket.gradients.partials;
+    // What stages share is summed after backward, when other sums are on their way to the host.
+    const bool waits = std::any_of(partials.begin(), partials.end(), [](const auto& one) { return one.over_stages; });
+    if (!bucket.trainable || !bucket.on_host || (bucket.shard_elements > left && !waits)) continue;
     left -= bucket.shard_elements;
     bucket.on_host = false;
     for (auto& planned : bucket.weights) {

@@ -79,6 +79,8 @@ struct PartialRecord {
 struct PartialSum {
   std::vector<layout::Axis> axes;
   std::int64_t ranks = 1;  ///< neighbours along the axes that add up
+  /// Stages share it: their backwards end at different times, so it is summed when all of them have.
+  bool over_stages = false;
   std::vector<PartialRecord> records;
 };
 

@@ -4,6 +4,7 @@
 #include <capstan/base/text.h>
 #include "ops/norm.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "shard/packing.h"
@@ -29,7 +30,12 @@ Reducer::Reducer(BucketParameters& parameters, Shared& shared, const GroupOf& gr
       reached_(parameters.plan().weights.size(), false) {
   if (plan_.copies > 1) copies_ = group_of({layout::Axis::replicate}, 0);
   // Its name includes its size, since it must not be the layers' own group on these axes: that is for another stream.
-  for (const auto& partial : plan_.gradients.partials) partial_groups_.push_back(group_of(partial.axes, partial.ranks));
+  for (const auto& partial : plan_.gradients.partials) {
+    const auto& [weight, record] = partial.records.front();
+    const auto& layout = plan_.weights[weight].weight->records()[record].compute;
+    partial_groups_.push_back(partial.over_stages ? shared.options.holders(partial.axes, layout)
+                                                  : group_of(partial.axes, partial.ranks));
+  }
 }
 
 void Reducer::allocate() {
@@ -60,7 +66,12 @@ void Reducer::reduce(const Reduction& how) {
   }
   if (how.accumulates) accumulate(how.first);
   if (how.sums) sum(how);
-  if (how.last && !plan_.gradients.partials.empty()) sum_partials();
+  if (how.last) sum_partials(false);
+}
+
+void Reducer::sum_over_stages() {
+  const at::NoGradGuard no_grad;
+  if (plan_.trainable) sum_partials(true);
 }
 
 // The leaves' gradients move into the full buffer; a weight that the loss does not reach has none, which counts as
@@ -239,10 +250,14 @@ at::Tensor Reducer::summed(const PartialRecord& partial) const {
 }
 
 // This happens once a step. The ranks of the sum hold the same boxes, and shard them alike over their data ranks.
-void Reducer::sum_partials() {
+void Reducer::sum_partials(bool over_stages) {
+  const auto& partials = plan_.gradients.partials;
+  const auto is_one = [&](const PartialSum& sum) { return sum.over_stages == over_stages; };
+  if (std::none_of(partials.begin(), partials.end(), is_one)) return;
   const SideStream::Use on_stream(shared_.streams.reduce);
   done_.wait(shared_.device());
-  for (std::size_t i = 0; i < plan_.gradients.partials.size(); ++i) {
+  for (std::size_t i = 0; i < partials.size(); ++i) {
+    if (!is_one(partials[i])) continue;
     Moves in;
     Moves out;
     std::int64_t elements = 0;

@@ -25,6 +25,8 @@ class Reducer {
   void reduce(const Reduction& how);
   /// For a table: adds what the micro-step's lookups left, all ranks' where sums are due.
   void add_rows(const Reduction& how);
+  /// Adds up what stages share, once all their backwards have ended. Ranks call it in the order of the weights' names.
+  void sum_over_stages();
   /// Squared norms of these parts of the sum (see owned()), after all sums.
   void measure(const at::Tensor& out, const std::vector<at::Tensor>& parts);
   /// Sends the sum to host memory.
@@ -72,7 +74,7 @@ class Reducer {
   void sum_in_order(bool write);
   void sum_full(const Reduction& how, bool write);
   void sum_copies(const Reduction& how);
-  void sum_partials();
+  void sum_partials(bool over_stages);
   at::Tensor summed(const PartialRecord& partial) const;
   bool overridden(layout::Axis axis, const Reduction& how, Flat flat, const at::Tensor& gradient, const at::Tensor& out,
                   comm::Group& group);

@@ -8,6 +8,7 @@
 
 #include "shard/options.h"
 #include "shard/plan.h"
+#include "strategy/matrix_plan.h"
 #include "strategy/optimizer.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -30,12 +31,19 @@ struct PlannedSlice {
   std::int64_t elements = 0;
   double weight_decay = 0;
   std::vector<PlannedState> states = {};
+  bool in_matrices = false;  ///< its rule needs the record's matrices whole (whole_spec)
 
   std::int64_t state_bytes() const;
 };
 
 /// The slices of this rank, in the order of the buckets.
 std::vector<PlannedSlice> plan_slices(const ShardPlan& plan, const EngineOptions& options);
+
+/// The axes of the group in which matrices cross that rules need whole: along others ranks have matrices of their own.
+std::vector<layout::Axis> matrix_axes(const ShardPlan& plan, const EngineOptions& options);
+/// How those matrices cross; `slices` are plan_slices(), whose places in this list are the plans' numbers of slices.
+std::vector<strategy::MatrixPlan> matrix_plans(const ShardPlan& plan, const EngineOptions& options,
+                                               const std::vector<PlannedSlice>& slices);
 
 struct OwnedSlice : PlannedSlice {
   std::vector<at::Tensor> state = {};

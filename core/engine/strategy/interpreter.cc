@@ -86,7 +86,7 @@ void Interpreter::both(const nn::Batch& batch, const Calls& calls) {
   MicroContext context{batch, {}, {}};
   runner_.forward(context, stage);
   if (calls.computed) calls.computed(stage, context.out);
-  const auto start = calls.start(context.out);
+  const auto start = calls.start(context.batch, context.out);
   runner_.backward(context, stage, {start.root}, {start.gradient});
 }
 
@@ -132,7 +132,7 @@ void Interpreter::backward(const Action& action, const Calls& calls) {
   std::vector<at::Tensor> roots;
   std::vector<at::Tensor> gradients;
   if (stage.after < 0) {
-    auto start = calls.start(context.out);
+    auto start = calls.start(context.batch, context.out);
     roots = {std::move(start.root)};
     gradients = {std::move(start.gradient)};
   } else {
@@ -147,9 +147,10 @@ void Interpreter::backward(const Action& action, const Calls& calls) {
   contexts_.erase(key);
 }
 
-nn::Hidden Interpreter::evaluate(const nn::Batch& batch) {
+nn::Hidden Interpreter::evaluate(const nn::Batch& batch, const UnitRunner::Seen& seen) {
+  const at::NoGradGuard no_grad;
   const auto& stages = runner_.stages();
-  if (stages.is_whole()) return runner_.forward(batch);
+  if (stages.is_whole()) return runner_.forward(batch, nullptr, seen);
   nn::Hidden out;
   std::vector<at::Tensor> states;
   for (const auto& stage : stages.stages) {
@@ -158,7 +159,7 @@ nn::Hidden Interpreter::evaluate(const nn::Batch& batch) {
       states = transfers_.receive_states(batch, stage.before, action);
     MicroContext context{batch, {}, {}};
     if (stage.before >= 0) context.in = hidden_of(states);
-    runner_.forward(context, stage);
+    runner_.forward(context, stage, seen);
     if (stage.after < 0) {
       out = std::move(context.out);
     } else {

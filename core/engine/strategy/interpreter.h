@@ -37,7 +37,7 @@ class Interpreter {
     /// A stage's forward is done; of the model's last one, `out` is what the head gives.
     std::function<void(const RankStage& stage, const nn::Hidden& out)> computed = {};
     /// What backward starts from at the model's end.
-    std::function<Start(const nn::Hidden& out)> start;
+    std::function<Start(const nn::Batch& batch, const nn::Hidden& out)> start;
     /// Takes over a forward that is directly followed by its backward and is all of the model: calls `both` with the
     /// micro-batch's batch, or repeats what it recorded of an earlier call. Null: `both` is called.
     std::function<void(int micro, const std::function<void(const nn::Batch&)>& both)> whole = {};
@@ -49,7 +49,8 @@ class Interpreter {
   /// a peer's failure throws; contexts are gone then.
   void run(const Program& program, const Calls& calls);
   /// One micro-batch through all stages without gradient: what the head gives, where this rank has the last stage.
-  nn::Hidden evaluate(const nn::Batch& batch);
+  /// `seen` is called with the outputs of this rank's units, by their places in the whole model.
+  nn::Hidden evaluate(const nn::Batch& batch, const UnitRunner::Seen& seen = {});
 
  private:
   using Key = std::pair<int, int>;  // stage and micro-batch

@@ -11,6 +11,15 @@ namespace capstan::optimizer {
 
 Rule::~Rule() = default;
 
+std::optional<WholeSpec> Rule::whole_spec(const layout::Param& /*record*/, c10::ScalarType /*master*/,
+                                          c10::DeviceType /*device*/) const {
+  return {};
+}
+
+// A rule without a whole_spec() is asked for neither.
+void Rule::begin(std::vector<Slice>& /*slices*/, const Update& /*update*/) {}
+void Rule::whole(const Matrices& /*matrices*/) {}
+
 std::vector<at::Tensor> Rule::unpacked(const layout::Param& record, const std::vector<at::Tensor>& /*state*/) const {
   throw Error(cat("the optimizer cannot take up its state of '", record.name,
                   "' where ranks' boxes divide blocks otherwise than in the run that saved it: it has no unpacked()"),

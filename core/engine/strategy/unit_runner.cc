@@ -72,19 +72,6 @@ nn::Hidden cross(const nn::Hidden& hidden, std::function<void()>& callback) {
 
 }  // namespace
 
-std::size_t RankStages::index_of(int number) const {
-  const auto found =
-      std::find_if(stages.begin(), stages.end(), [&](const auto& stage) { return stage.number == number; });
-  CAPSTAN_ASSERT(found != stages.end());
-  return static_cast<std::size_t>(found - stages.begin());
-}
-
-std::size_t RankStages::of_unit(std::size_t unit) const {
-  const auto found = std::find_if(stages.begin(), stages.end(), [&](const auto& stage) { return unit < stage.end; });
-  CAPSTAN_ASSERT(found != stages.end());
-  return static_cast<std::size_t>(found - stages.begin());
-}
-
 UnitRunner::UnitRunner(std::vector<nn::Unit*> units, std::string model)
     : UnitRunner(units, RankStages::whole(units), std::move(model)) {}
 
@@ -138,9 +125,12 @@ void UnitRunner::backward(const at::Tensor& loss, const at::Tensor& seed) {
   backward(alone_, stages_.stages.front(), {loss}, {seed});
 }
 
-void UnitRunner::forward(MicroContext& context, const RankStage& stage) {
+void UnitRunner::forward(MicroContext& context, const RankStage& stage, const Seen& seen) {
   auto hidden = context.in;
-  for (auto i = stage.first; i < stage.end; ++i) hidden = run(*links_[i], std::move(hidden), context.batch, nullptr);
+  for (auto i = stage.first; i < stage.end; ++i) {
+    hidden = run(*links_[i], std::move(hidden), context.batch, nullptr);
+    if (seen) seen(stage.place + i - stage.first, hidden);
+  }
   context.out = std::move(hidden);
 }
 

@@ -47,7 +47,7 @@ class UnitRunner {
   /// A unit, or a region of one, is run again in backward.
   bool recomputes() const;
 
-  /// Called with the output of each unit, in order.
+  /// Called with the output of each unit, in order, and the unit's place in the whole model.
   using Seen = std::function<void(std::size_t unit, const nn::Hidden& output)>;
   /// All units in order. With labels in the batch, the result's `states` is the loss sum.
   nn::Hidden forward(const nn::Batch& batch, nn::KVCache* cache = nullptr, const Seen& seen = {});
@@ -56,7 +56,7 @@ class UnitRunner {
   void backward(const at::Tensor& loss, const at::Tensor& seed);
 
   /// The units of a stage, from the context's batch and input to its output.
-  void forward(MicroContext& context, const RankStage& stage);
+  void forward(MicroContext& context, const RankStage& stage, const Seen& seen = {});
   /// Their backward from `roots` (the output's tensors, or what was made of them) with these gradients: leaves have
   /// theirs then, the context's input too.
   void backward(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,

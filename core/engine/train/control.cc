@@ -12,12 +12,13 @@ namespace {
 using execution::StepCounts;
 using execution::Wishes;
 
-// The numbers: counts, requests, whether a name is new; then each rank's time and monitors' pairs (value, present).
+// The numbers: counts, requests, whether a name is new; then the objective's counts, each rank's time and monitors'
+// pairs (value, present).
 constexpr std::array counts{&StepCounts::target_tokens, &StepCounts::real_tokens, &StepCounts::padded_tokens,
                             &StepCounts::samples, &StepCounts::without_target};
 constexpr std::array flags{&Wishes::stop, &Wishes::hurry, &Wishes::time_is_up, &Wishes::save};
 constexpr auto new_name_flag = counts.size() + flags.size();
-constexpr auto first_rank = new_name_flag + 1;
+constexpr auto first_of_objective = new_name_flag + 1;
 
 constexpr double not_measured = -1;
 
@@ -33,6 +34,8 @@ void Control::start(const execution::StepInput& input, const execution::Wishes& 
   mine_.clear();
   for (const auto count : counts) mine_.push_back(counts_ ? static_cast<double>(input.*count) : 0.0);
   for (const auto flag : flags) mine_.push_back(wishes.*flag ? 1.0 : 0.0);
+  divisors_ = input.counts;
+  if (!counts_) std::fill(divisors_.begin(), divisors_.end(), 0.0);
   monitors_ = monitors;
   times_.assign(static_cast<std::size_t>(world_->size()), 0);
   times_[static_cast<std::size_t>(world_->rank())] = collective_s.value_or(not_measured);
@@ -44,6 +47,7 @@ void Control::start_sum(bool announce) {
   const bool news = announce && std::any_of(monitors_.begin(), monitors_.end(),
                                             [&](const auto& value) { return !contains(names_, value.first); });
   numbers.push_back(news ? 1.0 : 0.0);
+  numbers.insert(numbers.end(), divisors_.begin(), divisors_.end());
   numbers.insert(numbers.end(), times_.begin(), times_.end());
   for (const auto& name : names_) {
     const auto found =
@@ -68,8 +72,10 @@ StepTotals Control::wait() {
   StepTotals totals;
   for (std::size_t i = 0; i < counts.size(); ++i) totals.*counts[i] = static_cast<std::int64_t>(number[i]);
   for (std::size_t i = 0; i < flags.size(); ++i) totals.wishes.*flags[i] = number[counts.size() + i] > 0;
-  const auto* const first_monitor = number + first_rank + times_.size();
-  totals.collective_s.assign(number + first_rank, first_monitor);
+  const auto* const first_rank = number + first_of_objective + divisors_.size();
+  totals.objective.assign(number + first_of_objective, first_rank);
+  const auto* const first_monitor = first_rank + times_.size();
+  totals.collective_s.assign(first_rank, first_monitor);
   if (std::find(totals.collective_s.begin(), totals.collective_s.end(), not_measured) != totals.collective_s.end())
     totals.collective_s.clear();
   for (std::size_t i = 0; i < names_.size(); ++i) {

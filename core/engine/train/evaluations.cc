@@ -1,5 +1,7 @@
 #include "train/evaluations.h"
 
+#include <capstan/base/text.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -22,7 +24,7 @@ Evaluations::Evaluations(session::Session& session, const execution::Feed& feed,
 }
 
 bool Evaluations::due(std::int64_t steps_done) const {
-  if (!samples_.eval || steps_done == 0) return false;
+  if (!samples_.has_eval() || steps_done == 0) return false;
   if (steps_done == samples_.plan.steps) return true;
   return options_.eval_every > 0 ? steps_done % options_.eval_every == 0 : samples_.plan.ends_epoch(steps_done);
 }
@@ -40,11 +42,24 @@ monitor::EvalEnded Evaluations::event_of(const execution::Evaluation& result, co
 }
 
 void Evaluations::run(std::int64_t steps_done) {
-  const auto result = evaluator_.loss(*samples_.eval);
-  auto event = event_of(result, "eval", steps_done);
-  event.loss = result.loss;
+  auto event = event_of({}, "eval", steps_done);
+  if (samples_.eval) {
+    const auto result = evaluator_.loss(*samples_.eval);
+    event = event_of(result, "eval", steps_done);
+    event.loss = result.loss;
+  }
+  for (const auto& set : samples_.eval_sets) add_set(set, event);
   observers_.eval_ended(event);
   if (options_.generate_each_eval) answer_all(steps_done);
+}
+
+// All are one evaluation, so that checkpoint.metric may be any figure of any set: "eval_loss_hard".
+void Evaluations::add_set(const assembly::EvalSet& set, monitor::EvalEnded& event) {
+  const auto result = evaluator_.loss(*set.source);
+  event.samples += result.samples;
+  event.runtime_s += result.runtime_s;
+  event.scores.emplace_back("loss_" + set.name, result.loss);
+  for (const auto& [name, value] : result.scores) event.scores.emplace_back(cat(name, "_", set.name), value);
 }
 
 void Evaluations::answer_all(std::int64_t steps_done) {

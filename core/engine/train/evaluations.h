@@ -20,7 +20,8 @@ class Evaluations {
               observe::Observers& observers, observe::RunFolder& folder);
   /// Is one due when `steps_done` steps are done?
   bool due(std::int64_t steps_done) const;
-  /// The loss of the evaluation split, which observers are told; then answers, where each evaluation has them.
+  /// The loss of the evaluation split and of those that have a name, which observers are told; then answers, where each
+  /// evaluation has them.
   void run(std::int64_t steps_done);
   /// Answers to both splits' questions, as far as they are asked for and this step's are not known yet.
   void answer_all(std::int64_t steps_done);
@@ -31,6 +32,7 @@ class Evaluations {
 
  private:
   void answer(const data::DataSource* source, const std::string& split, std::int64_t samples, std::int64_t steps_done);
+  void add_set(const assembly::EvalSet& set, monitor::EvalEnded& event);
   monitor::EvalEnded event_of(const execution::Evaluation& result, const std::string& split,
                               std::int64_t steps_done) const;
 

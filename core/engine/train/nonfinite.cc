@@ -123,14 +123,17 @@ at::Tensor is_bad(const nn::Hidden& hidden) {
 
 // Whether the output of each micro-batch and unit is bad: [micro-batches, units] bool.
 at::Tensor bad_outputs(const session::Session& session, const execution::StepInput& input) {
-  const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> bad;
-  for (const auto& micro : input.micro) {
-    const auto batch = execution::training_batch(micro, session.job->seed(), input.step, session.device);
-    session.runner->forward(batch, nullptr,
-                            [&](std::size_t, const nn::Hidden& hidden) { bad.push_back(is_bad(hidden)); });
+  const auto micros = static_cast<std::int64_t>(input.micro.size());
+  const auto units = static_cast<std::int64_t>(session.units.size());
+  const auto bad = at::zeros({micros, units}, at::TensorOptions().dtype(at::kBool).device(session.device));
+  for (std::int64_t m = 0; m < micros; ++m) {
+    const auto batch = execution::training_batch(input.micro[static_cast<std::size_t>(m)], session.job->seed(),
+                                                 input.step, session.device);
+    session.interpreter->evaluate(batch, [&](std::size_t unit, const nn::Hidden& hidden) {
+      bad[m][static_cast<std::int64_t>(unit)].copy_(is_bad(hidden));
+    });
   }
-  return at::stack(bad).view({static_cast<std::int64_t>(input.micro.size()), -1}).to(at::kCPU);
+  return bad.to(at::kCPU);
 }
 
 // The largest element of each weight of the unit, over all ranks.
@@ -225,7 +228,8 @@ NonFinite find_nonfinite(const session::Session& session, const at::Tensor& norm
   const auto all = on_device.to(at::kCPU);
   const auto* numbers = all.const_data_ptr<double>();
   NonFinite found;
-  found.trainable = names.size();
+  found.trainable = static_cast<std::size_t>(
+      std::count_if(places.begin(), places.end(), [](const auto& place) { return place.weight->trainable(); }));
   for (std::size_t i = 0; i < places.size(); ++i) {
     const BadWeight bad{places[i].weight->name(), places[i].unit->name(), std::sqrt(numbers[i]) / scale};
     if (numbers[places.size() + i] > 0) found.values.push_back(bad);

@@ -106,7 +106,7 @@ void read_token_caches(session::Job& job, const execution::Stop& stop, comm::Com
                        const ShowProgress& show) {
   auto samples = job.samples;
   for (const auto& split : cached_splits(job.config, job.plugins, samples)) {
-    auto& source = samples.*split.source;
+    auto& source = split.source(samples);
     CacheWork work(split, source, communicator.world(), show);
     for (bool waiting = true; waiting;) {
       auto state = work.advance();

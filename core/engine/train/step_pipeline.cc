@@ -54,8 +54,9 @@ bool StepPipeline::take(std::int64_t step) {
   agreed_ = totals.wishes;
   if (agreed_.stop || agreed_.time_is_up) return false;
   const double lr = setup::learning_rate(*job_.config.optimizer, step, plan_.steps);
-  UnderWay taken{event_of(step, totals, lr), {}, std::move(next_), {}, {}};
-  taken.result = step_.run(taken.input, totals.target_tokens, lr);
+  UnderWay taken{event_of(step, totals, lr), {}, std::move(next_), 1, {}, {}};
+  taken.result = step_.run(taken.input, totals.objective, lr);
+  taken.divisor = strategy::divisor(totals.objective.at(job_.plugins.minimised->base()));
   const auto& numbers = taken.result.numbers.tensor();
   const auto device = numbers.device();
   if (device.is_cpu()) {
@@ -98,7 +99,7 @@ void StepPipeline::report(UnderWay& step) {
   const auto metrics = step.result.numbers.read(step.host);
   auto& event = step.event;
   event.grad_norm = metrics.grad_norm;
-  event.loss = metrics.loss_sum / static_cast<double>(std::max<std::int64_t>(1, event.target_tokens));
+  event.loss = metrics.loss_sum / step.divisor;
   if (step_.updates().loss_scale().on()) event.loss_scale = metrics.loss_scale;
   event.skipped = metrics.skipped;
   if (step.result.has_auxiliary) event.auxiliary_loss = metrics.auxiliary_loss;

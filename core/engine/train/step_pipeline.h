@@ -58,6 +58,7 @@ class StepPipeline {
     monitor::StepEnded event;
     execution::StepResult result;
     execution::StepInput input;  // a step that fails is run again, and shown
+    double divisor = 1;          // what its loss is a mean over
     at::Tensor host;
     std::shared_ptr<c10::Event> arrived;
   };

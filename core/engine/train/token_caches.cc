@@ -58,15 +58,21 @@ std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const
     const bool grows = split == "train" && plugins.data_options->samples_per_rank && samples.train;
     return grows ? cat(", samples ", samples.train->size()) : std::string();
   };
-  const auto add = [&](const char* split, const char* name,
-                       std::shared_ptr<const data::DataSource> assembly::Samples::*source) {
-    if (samples.*source) {
-      splits.push_back(
-          {name, source, data::token_cache(*folder, cat(data.name, "-", split), key + split + part(split))});
-    }
+  const auto add = [&](const std::string& split, std::string name, decltype(CachedSplit::source) source) {
+    splits.push_back({std::move(name), std::move(source),
+                      data::token_cache(*folder, cat(data.name, "-", split), key + split + part(split))});
   };
-  add("train", "training samples", &assembly::Samples::train);
-  add("eval", "evaluation samples", &assembly::Samples::eval);
+  if (samples.train)
+    add(
+        "train", "training samples", [](auto& all) -> auto& { return all.train; });
+  if (samples.eval)
+    add(
+        "eval", "evaluation samples", [](auto& all) -> auto& { return all.eval; });
+  for (std::size_t i = 0; i < samples.eval_sets.size(); ++i) {
+    const auto& name = samples.eval_sets[i].name;
+    add(
+        "eval-" + name, cat("evaluation samples ", name), [i](auto& all) -> auto& { return all.eval_sets[i].source; });
+  }
   return splits;
 }
 

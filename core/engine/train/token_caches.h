@@ -2,6 +2,7 @@
 #include <capstan/base/export.h>
 #include <capstan/data/source.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,8 +15,8 @@ namespace train {
 
 /// A split that is read from a cache.
 struct CachedSplit {
-  std::string name;  ///< "training samples"
-  std::shared_ptr<const data::DataSource> assembly::Samples::*source;
+  std::string name;                                                                    ///< "training samples"
+  std::function<std::shared_ptr<const data::DataSource>&(assembly::Samples&)> source;  ///< where it is read from
   data::TokenCache cache;
 };
 

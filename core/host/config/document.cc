@@ -148,8 +148,8 @@ class Merger {
 }  // namespace
 
 const std::vector<std::string>& table_names() {
-  static const std::vector<std::string> names{"run",   "model",     "data", "tokenizer",
-                                              "train", "optimizer", "comm", "checkpoint"};
+  static const std::vector<std::string> names{"run",       "model",     "data", "tokenizer", "train",
+                                              "optimizer", "objective", "comm", "checkpoint"};
   return names;
 }
 

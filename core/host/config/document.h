@@ -12,8 +12,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace config {
 
-/// The tables that a configuration may have: "run", "model", "data", "tokenizer", "train", "optimizer", "comm",
-/// "checkpoint".
+/// The tables that a configuration may have: "run", "model", "data", "tokenizer", "train", "optimizer", "objective",
+/// "comm", "checkpoint".
 const std::vector<std::string>& table_names();
 /// The tables that hold one table per plugin: "strategy", "monitor".
 const std::vector<std::string>& group_names();

@@ -3,6 +3,9 @@
 #include <capstan/base/text.h>
 #include <capstan/data/split_file.h>
 
+#include <algorithm>
+#include <filesystem>
+
 namespace capstan::data {
 
 bool SplitFile::is_there(const FileKind& kind, Diagnostics& diagnostics) const {
@@ -26,6 +29,28 @@ bool SplitFile::is_enough(std::int64_t held, const FileKind& kind, Diagnostics& 
                       plural(held, kind.items.substr(0, kind.items.size() - 1), kind.items)),
                   cat("use ", held, " or less, or leave ", samples_key, " out for all of them"));
   return false;
+}
+
+std::vector<std::string> names_of_sets(const std::vector<std::string>& files) {
+  std::vector<std::string> names;
+  for (const auto& file : files) names.push_back(std::filesystem::path(file).stem().string());
+  return names;
+}
+
+void check_names_of_sets(const std::vector<std::string>& files, const std::string& key, const std::string& where,
+                         Diagnostics& diagnostics) {
+  constexpr const char* word = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+  const auto names = names_of_sets(files);
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    const auto& file = files[static_cast<std::size_t>(name - names.begin())];
+    if (name->empty() || name->find_first_not_of(word) != std::string::npos) {
+      diagnostics.add(where, cat(key, " has ", file, ", and its figures would be named after '", *name, "'"),
+                      "give the file a name of letters, digits, '_' and '-', which a link to it may have too");
+    } else if (std::find(names.begin(), name, *name) != name) {
+      diagnostics.add(where, cat(key, " has two files of the name '", *name, "'"),
+                      "give them names of their own, which links to them may have too");
+    }
+  }
 }
 
 void require_file(const SplitFile& train, const SplitFile& eval, const std::string& where, const FileKind& kind,

@@ -8,7 +8,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace plugin {
 
-/// This library's own tag: what host and plugin must have in common, since C++ objects pass between them, "sdk=14.0
+/// This library's own tag: what host and plugin must have in common, since C++ objects pass between them, "sdk=15.0
 /// cxx=gcc12 … torch=2.11.0". tools/cmake/CapstanPlugin.cmake makes it, and the note that holds it in each plugin.
 std::string host_abi_tag();
 /// The tag of a plugin that this library can load: needs=host, which says nothing of LibTorch, or needs=engine.

@@ -313,14 +313,14 @@ void check_checkpoint(const config::Options<CheckpointOptions>& options, Diagnos
                     "checkpoint.final_weights is \"best\", but checkpoint.keep_best is off",
                     "set checkpoint.keep_best = true, or checkpoint.final_weights = \"last\"");
   }
-  const std::vector<std::string> tables{"model", "data", "optimizer", "train", "strategy"};
+  const std::vector<std::string> tables{"model", "data", "optimizer", "objective", "train", "strategy"};
   for (const auto& name : options->accept) {
     const auto table = name.substr(0, name.find('.'));
     if (std::find(tables.begin(), tables.end(), table) != tables.end()) continue;
-    diagnostics.add(
-        options.where(&CheckpointOptions::accept),
-        cat("checkpoint.accept has '", printable(name), "', which names nothing that is compared"),
-        "write an option, such as \"optimizer.clip\", or a table: model, data, optimizer, train, or strategy.<name>");
+    diagnostics.add(options.where(&CheckpointOptions::accept),
+                    cat("checkpoint.accept has '", printable(name), "', which names nothing that is compared"),
+                    "write an option, such as \"optimizer.clip\", or a table: model, data, optimizer, objective, "
+                    "train, or strategy.<name>");
   }
 }
 

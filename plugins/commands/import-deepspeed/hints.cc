@@ -55,7 +55,8 @@ Lines optimizer_lines() {
            R"(cosine_with_restarts: "cosine_restarts"; warmup_stable_decay: "wsd")"},
           {"warmup_steps", "optimizer.warmup_steps", "with optimizer.warmup_from_zero = true for the same steps"},
           {"warmup_ratio", "optimizer.warmup_ratio", "with optimizer.warmup_from_zero = true for the same steps"},
-          {"optim", "optimizer.plugin", "adamw, which is fused, for all of AdamW's; adam8bit for the 8-bit ones; lion"},
+          {"optim", "optimizer.plugin",
+           "adamw, which is fused, for all of AdamW's; adam8bit for the 8-bit ones; lion; muon"},
           {"label_smoothing_factor", "", "the loss is the plain cross-entropy"}};
 }
 

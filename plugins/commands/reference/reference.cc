@@ -75,19 +75,26 @@ std::string presets_line(const config::Presets& presets) {
   return names.empty() ? "" : "Presets: " + join(names) + ".\n\n";
 }
 
+// The plugin of a kind that need not be named; empty: it must be.
+std::string default_plugin(const std::string& kind) {
+  return kind == "optimizer" ? "adamw" : kind == "objective" ? "causal_lm" : "";
+}
+
 // Which plugin a kind's only table names.
 std::string needed(const std::string& kind) {
   if (kind == "tokenizer") return "A plugin, for what data.tokenizer cannot name";
-  return kind == "optimizer" ? "One plugin, adamw where none is named" : "One plugin";
+  const auto name = default_plugin(kind);
+  return name.empty() ? "One plugin" : cat("One plugin, ", name, " where none is named");
 }
 
 // What the host itself reads of a kind's tables.
 config::Schema host_options(const std::string& kind) {
   auto schema = config::host_options(kind);
-  if (kind != "optimizer") return schema;
+  const auto name = default_plugin(kind);
+  if (name.empty()) return schema;
   for (auto& spec : schema) {
     spec.required = false;
-    spec.default_value = std::string("adamw");
+    spec.default_value = name;
   }
   return schema;
 }
@@ -118,7 +125,7 @@ std::string markdown(const std::vector<HostTable>& tables, const std::vector<plu
   for (const auto* command : of_kind(plugins, "command")) {
     if (!command->schema.empty()) out += cat("\n## [", command->name, "]\n\n", options_table(command->schema));
   }
-  for (const std::string kind : {"model", "optimizer", "data", "tokenizer"}) {
+  for (const std::string kind : {"model", "optimizer", "objective", "data", "tokenizer"}) {
     out += kind_chapter(plugins, kind,
                         cat("\n## [", kind, "]\n\n", needed(kind), "; its own options stand in the same table.\n\n"));
   }

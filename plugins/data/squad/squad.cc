@@ -105,9 +105,8 @@ void SquadOptions::describe(config::OptionTable<SquadOptions>& t) {
           "as SQuAD's do; any: answers are free");
 }
 
-// The questions of a split that are used; none when the options name no file, or when it added a fault.
-std::optional<SquadFile> SquadData::read(Split split, Diagnostics& diagnostics) const {
-  const auto file = data::split_file(options_, split);
+// The questions of a file that are used; none when the options name no file, or when it added a fault.
+std::optional<SquadFile> SquadData::read(const data::SplitFile& file, Split split, Diagnostics& diagnostics) const {
   if (!file.is_there(squad_json(), diagnostics)) return {};
   try {
     auto squad = read_squad(file.path, split, options_->answers == "in_context");
@@ -122,15 +121,14 @@ std::optional<SquadFile> SquadData::read(Split split, Diagnostics& diagnostics) 
 }
 
 void SquadData::check(Diagnostics& diagnostics) const {
-  read(Split::train, diagnostics);
-  read(Split::eval, diagnostics);
-  data::require_file(data::split_file(options_, Split::train), data::split_file(options_, Split::eval),
-                     options_.section().origin.text(), squad_json(), diagnostics);
+  const auto files = data::all_files(options_, diagnostics);
+  for (std::size_t i = 0; i < files.size(); ++i) read(files[i], i == 0 ? Split::train : Split::eval, diagnostics);
+  data::require_file(files[0], files[1], options_.section().origin.text(), squad_json(), diagnostics);
 }
 
 std::shared_ptr<data::DataSource> SquadData::open(const data::SplitRequest& request) const {
   Diagnostics diagnostics;
-  auto squad = read(request.split, diagnostics);
+  auto squad = read(data::requested_file(options_, request), request.split, diagnostics);
   diagnostics.throw_if_any();
   if (!squad) return nullptr;
   refuse_too_long(*squad, request);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace squad {
 
@@ -16,6 +17,7 @@ struct SquadOptions {
   std::string eval;
   std::optional<std::int64_t> train_samples;
   std::optional<std::int64_t> eval_samples;
+  std::vector<std::string> eval_files;
   std::int64_t max_length = 0;
   std::string loss = "answer";
   std::string answers = "in_context";
@@ -31,9 +33,13 @@ class SquadData final : public capstan::data::Data {
   std::shared_ptr<capstan::data::DataSource> open(const capstan::data::SplitRequest& request) const override;
   std::int64_t max_length() const override { return options_->max_length; }
   bool evaluates() const override { return !options_->eval.empty(); }
+  std::vector<std::string> evaluation_sets() const override {
+    return capstan::data::names_of_sets(options_->eval_files);
+  }
 
  private:
-  std::optional<SquadFile> read(capstan::data::Split split, capstan::Diagnostics& diagnostics) const;
+  std::optional<SquadFile> read(const capstan::data::SplitFile& file, capstan::data::Split split,
+                                capstan::Diagnostics& diagnostics) const;
 
   capstan::config::Options<SquadOptions> options_;
 };

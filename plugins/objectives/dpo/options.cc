@@ -32,12 +32,13 @@ void DpoOptions::describe(config::OptionTable<DpoOptions>& t) {
       .choices({"sigmoid", "ipo", "orpo", "simpo"})
       .doc(
           "sigmoid: DPO's own; ipo: a squared distance; orpo: odds and the likelihood of the chosen answer; simpo: "
-          "mean "
-          "log-probabilities and a margin. The last two need no reference");
+          "mean log-probabilities and a margin. The last two need no reference");
   t.add("reference", &DpoOptions::reference)
+      .choices({"base", "data"})
       .doc(
-          "the model that answers are compared with, in sigmoid and ipo. base: the model without its adapters; start: "
-          "the model as it is when training begins; else a model's folder");
+          "what sigmoid and ipo compare an answer's log-probability with. base: that of the model without its "
+          "adapters, "
+          "where nothing else is trained; data: the data's field reference_log_probability, a number a sequence");
   t.add("beta", &DpoOptions::beta)
       .above(0)
       .doc("how much a difference of log-probabilities counts: 0.1 in sigmoid and ipo, 2 in simpo; not in orpo");

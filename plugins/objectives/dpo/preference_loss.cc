@@ -55,8 +55,14 @@ Outcome preference_loss(const Preference& preference, const Pairs& pairs) {
       break;
   }
   rewards = rewards.detach();
+  auto correct = margin(rewards).gt(0);
+  if (pairs.real.defined()) {
+    losses = losses * pairs.real;
+    rewards = rewards * pairs.real.unsqueeze(1);
+    correct = correct.logical_and(pairs.real);
+  }
   const auto sums = rewards.sum(0);
-  return {losses.sum(), sums.select(0, 0), sums.select(0, 1), margin(rewards).gt(0).sum().to(rewards.scalar_type())};
+  return {losses.sum(), sums.select(0, 0), sums.select(0, 1), correct.sum().to(rewards.scalar_type())};
 }
 
 }  // namespace dpo

@@ -37,6 +37,7 @@ struct Pairs {
   at::Tensor policy;     ///< sums of the log-probabilities of the answers' tokens
   at::Tensor reference;  ///< the same from the reference model, without gradient; undefined unless the loss needs it
   at::Tensor tokens;     ///< the numbers of tokens that these are sums of
+  at::Tensor real = {};  ///< [P] bool: false where there is no pair, which adds nothing. Undefined: all are
 };
 
 /// Sums over the pairs (0-dim), in the dtype of `policy`. Only the loss has a gradient. A reward is β r, in simpo and

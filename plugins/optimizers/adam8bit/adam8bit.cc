@@ -52,7 +52,7 @@ void Adam8bitOptions::describe(config::OptionTable<Adam8bitOptions>& t) {
 }
 
 bool is_in_8_bits(const layout::Param& record) {
-  return record.shape.size() > 1 && !record.table && record.numel() >= least_elements;
+  return record.shape.size() > 1 && record.usage != layout::Usage::table && record.numel() >= least_elements;
 }
 
 Adam8bit::Adam8bit(config::Options<Adam8bitOptions> options) : options_(std::move(options)) {

@@ -200,6 +200,16 @@ void Fp8::say_what_was_taken(std::int64_t blocks, std::int64_t all) {
   }
 }
 
+namespace {
+
+const nn::Unit* unit_of(const nn::Layer& layer) {
+  const auto* at = &layer;
+  while (at->parent()) at = at->parent();
+  return dynamic_cast<const nn::Unit*>(at);
+}
+
+}  // namespace
+
 Fp8::How Fp8::multiplier(const nn::Layer& layer, const nn::WeightPtr& weight, const strategy::Placement& placement) {
   if (chosen_.count(weight) == 0) return nullptr;
   auto& made = multipliers_[weight];
@@ -212,6 +222,7 @@ Fp8::How Fp8::multiplier(const nn::Layer& layer, const nn::WeightPtr& weight, co
   how->weight_gradient = options_->backward != "bf16";
   how->fast = options_->accumulate == "fast";
   how->counts = counts_;
+  how->unit = unit_of(layer);
   how->layer = layer.path();
   how->weight = weight;
   how->sent = std::dynamic_pointer_cast<const Sent>(weight->gather_codec());

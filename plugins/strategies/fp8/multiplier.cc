@@ -159,7 +159,8 @@ bool Multiplier::cuts_inputs() const { return group && cuts(*weight, true); }
 bool Multiplier::cuts_outputs() const { return group && cuts(*weight, false); }
 
 Rounding Multiplier::rounding(const at::Tensor& of, at::ScalarType format) const {
-  return {format, scaling != Scaling::tensor, false, counts ? counts->on(of.device()) : at::Tensor()};
+  const bool is_counted = counts && (!unit || unit->batch().pass.measured);
+  return {format, scaling != Scaling::tensor, false, is_counted ? counts->on(of.device()) : at::Tensor()};
 }
 
 Quantised Multiplier::swiglu(const at::Tensor& x) const {

@@ -60,7 +60,8 @@ struct Multiplier {
   std::shared_ptr<capstan::comm::Group> group;  ///< ranks that may hold pieces of the layer; null: this one has all
   capstan::layout::Mesh mesh;                   ///< in which this is…
   int rank = 0;
-  std::shared_ptr<Counts> counts;  ///< all layers' operands but the weights; null: nothing is counted
+  const capstan::nn::Unit* unit = nullptr;  ///< in whose forwards and backwards it counts, where these are measured
+  std::shared_ptr<Counts> counts;           ///< all layers' operands but the weights; null: nothing is counted
   /// The weight in 8 bits where it is frozen: forward's operand and backward's. Null: not kept.
   std::shared_ptr<Frozen> frozen, frozen_transpose;
   /// Set where the weight is in memory only in 8 bits: then ports get uint8. Null: it is not.

@@ -17,6 +17,8 @@ struct Beside {
   int rank = 0;
   const capstan::nn::Router* router = nullptr;  ///< the router whose gate it adapts, if any
 
+  /// Whether it acts in this forward, or the base model is computed (nn::Pass::adapters).
+  bool acts() const { return unit->batch().pass.adapters; }
   /// y + scale · (dropout(x) A^T) B^T in y's memory; x [..., in], y [..., out] of this rank's features.
   at::Tensor add_to(const at::Tensor& y, const at::Tensor& x) const;
   /// The same where rows [R, in] are sorted by expert; `ends` as for ops::grouped_linear, `ids` tell which rows they

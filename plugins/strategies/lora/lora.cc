@@ -170,6 +170,9 @@ nn::Adapter Lora::make_adapter(const std::string& layer, const nn::WeightPtr& ba
     up.push_back(nn::record(without(record.name, ".weight") + ".lora_B.weight", shape, init, /*decay=*/true));
   }
   adapter.up = std::make_shared<nn::Weight>(std::move(up));
+  for (const auto& weight : {adapter.down, adapter.up}) {
+    for (auto& record : weight->records()) record.usage = layout::Usage::adapter;
+  }
   adapter.parts = std::move(parts);
   return adapter;
 }
@@ -246,7 +249,9 @@ void Lora::place(nn::Unit& unit, const strategy::Placement& placement) {
     }
     linear.adapter.fill("lora", [all](const at::Tensor& x, const at::Tensor& y) {
       auto result = y;
-      for (const auto& one : all) result = one.add_to(result, x);
+      for (const auto& one : all) {
+        if (one.acts()) result = one.add_to(result, x);
+      }
       return result;
     });
   });
@@ -260,7 +265,7 @@ void Lora::place_beside(nn::Experts& experts, nn::Unit& unit, const strategy::Pl
   const auto fill = [&](nn::Experts::AdapterPort& port, std::size_t index) {
     if (index == static_cast<std::size_t>(-1)) return;
     port.fill("lora", [one = at(index)](const auto& rows, const auto& y, const auto& ends, const auto& ids) {
-      return one.add_to_grouped(y, rows, ends, ids);
+      return one.acts() ? one.add_to_grouped(y, rows, ends, ids) : y;
     });
   };
   const auto [first, second] = found->second;

@@ -67,7 +67,7 @@ def add_plugin(bench):
     """What capstan_add_plugin and capstan_add_test do not take."""
     source = '${CMAKE_BINARY_DIR}/source.cc'
     for code, words in (
-            (f'capstan_add_plugin(mine KIND scheduler SOURCES {source})', "KIND must be model, strategy, optimizer, data, tokenizer, monitor or command, not 'scheduler'"),
+            (f'capstan_add_plugin(mine KIND scheduler SOURCES {source})', "KIND must be model, strategy, optimizer, objective, data, tokenizer, monitor or command, not 'scheduler'"),
             (f'capstan_add_plugin(a.b KIND data SOURCES {source})', "capstan_add_plugin(a.b): a name has letters, digits, '_' and '-' only"),
             (f'capstan_add_plugin(mine_cuda KIND data SOURCES {source})', 'NAME_cuda.so is the GPU module of plugin NAME; choose another name'),
             ('capstan_add_plugin(mine KIND data SOURCES)', 'capstan_add_plugin(mine): SOURCES is empty'),
@@ -87,8 +87,8 @@ def new_plugin(bench):
     here = bench.folder / 'new'
     (here / 'taken').mkdir(parents=True)
     for arguments, words in (
-            ((), "the kind is strategy, model, optimizer, data, tokenizer, monitor or command, not ''"),
-            (('scheduler', 'mine'), "the kind is strategy, model, optimizer, data, tokenizer, monitor or command, not 'scheduler'"),
+            ((), "the kind is strategy, model, optimizer, objective, data, tokenizer, monitor or command, not ''"),
+            (('scheduler', 'mine'), "the kind is strategy, model, optimizer, objective, data, tokenizer, monitor or command, not 'scheduler'"),
             (('data',), 'what is the data called?'),
             (('data', 'Mine'), "'Mine' is no name for a plugin"),
             (('data', 'my-own'), "'my-own' is no name for a plugin"),

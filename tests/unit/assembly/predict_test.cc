@@ -114,6 +114,24 @@ TEST_CASE("rows are predicted as long as they are padded, but no longer than the
   CHECK(of("train.pad_to_multiple=1024").first == 512);
 }
 
+TEST_CASE("whole matrices of an update count where they take more than a micro-step") {
+  const auto job = [](const std::string& hidden) {
+    return job_of(small(gpt, "bf16", "[optimizer]\nplugin = \"muon\"\n"), "cuda", 1,
+                  {"model.hidden_size=" + hidden, "model.ff_dim=" + hidden, "train.micro_batch=1"});
+  };
+  const auto predicted = [](const session::Job& of) {
+    std::int64_t bytes = 0;
+    for (const auto& part : of.prediction.footprints) bytes += part.when == "update" ? part.bytes : 0;
+    return bytes;
+  };
+  CHECK(predicted(job("64")) == 0);
+  const auto large = job("2048");
+  const auto step = dry_run_on_gpu(large);
+  // A round has 8 of the 2 x 6 square matrices in 16 bits; with each, the iteration has four of its size.
+  constexpr std::int64_t matrices = std::int64_t{8} * 2048 * 2048 * 2;
+  CHECK(predicted(large) == matrices * (1 + 4) - std::max(step.bytes(), step.evaluation.bytes()));
+}
+
 TEST_CASE("evaluation counts where it takes more than a micro-step") {
   const auto job = [](const std::vector<std::string>& more, bool sizes_only = false) {
     auto overrides = more;

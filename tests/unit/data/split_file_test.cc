@@ -56,6 +56,19 @@ TEST_CASE("a file is enough where it holds as many samples as are asked for") {
   CHECK(faults.list()[1].what.ends_with("holds 1 question"));
 }
 
+TEST_CASE("evaluation sets are called as their files are; names that are no word, or are there twice, are faults") {
+  CHECK(data::names_of_sets({"a/dev.json", "hard.v2.jsonl", "/x/y"}) ==
+        std::vector<std::string>{"dev", "hard.v2", "y"});
+  Diagnostics faults;
+  data::check_names_of_sets({"a/dev.json", "b/hard-2.json"}, "data.eval_files", "a.toml:5", faults);
+  CHECK(faults.empty());
+  data::check_names_of_sets({"a/dev.json", "b/dev.json", "hard.v2.jsonl"}, "data.eval_files", "a.toml:5", faults);
+  REQUIRE(faults.size() == 2);
+  CHECK(faults.list()[0].where == "a.toml:5");
+  CHECK_THAT(faults.list()[0].what, Contains("two files of the name 'dev'"));
+  CHECK_THAT(faults.list()[1].what, Contains("'hard.v2'"));
+}
+
 TEST_CASE("one split must have a file, whichever") {
   Diagnostics faults;
   data::require_file(train_file(""), train_file("a.json"), "a.toml:1", questions, faults);

@@ -19,23 +19,27 @@ execution::StepSums sums(const at::Tensor& experts, const at::Tensor& figures) {
 TEST_CASE("figures and experts' tokens stand next to each other") {
   const auto experts = at::tensor({3, 4}, at::kLong);
   const auto figures = at::tensor({1.0, 4.0, 0.0, 0.0}, at::kDouble).view({2, 2});
-  const auto both = execution::StepNumbers(sums(experts, figures), true).read();
+  const auto both = execution::StepNumbers(sums(experts, figures), {}).read();
   CHECK(both.grad_norm == 3);
   CHECK(both.loss_sum == 5);
   CHECK(both.auxiliary_loss == 0.5);
   CHECK(both.figures == std::vector<double>{0.25, 0});
   CHECK(at::equal(both.expert_tokens, at::tensor({3.0, 4.0}, at::kDouble)));
-  const auto neither = execution::StepNumbers(sums({}, {}), true).read();
+  const auto neither = execution::StepNumbers(sums({}, {}), {}).read();
   CHECK(neither.figures.empty());
   CHECK(neither.expert_tokens.numel() == 0);
 }
 
 TEST_CASE("a rank that does not report for its data counts its own figures") {
   const auto figures = at::tensor({1.0, 4.0}, at::kDouble).view({1, 2});
-  const auto silent = execution::StepNumbers(sums(at::tensor({3}, at::kLong), figures), false).read();
+  const auto silent = execution::StepNumbers(sums(at::tensor({3}, at::kLong), figures), {false, false}).read();
   CHECK(silent.loss_sum == 0);
   CHECK(silent.expert_tokens.sum().item<double>() == 0);
   CHECK(silent.figures == std::vector<double>{0.25});
+  // Where the model is cut into stages, one has the loss, and each its own layers' experts.
+  const auto inner = execution::StepNumbers(sums(at::tensor({3}, at::kLong), figures), {false, true}).read();
+  CHECK(inner.loss_sum == 0);
+  CHECK(inner.expert_tokens.sum().item<double>() == 3);
 }
 
 TEST_CASE("what experts computed: over layers by expert, and the busiest against its layer's mean") {

@@ -41,7 +41,7 @@ std::vector<std::string> spans_of_step(bool units, std::vector<std::string>& nam
     execution::Step step(session);
     step.trace(recorder);
     const auto input = feed.draw(0);
-    step.run(input, input.target_tokens, 0.1);
+    step.run(input, input.counts, 0.1);
   });
   return recorder->seen;
 }

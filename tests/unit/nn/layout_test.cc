@@ -78,6 +78,16 @@ TEST_CASE("on random shapes, meshes and cuts the counting ranks hold each elemen
     std::vector<Axis> free(all_axes.begin(), all_axes.end());
     std::shuffle(free.begin(), free.end(), random);
     Layout layout;
+    int holders = 1;  // on the axis on which only some positions hold it
+    if (draw(0, 1) == 1) {
+      const auto axis = free.back();
+      free.pop_back();
+      layout.only = {axis, {}};
+      for (int position = 0; position < mesh.size(axis); ++position) {
+        if (draw(0, 1) == 1 || position + 1 == mesh.size(axis)) layout.only->positions.push_back(position);
+      }
+      holders = static_cast<int>(layout.only->positions.size());
+    }
     while (!free.empty() && draw(0, 2) > 0) {
       Cut cut{draw(0, static_cast<int>(shape.size()) - 1), {}};
       for (int n = draw(1, static_cast<int>(free.size())); n > 0; --n) {
@@ -91,6 +101,7 @@ TEST_CASE("on random shapes, meshes and cuts the counting ranks hold each elemen
     for (int rank = 0; rank < mesh.world_size(); ++rank) {
       const auto box = layout.box(shape, mesh, rank);
       REQUIRE(box.fits(shape));
+      if (!layout.holds(mesh, rank)) REQUIRE(box.empty());
       for (const auto i : elements(box, shape)) {
         ++held[i];
         if (layout.counts(mesh, rank)) ++counted[i];
@@ -98,7 +109,7 @@ TEST_CASE("on random shapes, meshes and cuts the counting ranks hold each elemen
     }
     // Axes without a cut are copies.
     const std::vector<int> once(counted.size(), 1);
-    const std::vector<int> copies(counted.size(), mesh.size(free));
+    const std::vector<int> copies(counted.size(), mesh.size(free) * holders);
     REQUIRE(counted == once);
     REQUIRE(held == copies);
   }

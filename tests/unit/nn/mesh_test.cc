@@ -58,6 +58,19 @@ TEST_CASE("dp is what is left over") {
   CHECK(diagnostics.empty());
 }
 
+TEST_CASE("pp and cp divide the world like the others, and are named where they are there") {
+  MeshSpec spec(16);
+  Diagnostics diagnostics;
+  spec.set(Axis::pp, 2, "strategy.pipeline", "a.toml:3");
+  spec.set(Axis::cp, 4, "strategy.context", "a.toml:5");
+  const auto mesh = resolve(spec, diagnostics);
+  CHECK(diagnostics.empty());
+  CHECK(mesh.arithmetic() == "world 16 = pp 2 x dp 2 x cp 4 x ep 1 x tp 1");
+  // Ranks along cp see the same samples, and their gradients are parts of one sum.
+  CHECK(mesh.size(sample_axes) == 2);
+  CHECK(mesh.size(data_axes) == 8);
+}
+
 TEST_CASE(
     "the data-parallel size that a mesh explains is that of its data axes, and no axis is named that is not there") {
   for (const auto& mesh : {Mesh({{Axis::ep, 2}}), Mesh({{Axis::dp, 2}, {Axis::ep, 2}, {Axis::tp, 2}}),
@@ -131,18 +144,16 @@ TEST_CASE("a mesh that cannot be is refused with its arithmetic") {
                                    "strategy.expert_parallel (a.toml:5), tp by strategy.tensor_parallel (a.toml:3))\n"
                                    "    fix: change these sizes"});
   }
-  SECTION("two sizes, one below 1 and a pipeline: all said at once") {
+  SECTION("two sizes, and one below 1: both said at once") {
     MeshSpec spec(8);
     spec.set(Axis::tp, 2, "strategy.tensor_parallel", "a.toml:3");
     spec.set(Axis::tp, 4, "strategy.sequence_parallel", "a.toml:5");
     spec.set(Axis::ep, 0, "strategy.expert_parallel", "a.toml:7");
-    spec.set(Axis::pp, 2, "strategy.pipeline", "a.toml:9");
     CHECK(faults_of(spec) ==
           std::vector<std::string>{
               "a.toml:5: strategy.sequence_parallel asks for tp = 4, but strategy.tensor_parallel (a.toml:3) asks for "
               "2\n    fix: give both the same size",
-              "a.toml:7: strategy.expert_parallel asks for ep = 0, below 1\n    fix: give a size of 1 or more",
-              "a.toml:9: strategy.pipeline asks for pp = 2, but pipelines are not there yet\n    fix: set it to 1"});
+              "a.toml:7: strategy.expert_parallel asks for ep = 0, below 1\n    fix: give a size of 1 or more"});
   }
   SECTION("a dp that is not what is left") {
     MeshSpec spec(8);

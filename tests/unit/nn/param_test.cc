@@ -9,14 +9,14 @@ TEST_CASE("a record's defaults") {
   Param param;
   param.shape = {3, 5};
   CHECK(param.numel() == 15);
-  CHECK(param.data_axes == std::vector<Axis>{Axis::replicate, Axis::dp, Axis::ep});
+  CHECK(param.data_axes == std::vector<Axis>{Axis::replicate, Axis::dp, Axis::cp, Axis::ep});
 }
 
 TEST_CASE("a record is sharded over its data axes, but for copies and for axes that keep gradients local") {
   Param param;
-  CHECK(param.shard_axes() == std::vector<Axis>{Axis::dp, Axis::ep});
+  CHECK(param.shard_axes() == std::vector<Axis>{Axis::dp, Axis::cp, Axis::ep});
   param.local_axes = {Axis::dp};
-  CHECK(param.shard_axes() == std::vector<Axis>{Axis::ep});
+  CHECK(param.shard_axes() == std::vector<Axis>{Axis::cp, Axis::ep});
   param.data_axes = {Axis::replicate, Axis::dp};
   CHECK(param.shard_axes().empty());
 }
@@ -34,4 +34,17 @@ TEST_CASE("a record is sharded in the first dimension whose local rows divide ev
   CHECK(dim(Mesh({{Axis::dp, 3}, {Axis::tp, 2}})) == 0);  // 3 of the 6 rows
   CHECK(dim(Mesh({{Axis::dp, 2}, {Axis::tp, 2}})) == 2);
   CHECK(param.sharded(Mesh({{Axis::dp, 2}, {Axis::tp, 2}})).cuts.front() == Cut{0, {Axis::tp}});
+}
+
+TEST_CASE("a record that only some positions hold is sharded alike on all of them, and summed over those") {
+  const Mesh mesh({{Axis::pp, 3}, {Axis::dp, 2}});
+  Param param;
+  param.shape = {6, 4};
+  param.compute.only = {Axis::pp, {1, 2}};
+  param.partial_axes = {Axis::pp};
+  CHECK(param.partial_ranks(mesh) == 2);
+  const auto sharded = param.sharded(mesh);
+  CHECK(sharded.box(param.shape, mesh, 0).empty());
+  CHECK(sharded.box(param.shape, mesh, 2) == Box{{0, 0}, {3, 4}});
+  CHECK(sharded.box(param.shape, mesh, 5) == Box{{3, 0}, {3, 4}});
 }

@@ -66,6 +66,25 @@ std::int64_t always(const std::vector<layout::Footprint>& footprints) {
   return sum;
 }
 
+// Has all matrices whole, in memory of known size.
+class Squares : public optimizer::Rule {
+ public:
+  std::vector<optimizer::StateSpec> states(const layout::Param& /*record*/) const override { return {{"sum"}}; }
+  optimizer::Grain grain() const override { return optimizer::Grain::matrix; }
+  std::optional<optimizer::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
+                                                 c10::DeviceType /*device*/) const override {
+    if (record.shape.size() < 2) return {};
+    return optimizer::WholeSpec{master, 1, 8 * record.numel()};
+  }
+  void begin(std::vector<optimizer::Slice>& slices, const optimizer::Update& /*update*/) override {
+    for (auto& slice : slices) {
+      if (slice.part.defined()) slice.part.copy_(slice.state[0]);
+    }
+  }
+  void whole(const optimizer::Matrices& matrices) override { matrices.value.copy_(at::empty_like(matrices.value)); }
+  void apply(std::vector<optimizer::Slice>& /*slices*/, const optimizer::Update& /*update*/) override {}
+};
+
 void use_states(Rig& rig) {
   testing::update_with(rig, [](std::vector<optimizer::Slice>&) {});
 }
@@ -111,6 +130,30 @@ TEST_CASE("the engine allocates what its footprint says") {
                     one.part + " hold " + std::to_string(one.bytes) + ", not what the footprint says");
     }
     faults.expect(held == live - before, "parts hold " + std::to_string(held) + " together");
+  });
+  CHECK(faults.list() == std::vector<std::string>{});
+}
+
+TEST_CASE("an update has as much memory for whole matrices as the footprint says, and frees it") {
+  const int world = GENERATE(1, 2, 3, 4);
+  const int stage = GENERATE(0, 2, 3);
+  const std::int64_t most = GENERATE(1, 60, 1000);
+  INFO("world " << world << " stage " << stage << " most " << most);
+  Faults faults;
+  const Counting counting;
+  run_in_process(world, [&](Communicator& communicator) {
+    RigOptions options{.most_whole = most, .optimizer = std::make_shared<Squares>()};
+    options.policy = [&](strategy::ShardPolicy& policy) { set_stage(policy, stage); };
+    Rig rig(communicator, options);
+    rig.micro_step(0, tiny_batch(communicator.world().rank));
+    rig.engine->update(0, {});
+    const auto before = peak = live;
+    rig.engine->update(0, {});
+    const auto said = part(rig.engine->footprint(), "whole matrices");
+    faults.expect(live == before, "an update keeps memory");
+    // In-process collectives and a norm of small numbers take some bytes themselves.
+    faults.expect(peak - before == said,
+                  "an update takes " + std::to_string(peak - before) + ", not " + std::to_string(said));
   });
   CHECK(faults.list() == std::vector<std::string>{});
 }

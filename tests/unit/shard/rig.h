@@ -45,6 +45,10 @@ struct RigOptions {
   /// whether the head uses it too.
   std::int64_t micro_tokens = 0;
   bool tied = true;
+  std::int64_t most_whole = 1000;
+  /// Used instead of Rig::rule; groups instead of both.
+  std::shared_ptr<optimizer::Rule> optimizer = {};
+  std::vector<strategy::OptimizerGroup> groups = {};
   /// Changes the policy once the fields above have set it.
   std::function<void(strategy::ShardPolicy&)> policy = {};
 };
@@ -138,7 +142,14 @@ struct Rig {
     engine_options.micro_tokens = options.micro_tokens;
     engine_options.reduce = options.reduce;
     engine_options.accumulation = options.accumulation;
-    engine_options.optimizer = std::make_shared<strategy::Optimizer>(rule);
+    engine_options.most_whole = options.most_whole;
+    if (!options.groups.empty()) {
+      engine_options.optimizer = std::make_shared<strategy::Optimizer>(options.groups, 0, false);
+    } else if (options.optimizer) {
+      engine_options.optimizer = std::make_shared<strategy::Optimizer>(options.optimizer);
+    } else {
+      engine_options.optimizer = std::make_shared<strategy::Optimizer>(rule);
+    }
     engine = std::make_unique<shard::Engine>(engine_options, pointers(chain), [&](const auto&, std::int64_t part) {
       return neighbours(communicator, part);
     });

@@ -27,7 +27,7 @@ std::vector<std::string> faults_in(const std::string& file, int world,
     execution::Feed feed(job);
     try {
       for (int s = 0; s < steps; ++s) {
-        step.run(feed.draw(s), 500, 0.01);
+        step.run(feed.draw(s), {500.0}, 0.01);
         check.run(s + 1);
       }
       if (rank == world - 1) {

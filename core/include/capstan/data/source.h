@@ -33,7 +33,7 @@ using FieldValues = std::variant<std::vector<std::int64_t>, std::vector<float>>;
 /// What all samples of a source have in common.
 struct SampleForm {
   std::int64_t sequences = 1;  ///< that a sample consists of: 2 for an answer that is preferred and one that is not
-  std::vector<FieldSpec> fields;
+  std::vector<FieldSpec> fields = {};
 
   bool is_plain() const { return sequences == 1 && fields.empty(); }
 };

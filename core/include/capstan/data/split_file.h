@@ -4,9 +4,11 @@
 #include <capstan/config/options.h>
 #include <capstan/data/source.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace data {
@@ -34,7 +36,14 @@ struct SplitFile {
   bool is_enough(std::int64_t held, const FileKind& kind, Diagnostics& diagnostics) const;
 };
 
-/// Declares the four options of a struct that has these members.
+/// What the sets of these files are called (Data::evaluation_sets): as the file is, without its folder and what follows
+/// the last dot.
+std::vector<std::string> names_of_sets(const std::vector<std::string>& files);
+/// A fault for names that are not letters, digits, "_" and "-", and for two files of the same name.
+void check_names_of_sets(const std::vector<std::string>& files, const std::string& key, const std::string& where,
+                         Diagnostics& diagnostics);
+
+/// Declares the options of a struct that has these members; `eval_files` may be absent.
 template <class T>
 void describe_split_files(config::OptionTable<T>& t, const std::string& train, const std::string& eval,
                           const FileKind& kind) {
@@ -46,6 +55,14 @@ void describe_split_files(config::OptionTable<T>& t, const std::string& train, c
   t.add("eval_samples", &T::eval_samples)
       .min(1)
       .doc("evaluate on the file's first " + kind.items + " only; not set: all of them");
+  if constexpr (requires { &T::eval_files; }) {
+    t.add("eval_files", &T::eval_files)
+        .path()
+        .doc(
+            "more files to evaluate on. The loss on data/hard.json is eval_loss_hard, after the file's name, and may "
+            "be "
+            "checkpoint.metric");
+  }
 }
 
 /// One split's part of these options.
@@ -56,6 +73,32 @@ SplitFile split_file(const config::Options<T>& options, Split split) {
   const auto samples = train ? &T::train_samples : &T::eval_samples;
   return {options.name(path),    options.where(path),    (*options).*path,
           options.name(samples), options.where(samples), (*options).*samples};
+}
+
+/// The file of one of the sets of eval_files; all of its samples are used.
+template <class T>
+SplitFile set_file(const config::Options<T>& options, std::size_t index) {
+  return {options.name(&T::eval_files), options.where(&T::eval_files), options->eval_files.at(index), {}, {}, {}};
+}
+
+/// The files of all splits, whether the options name them or not, then those of eval_files. Two of these with the same
+/// name are a fault.
+template <class T>
+std::vector<SplitFile> all_files(const config::Options<T>& options, Diagnostics& diagnostics) {
+  std::vector<SplitFile> all{split_file(options, Split::train), split_file(options, Split::eval)};
+  for (std::size_t i = 0; i < options->eval_files.size(); ++i) all.push_back(set_file(options, i));
+  check_names_of_sets(options->eval_files, options.name(&T::eval_files), options.where(&T::eval_files), diagnostics);
+  return all;
+}
+
+/// The file that a request is about.
+template <class T>
+SplitFile requested_file(const config::Options<T>& options, const SplitRequest& request) {
+  const auto names = names_of_sets(options->eval_files);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == request.set) return set_file(options, i);
+  }
+  return split_file(options, request.split);
 }
 
 /// A fault when neither split has a file.

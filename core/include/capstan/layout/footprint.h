@@ -13,7 +13,7 @@ struct Footprint {
   std::string part;  ///< "parameters", "gradients", "optimizer", …: the tag of the allocation
   std::int64_t bytes = 0;
   std::string device;  ///< "cpu", "cuda"
-  std::string when;    ///< "always", "forward", "backward", "step", "start", "evaluation"
+  std::string when;    ///< "always", "forward", "backward", "step", "update", "start", "evaluation"
 };
 
 /// Bytes of all phases on `device`.

@@ -4,6 +4,7 @@
 #include <capstan/layout/mesh.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -20,13 +21,26 @@ struct Cut {
   bool operator==(const Cut&) const = default;
 };
 
+/// The positions on an axis whose ranks hold a tensor; all others hold nothing of it.
+struct Presence {
+  Axis axis = Axis::pp;
+  std::vector<int> positions;  ///< ascending
+  bool operator==(const Presence&) const = default;
+};
+
 /// How a logical tensor is sharded over the mesh. Cuts apply in order: a later one on the same dimension shards what
 /// an earlier one left (first tp, then data). Ranks that differ only on axes without a cut hold the same box. An axis
 /// is used by at most one cut.
 struct Layout {
   std::vector<Cut> cuts;
+  /// Where it is at all, on an axis that no cut uses; nothing: everywhere.
+  std::optional<Presence> only = {};
 
-  /// What `rank` holds of a tensor of this shape; may be empty.
+  /// Does this rank hold anything, if its box is not empty?
+  bool holds(const Mesh& mesh, int rank) const;
+
+  /// What `rank` holds of a tensor of this shape; may be empty. One that it does not hold has size 0 in every
+  /// dimension.
   Box box(const Shape& shape, const Mesh& mesh, int rank) const;
   /// Is `rank` the first of the ranks that hold its box? Exactly one holder of each element is: the one that norms and
   /// checkpoints use.

@@ -16,20 +16,25 @@ namespace layout {
 
 /// The mesh's axes, slowest first: neighbouring ranks differ in `tp`. Hybrid sharding splits data parallelism in two:
 /// `dp` is then the ranks that share one copy of the parameters, `replicate` counts the copies; otherwise it is 1.
-enum class Axis { pp, replicate, dp, ep, tp };
+/// Ranks along `cp` share their samples' tokens.
+enum class Axis { pp, replicate, dp, cp, ep, tp };
 
 /// What is to know of an axis.
 struct AxisFacts {
   Axis axis;
   const char* name;
-  bool other_samples;  ///< its ranks see different samples
-  bool splits_model;   ///< its ranks hold one copy of the model together
+  bool other_samples;    ///< its ranks see different samples
+  bool splits_sequence;  ///< its ranks see different tokens of the same samples
+  bool sums_gradients;   ///< its ranks' gradients of dense records are parts of one sum
+  bool splits_model;     ///< its ranks hold one copy of the model together
 };
 /// All of them, in their order: whoever tells axes apart asks this table.
-inline constexpr std::array axis_table{AxisFacts{Axis::pp, "pp", false, true},
-                                       AxisFacts{Axis::replicate, "replicate", true, false},
-                                       AxisFacts{Axis::dp, "dp", true, false}, AxisFacts{Axis::ep, "ep", true, true},
-                                       AxisFacts{Axis::tp, "tp", false, true}};
+inline constexpr std::array axis_table{AxisFacts{Axis::pp, "pp", false, false, false, true},
+                                       AxisFacts{Axis::replicate, "replicate", true, false, true, false},
+                                       AxisFacts{Axis::dp, "dp", true, false, true, false},
+                                       AxisFacts{Axis::cp, "cp", false, true, true, false},
+                                       AxisFacts{Axis::ep, "ep", true, false, true, true},
+                                       AxisFacts{Axis::tp, "tp", false, false, false, true}};
 
 /// Those of which this is true; all without a condition.
 inline std::vector<Axis> axes_where(bool AxisFacts::*is_true = nullptr) {
@@ -41,7 +46,9 @@ inline std::vector<Axis> axes_where(bool AxisFacts::*is_true = nullptr) {
 }
 inline const std::vector<Axis> all_axes = axes_where();
 /// The axes whose ranks see different samples.
-inline const std::vector<Axis> data_axes = axes_where(&AxisFacts::other_samples);
+inline const std::vector<Axis> sample_axes = axes_where(&AxisFacts::other_samples);
+/// The axes along which gradients of dense records are summed.
+inline const std::vector<Axis> data_axes = axes_where(&AxisFacts::sums_gradients);
 /// The axes over which one copy of the model is split.
 inline const std::vector<Axis> model_axes = axes_where(&AxisFacts::splits_model);
 /// Is `axis` one of them?
@@ -78,8 +85,8 @@ class MeshSpec {
   std::vector<Request> splits_;
 };
 
-/// The ranks of a world as a grid pp x replicate x dp x ep x tp of numbers; knows nothing of communication.
-/// rank = (((pp · REPLICATE + replicate) · DP + dp) · EP + ep) · TP + tp. Immutable.
+/// The ranks of a world as a grid pp x replicate x dp x cp x ep x tp of numbers; knows nothing of communication.
+/// rank = ((((pp · REPLICATE + replicate) · DP + dp) · CP + cp) · EP + ep) · TP + tp. Immutable.
 class Mesh {
  public:
   /// One rank.
@@ -96,7 +103,8 @@ class Mesh {
   int position(int rank, const std::vector<Axis>& axes) const;
   /// World ranks that share `rank`'s coordinates on all other axes, by position.
   std::vector<int> ranks_along(const std::vector<Axis>& axes, int rank) const;
-  /// "world 8 = dp 2 x ep 2 x tp 2", or "… dp 4 (replicate 2 x shard 2) x …"; with pp only where there are pipelines.
+  /// "world 8 = dp 2 x ep 2 x tp 2", or "… dp 4 (replicate 2 x shard 2) x …"; with pp and cp only where they are more
+  /// than 1.
   std::string arithmetic() const;
   /// An explanation if the model is split: "ep 2 x tp 2 = 4 ranks hold the model once, and what is left over goes
   /// to data parallelism: dp = 8 / 4 = 2", and with ep another line: how the data-parallel size comes of both. Empty if
@@ -108,9 +116,9 @@ class Mesh {
   std::vector<int> sizes_ = std::vector<int>(axis_table.size(), 1);
 };
 
-/// The mesh of world = pp · dp · ep · tp: an axis that no strategy asked for has size 1, dp is what is left over.
-/// Faults are added (sizes below 1, two sizes for one axis, a world that does not divide, pp other than 1); the
-/// mesh returned then is one rank.
+/// The mesh of world = pp · dp · cp · ep · tp: an axis that no strategy asked for has size 1, dp is what is left over.
+/// Faults are added (sizes below 1, two sizes for one axis, a world that does not divide); the mesh returned then is
+/// one rank.
 Mesh resolve(const MeshSpec& spec, Diagnostics& diagnostics);
 
 }  // namespace layout

@@ -26,6 +26,14 @@ struct Init {
   static Init constant(double value) { return {Kind::constant, value, 0}; }
 };
 
+/// What a parameter is used as. Optimizers treat some uses apart.
+enum class Usage {
+  layer,    ///< in a layer of the model
+  table,    ///< an embedding, whose rows are looked up, also if a head uses it too
+  head,     ///< the matrix of the vocabulary's scores
+  adapter,  ///< of an adapter
+};
+
 /// Where and how one role of a parameter is stored: what there is of it besides the compute copy.
 struct RoleStorage {
   Layout layout;
@@ -43,8 +51,8 @@ struct Param {
   /// model's files; set by core before structure().
   std::string module;
   bool trainable = true;
-  bool decay = true;   ///< weight decay applies
-  bool table = false;  ///< an embedding's, whose rows are looked up; set by the layer that owns it
+  bool decay = true;           ///< weight decay applies
+  Usage usage = Usage::layer;  ///< set by the layer or the strategy that owns it
   Init init;
   /// Axes whose ranks see different samples: {replicate, dp, ep} for dense parameters, {replicate, dp} for experts.
   std::vector<Axis> data_axes = layout::data_axes;

@@ -121,7 +121,9 @@ struct EvalEnded {
   std::optional<double> loss;  ///< mean over target tokens; absent if only answers were scored
   std::int64_t samples = 0;
   double runtime_s = 0;
-  Values scores;  ///< "exact_match", "f1" and the like, where generation was asked for
+  /// "exact_match", "f1" and the like, where generation was asked for; with the loss also figures of the objective, and
+  /// losses and figures of evaluation sets that have a name: "loss_hard".
+  Values scores;
 };
 
 /// A checkpoint is committed: on every disk, and under its name. Reported some steps after the step that it holds, not

@@ -4,6 +4,7 @@
 #include <capstan/nn/weight.h>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
@@ -41,6 +42,9 @@ struct Slice {
   at::Tensor grad;                ///< [n] summed over all data ranks, times Update::grad_scale; the masters' dtype
   std::vector<at::Tensor> state;  ///< by Rule::states(): [n], or [n / block] rounded up; zero before the first update
   at::Tensor copy = {};           ///< [n] compute dtype, a copy of the updated master (Rule::is_fused); undefined: none
+  /// [n] WholeSpec::dtype: these elements of a matrix that one rank is to have whole. Undefined where the record's
+  /// matrices need not be whole, and in begin() where a rank with the same elements gives them.
+  at::Tensor part = {};
 };
 
 /// One optimizer step. The tensors are 0-dim on the slices' device, so that the host need not wait for it.
@@ -54,7 +58,24 @@ struct Update {
 enum class Grain {
   /// All that a rank has of a weight, which may be given in parts: each element's update depends only on that element.
   element,
-  record  ///< a rank's box of one record, never in parts
+  record,  ///< a rank's box of one record, never in parts
+  /// The same, and the matrices of the records that the rule names (Rule::whole_spec) whole on one rank, which computes
+  /// something of them that all ranks with parts of them get: see Rule::begin.
+  matrix
+};
+
+/// What a rule says of a record whose matrices must be whole. The last two dimensions are a matrix, the ones before
+/// count matrices: of [experts, rows, cols] each expert's is one.
+struct WholeSpec {
+  c10::ScalarType dtype = c10::ScalarType::Float;  ///< in which matrices cross and are computed
+  double work = 1;         ///< floating-point operations for one matrix: ranks get about equal sums of it
+  std::int64_t bytes = 0;  ///< memory that Rule::whole takes for one matrix at most, besides the matrix: predicted
+};
+
+/// Whole matrices of one shape that this rank owns.
+struct Matrices {
+  std::vector<const layout::Param*> records;  ///< each one's; a record with several matrices comes several times
+  at::Tensor value;                           ///< [n, rows, cols] WholeSpec::dtype, on the run's device, contiguous
 };
 
 /// How gradients update parameters: what a plugin of the kind `optimizer` implements. The engine cuts the model into
@@ -75,6 +96,18 @@ class Rule {
   /// Updates these slices, in place, and leaves everything as it is where update.skip is 1. An offloaded step calls it
   /// once a bucket, others once for all.
   virtual void apply(std::vector<Slice>& slices, const Update& update) = 0;
+
+  /// Where the grain is a matrix: whether this record's matrices must be whole; nothing: apply() alone updates its
+  /// boxes. `master` is the masters' dtype, and whole matrices are on a `device`, wherever masters are. The same on all
+  /// ranks; such a record's states have no blocks.
+  virtual std::optional<WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
+                                              c10::DeviceType device) const;
+  /// For records that have a whole_spec() an update is three calls, and a slice a rank's box of one matrix. begin()
+  /// updates states by gradients and writes what of the box is to be whole to Slice::part, where that is defined; the
+  /// parts become whole matrices, each on one rank; whole() computes with them, in place; apply() gets the result in
+  /// Slice::part, and updates the master. Few matrices come at once, in calls that follow each other.
+  virtual void begin(std::vector<Slice>& slices, const Update& update);
+  virtual void whole(const Matrices& matrices);
 
   /// For records that have a state of blocks: what all states of a record's box mean, as [n] float32 tensors, and the
   /// states that mean these values, written to `state`. A run that resumes with boxes that divide blocks in another way

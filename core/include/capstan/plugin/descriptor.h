@@ -13,8 +13,8 @@
 /// The host compares the ABI note (section .note.capstan, written by capstan_add_plugin) even before that.
 extern "C" struct CapstanPluginDescriptor {
   std::uint32_t struct_size;  ///< sizeof(CapstanPluginDescriptor) when the plugin was built
-  const char* kind;           ///< "model", "strategy", "optimizer", "data", "tokenizer", "monitor" or "command"
-  const char* name;           ///< unique within its kind; equals the file's stem
+  const char* kind;  ///< "model", "strategy", "optimizer", "objective", "data", "tokenizer", "monitor" or "command"
+  const char* name;  ///< unique within its kind; equals the file's stem
   const char* version;
   const char* summary;  ///< one line, shown by `capstan plugins`
   void (*register_types)(capstan::plugin::Registry&);

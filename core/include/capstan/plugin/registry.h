@@ -25,7 +25,8 @@ struct Saving {
 
 /// Makes one object of a plugin from its table of the configuration. Faults go into the Diagnostics.
 /// The pointer is a std::shared_ptr<Interface> of the kind's interface (nn::Model, strategy::Strategy,
-/// optimizer::Rule, data::Data, tokenizer::Opener, monitor::Monitor); only the kind's own header casts it back.
+/// optimizer::Rule, objective::Objective, data::Data, tokenizer::Opener, monitor::Monitor); only the kind's own header
+/// casts it back.
 using Factory = std::function<std::shared_ptr<void>(const config::Section&, Diagnostics&)>;
 
 /// One thing that a plugin offers.

@@ -14,6 +14,8 @@ namespace strategy {
 std::string gradient_reduction_point(layout::Axis axis);  ///< "gradient reduction on dp" (or replicate)
 /// What evaluation, generation and export see instead of the parameters (StepHooks::evaluation_weights).
 inline constexpr const char* evaluation_weights_point = "evaluation weights";
+/// How the model is cut into stages and in which order ranks run them (Strategy::stages).
+inline constexpr const char* step_program_point = "step program";
 
 /// What a strategy owns and what it relies on, declared before anything is allocated. Resources are strings: the
 /// override points above, "parameter storage", "summed gradients on dp", "axis tp", "unit recompute".

@@ -10,6 +10,7 @@
 #include <capstan/nn/model.h>
 #include <capstan/strategy/claims.h>
 #include <capstan/strategy/exporter.h>
+#include <capstan/strategy/program.h>
 #include <capstan/strategy/shard_policy.h>
 #include <capstan/strategy/step_hooks.h>
 #include <capstan/strategy/unit_hooks.h>
@@ -82,6 +83,12 @@ class Strategy {
   /// structure(), and of an object that never has a model, to name the strategy that a folder needs.
   virtual std::vector<nn::PackedForm> packed_forms() const { return {}; }
   virtual void place(nn::Unit&, const Placement&) {}
+  /// How the model is cut into stages along the mesh's axis pp, for the strategy that claims step_program_point; asked
+  /// once, after structure(). A record is then where its units are. One that units of several positions share is at
+  /// each of them, and its gradient is the sum of theirs.
+  virtual Stages stages(const std::vector<std::unique_ptr<nn::Unit>>& /*units*/, const layout::Mesh& /*mesh*/) {
+    return {};
+  }
   virtual void shard(ShardPolicy&) {}
   virtual std::unique_ptr<UnitHooks> wrap(nn::Unit&) { return nullptr; }
   /// Whether the runner recomputes this unit in backward.

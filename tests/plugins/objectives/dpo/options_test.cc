@@ -48,7 +48,7 @@ TEST_CASE("an option that the loss does not use is refused with its line") {
   for (const auto& [loss, names] : unused) {
     for (const auto& name : names) {
       INFO(loss << ", " << name);
-      const auto value = name == "reference" ? text("start") : name == "per_token" ? config::Value(true) : 0.2;
+      const auto value = name == "reference" ? text("data") : name == "per_token" ? config::Value(true) : 0.2;
       const auto found = faults({{"loss", text(loss)}, {name, value}});
       REQUIRE(found.size() == 1);
       CHECK(found[0].where == "a.toml:3");

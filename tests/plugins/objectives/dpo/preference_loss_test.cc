@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "ops/jacobian.h"
-#include "plugins/objectives/dpo/sequence_sums.h"
 
 using dpo::Loss;
 using dpo::Pairs;
@@ -131,7 +130,7 @@ TEST_CASE("from hidden states to a preference loss: the Jacobian, and the shapes
     const auto loss = [&](const std::vector<at::Tensor>& in) {
       const auto here = [&](const at::Tensor& x) { return x.to(in[0].device()); };
       const auto rows = capstan::ops::chunked_label_log_probabilities(in[0], in[1], here(labels), 4);
-      Pairs all{dpo::sums_by_sequence(rows, here(sequence), 4).view({2, 2}), {}, here(tokens)};
+      Pairs all{at::zeros({4}, rows.options()).index_add(0, here(sequence), rows).view({2, 2}), {}, here(tokens)};
       if (preference.needs_reference()) all.reference = here(reference);
       return preference_loss(preference, all).loss;
     };

@@ -33,7 +33,7 @@ TEST_CASE("adam8bit: matrices have codes; norms, embeddings and what is small ha
   CHECK(names(rule, record({63, 65})) == floats);
   CHECK(names(rule, record({8192})) == floats);
   auto table = record({1000, 64});
-  table.table = true;
+  table.usage = layout::Usage::table;
   CHECK(names(rule, table) == floats);
   const auto states = rule.states(record({64, 64}));
   CHECK(states[0].dtype == at::kByte);

@@ -54,7 +54,7 @@ Stored stored(const Family& family, int world, const std::string& strategy, layo
     }
     execution::Feed feed(job);
     execution::Step step(session);
-    for (int s = 0; s < steps; ++s) step.run(feed.draw(s), 500, 1e-2);
+    for (int s = 0; s < steps; ++s) step.run(feed.draw(s), {500.0}, 1e-2);
     collected.weights(session);
     const std::lock_guard lock(mutex);
     for (const auto& box : session.engine->stored_boxes()) {

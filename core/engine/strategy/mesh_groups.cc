@@ -1,11 +1,14 @@
-#include "assembly/mesh_groups.h"
+#include "strategy/mesh_groups.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
+#include <algorithm>
 #include <string>
 
-namespace capstan::assembly {
+#include "comm/hang_report.h"
+
+namespace capstan::strategy {
 namespace {
 
 std::string axes_text(const std::vector<layout::Axis>& axes) {
@@ -20,14 +23,25 @@ std::shared_ptr<comm::Group> MeshGroups::operator()(const std::vector<layout::Ax
   auto& group = groups_[{axes, part}];
   if (group) return group;
   auto members = mesh_.ranks_along(axes, rank_);
-  auto position = mesh_.position(rank_, axes);
   if (part > 0) {
-    const auto begin = position / part * part;
+    const auto begin = mesh_.position(rank_, axes) / part * part;
     members = {members.begin() + begin, members.begin() + begin + part};
-    position -= static_cast<int>(begin);
   }
-  auto name = cat(axes_text(axes), part > 0 ? cat(" by ", part) : "", " of ", members.front());
-  group = std::make_shared<comm::PlannedGroup>(std::move(name), members, static_cast<int>(position), device_);
+  group = make(cat(axes_text(axes), part > 0 ? cat(" by ", part) : "", " of ", members.front()), members);
+  return group;
+}
+
+std::shared_ptr<comm::Group> MeshGroups::holders(const std::vector<layout::Axis>& axes, const layout::Layout& layout) {
+  auto members = mesh_.ranks_along(axes, rank_);
+  std::erase_if(members, [&](int rank) { return !layout.holds(mesh_, rank); });
+  auto& group = holders_[members];
+  if (!group) group = make(cat(axes_text(axes), " among holders, ", comm::ranks_text(members)), members);
+  return group;
+}
+
+std::shared_ptr<comm::PlannedGroup> MeshGroups::make(std::string name, const std::vector<int>& members) {
+  const auto position = std::find(members.begin(), members.end(), rank_) - members.begin();
+  auto group = std::make_shared<comm::PlannedGroup>(std::move(name), members, static_cast<int>(position), device_);
   in_order_.push_back(group);
   if (communicator_) group->connect(*communicator_);
   return group;
@@ -49,4 +63,4 @@ void MeshGroups::connect(comm::Communicator& communicator) {
   for (const auto& group : in_order_) group->connect(communicator);
 }
 
-}  // namespace capstan::assembly
+}  // namespace capstan::strategy

@@ -1,4 +1,4 @@
-#include "assembly/mesh_groups.h"
+#include "strategy/mesh_groups.h"
 
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
@@ -8,7 +8,7 @@ using namespace capstan;
 TEST_CASE("groups are handed out before ranks meet, and connected by the session") {
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const auto rank = communicator.world().rank;
-    assembly::MeshGroups groups(layout::Mesh({{layout::Axis::dp, 2}}), rank, c10::Device(c10::kCPU));
+    strategy::MeshGroups groups(layout::Mesh({{layout::Axis::dp, 2}}), rank, c10::Device(c10::kCPU));
     const auto group = groups({layout::Axis::dp});
     CHECK(group->size() == 2);
     CHECK(group->rank() == rank);

@@ -1,0 +1,97 @@
+#include "assembly/objective.h"
+
+#include <capstan/base/counted.h>
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+namespace capstan::assembly {
+namespace {
+
+std::string text(const data::FieldSpec& field) {
+  using Per = data::FieldSpec::Per;
+  const auto* type = field.type == data::FieldSpec::Type::float32 ? "float32" : "int64";
+  const auto* per = field.per == Per::token ? "token" : field.per == Per::sequence ? "sequence" : "sample";
+  return cat("'", field.name, "' (", type, ", one a ", per, ")");
+}
+
+void check_fields(const LoadedPlugins& loaded, Diagnostics& faults) {
+  const auto& made = *loaded.objective;
+  const auto& declared = loaded.sample_form.fields;
+  for (const auto& field : loaded.minimised->plan().fields) {
+    if (std::find(declared.begin(), declared.end(), field) != declared.end()) continue;
+    std::vector<std::string> names;
+    for (const auto& one : declared) names.push_back(text(one));
+    faults.add(made.where,
+               cat("the objective '", made.name, "' needs the field ", text(field), ", which the data plugin '",
+                   loaded.data->name, "' does not give", names.empty() ? "" : cat("; it gives ", join(names))),
+               "take data that have it, or another objective");
+  }
+}
+
+}  // namespace
+
+void settle_objective(LoadedPlugins& loaded, Diagnostics& faults) {
+  const auto& made = *loaded.objective;
+  plugin::guard(made.name, "check", [&] { made.object->check(faults); });
+  loaded.minimised = std::make_shared<const strategy::Objective>(made.name, made.object);
+  if (!loaded.data) return;
+  const auto wanted = loaded.minimised->plan().sequences, given = loaded.sample_form.sequences;
+  if (wanted != 0 && wanted != given) {
+    faults.add(made.where,
+               cat("the objective '", made.name, "' needs samples of ", counted(wanted, "sequence"),
+                   ", those of the data ", "plugin '", loaded.data->name, "' have ", given),
+               "take data of that form, or another objective");
+  }
+  check_fields(loaded, faults);
+}
+
+namespace {
+
+void check_base(const Plugins& plugins, const std::vector<std::unique_ptr<nn::Unit>>& units, Diagnostics& faults) {
+  constexpr std::size_t shown = 3;
+  std::set<const nn::Weight*> added;
+  std::vector<std::string> others;
+  for (const auto& unit : units) {
+    for (const auto& adapter : unit->adapters()) added.insert({adapter.down.get(), adapter.up.get()});
+    for (const auto& weight : unit->weights()) {
+      if (added.contains(weight.get())) continue;
+      for (const auto& record : weight->records()) {
+        if (record.trainable) others.push_back(record.name);
+      }
+    }
+  }
+  const auto& made = *plugins.objective;
+  const auto* const need = "compares with the base model, that is the model without adapters";
+  if (others.empty() && !added.empty()) return;
+  if (added.empty()) {
+    faults.add(made.where, cat("the objective '", made.name, "' ", need, ", and there are no adapters"),
+               "take a strategy that adds adapters, or choose another reference");
+    return;
+  }
+  const auto count = others.size();
+  others.resize(std::min(count, shown));
+  faults.add(made.where,
+             cat("the objective '", made.name, "' ", need, ", but ", counted(count, "other parameter"),
+                 plural(static_cast<std::int64_t>(count), " is trained: ", " are trained: "), join(others)),
+             "train nothing but adapters, or choose another reference");
+}
+
+}  // namespace
+
+void check_passes(const Plugins& plugins, const Topology& topology, const std::vector<std::unique_ptr<nn::Unit>>& units,
+                  Diagnostics& faults) {
+  const auto& made = *plugins.objective;
+  const auto passes = plugins.minimised->plan().passes.size();
+  if (passes > 1 && topology.mesh.size(layout::Axis::pp) > 1) {
+    faults.add(made.where,
+               cat("the objective '", made.name, "' needs ", passes,
+                   " forwards of each micro-batch, and stages of a model run one"),
+               "use a mesh without stages, or an objective with one pass");
+  }
+  if (plugins.minimised->needs_base()) check_base(plugins, units, faults);
+}
+
+}  // namespace capstan::assembly

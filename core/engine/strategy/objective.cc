@@ -1,0 +1,148 @@
+#include "strategy/objective.h"
+
+#include <ATen/core/grad_mode.h>
+#include <capstan/base/counted.h>
+#include <capstan/base/text.h>
+#include "plugin/guard.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace capstan::objective {
+
+Objective::~Objective() = default;
+
+}  // namespace capstan::objective
+
+namespace capstan::strategy {
+namespace {
+
+using objective::PassSpec;
+using objective::Plan;
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(cat("plan() ", what), "correct the objective's plan (capstan/objective/objective.h)");
+}
+
+void check_passes(const Plan& plan) {
+  const auto with_gradient =
+      std::count_if(plan.passes.begin(), plan.passes.end(), [](const PassSpec& pass) { return pass.gradient; });
+  if (with_gradient != 1) refuse(cat("has ", with_gradient, " passes with a gradient, instead of one"));
+  for (const auto& pass : plan.passes) {
+    if (pass.output == nn::HeadOutput::last_logits)
+      refuse(cat("wants logits of pass '", pass.name, "': heads give objectives the loss sum or log-probabilities"));
+    if (pass.gradient && !pass.adapters) refuse(cat("trains pass '", pass.name, "' without adapters"));
+  }
+}
+
+template <class Spec>
+void check_counts(const Plan& plan, const std::vector<Spec>& specs, const char* what) {
+  const auto wrong =
+      std::find_if(specs.begin(), specs.end(), [&](const Spec& spec) { return spec.count >= plan.counts.size(); });
+  if (wrong != specs.end()) refuse(cat("has ", what, " with count ", wrong->count, " of ", plan.counts.size()));
+}
+
+void check_size(std::size_t size, std::size_t wanted, const char* what) {
+  if (size == wanted) return;
+  throw Error(cat("it gives ", size, " ", what, ", its plan() has ", wanted), "give one for each, in their order");
+}
+
+void check_scalars(const std::vector<at::Tensor>& sums, std::size_t wanted, const char* what) {
+  check_size(sums.size(), wanted, what);
+  for (const auto& sum : sums) {
+    if (!sum.defined() || sum.dim() != 0)
+      throw Error(cat("it gives ", what, " that are no 0-dim tensors"), "give the sum over the micro-batch");
+  }
+}
+
+}  // namespace
+
+Objective::Objective(std::string plugin, std::shared_ptr<const objective::Objective> object)
+    : plugin_(std::move(plugin)), object_(std::move(object)) {
+  plugin::guard(plugin_, "plan", [&] {
+    plan_ = object_->plan();
+    check_passes(plan_);
+    if (plan_.terms.empty()) refuse("has no term to minimise");
+    check_counts(plan_, plan_.terms, "a term");
+    check_counts(plan_, plan_.figures, "a figure");
+  });
+  const auto& passes = plan_.passes;
+  trained_ = static_cast<std::size_t>(
+      std::find_if(passes.begin(), passes.end(), [](const auto& pass) { return pass.gradient; }) - passes.begin());
+}
+
+bool Objective::needs_base() const {
+  return std::any_of(plan_.passes.begin(), plan_.passes.end(), [](const auto& pass) { return !pass.adapters; });
+}
+
+std::vector<double> Objective::counts(const data::HostBatch& batch) const {
+  std::vector<double> counts;
+  plugin::guard(plugin_, "counts", [&] {
+    counts = object_->counts(batch);
+    check_size(counts.size(), plan_.counts.size(), "counts");
+  });
+  return counts;
+}
+
+objective::Sums Objective::sums(const std::vector<at::Tensor>& outputs, const nn::Batch& batch) const {
+  objective::Sums sums;
+  plugin::guard(plugin_, "sums", [&] {
+    sums = object_->sums(outputs, batch);
+    check_scalars(sums.terms, plan_.terms.size(), "terms");
+    check_scalars(sums.figures, plan_.figures.size(), "figures");
+  });
+  return sums;
+}
+
+double divisor(double count) { return count > 0 ? count : 1; }
+
+std::vector<double> Objective::factors(const std::vector<double>& counts) const {
+  std::vector<double> factors;
+  const auto all = divisor(counts.at(base()));
+  for (const auto& term : plan_.terms)
+    factors.push_back(term.count == base() ? term.weight : term.weight * all / divisor(counts.at(term.count)));
+  return factors;
+}
+
+namespace {
+
+nn::Batch for_pass(nn::Batch batch, const PassSpec& pass) {
+  batch.pass.output = pass.output;
+  batch.pass.adapters = pass.adapters;
+  if (pass.gradient) return batch;
+  batch.pass.measured = false;
+  batch.training = false;
+  return batch;
+}
+
+}  // namespace
+
+nn::Batch Passes::trained(nn::Batch batch) const {
+  return for_pass(std::move(batch), objective_->plan().passes[objective_->trained()]);
+}
+
+void Passes::run_others(const nn::Batch& batch) {
+  const auto& passes = objective_->plan().passes;
+  outputs_.assign(passes.size(), {});
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < passes.size(); ++i) {
+    if (i != objective_->trained()) outputs_[i] = forward_(for_pass(batch, passes[i])).states;
+  }
+}
+
+objective::Sums Passes::sums(const nn::Batch& batch, const at::Tensor& output) {
+  auto outputs = std::exchange(outputs_, {});
+  outputs.resize(objective_->plan().passes.size());
+  outputs[objective_->trained()] = output;
+  return objective_->sums(outputs, batch);
+}
+
+objective::Sums Passes::evaluate(const nn::Batch& batch) {
+  run_others(batch);
+  const auto own = trained(batch);
+  const at::NoGradGuard no_grad;
+  const auto output = forward_(own).states;
+  return output.defined() ? sums(own, output) : objective::Sums();
+}
+
+}  // namespace capstan::strategy

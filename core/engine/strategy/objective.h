@@ -1,0 +1,67 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/nn/batch.h>
+#include <capstan/objective/objective.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace strategy {
+
+/// An objective with its plan; errors name its plugin, and what it returns has the sizes that the plan says.
+class Objective {
+ public:
+  /// Throws Error for a plan that cannot be: no pass or several with a gradient, an index of a count that there is not.
+  Objective(std::string plugin, std::shared_ptr<const objective::Objective> object);
+  const objective::Plan& plan() const { return plan_; }
+  /// Index of the pass that has the gradient.
+  std::size_t trained() const { return trained_; }
+  /// Which count the loss is a mean over.
+  std::size_t base() const { return plan_.terms.front().count; }
+  /// Whether some pass is of the base model, without what strategies add to it.
+  bool needs_base() const;
+  std::vector<double> counts(const data::HostBatch& batch) const;
+  objective::Sums sums(const std::vector<at::Tensor>& outputs, const nn::Batch& batch) const;
+  /// What the sum of each term is multiplied by, so that the sum of them, divided by the count base(), is what is
+  /// minimised. `counts` are those of the step. A count of 0 divides nothing: its sums are 0.
+  std::vector<double> factors(const std::vector<double>& counts) const;
+
+ private:
+  std::string plugin_;
+  std::shared_ptr<const objective::Objective> object_;
+  objective::Plan plan_;
+  std::size_t trained_ = 0;
+};
+
+/// What a count divides by.
+double divisor(double count);
+
+/// A micro-batch's way through the passes of an objective. One at a time.
+class Passes {
+ public:
+  using Forward = std::function<nn::Hidden(const nn::Batch&)>;
+  /// `forward` runs all units and is called without gradient.
+  Passes(std::shared_ptr<const Objective> objective, Forward forward)
+      : objective_(std::move(objective)), forward_(std::move(forward)) {}
+  const Objective& objective() const { return *objective_; }
+  /// The batch as the pass with the gradient gets it.
+  nn::Batch trained(nn::Batch batch) const;
+  /// Runs the passes without gradient and keeps what they give for sums().
+  void run_others(const nn::Batch& batch);
+  /// The micro-batch's sums; `output` is what the pass with the gradient gave.
+  objective::Sums sums(const nn::Batch& batch, const at::Tensor& output);
+  /// All passes without gradient, in evaluation. Empty on a rank that does not compute the model's end.
+  objective::Sums evaluate(const nn::Batch& batch);
+
+ private:
+  std::shared_ptr<const Objective> objective_;
+  Forward forward_;
+  std::vector<at::Tensor> outputs_;  // of the passes without gradient, by pass
+};
+
+}  // namespace strategy
+CAPSTAN_END_NAMESPACE

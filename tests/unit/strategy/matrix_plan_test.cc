@@ -1,0 +1,223 @@
+// Who owns which whole matrix, and that all ranks plan the same exchange.
+#include "strategy/matrix_plan.h"
+
+#include <capstan_catch.h>
+
+#include <map>
+#include <set>
+
+#include "shard/rig.h"
+#include "shard/slices.h"
+
+using namespace capstan;
+using namespace capstan::testing;
+using layout::Axis;
+
+namespace {
+
+// Asks for all matrices whole; work is their elements.
+class AllWhole : public optimizer::Rule {
+ public:
+  std::vector<optimizer::StateSpec> states(const layout::Param& /*record*/) const override { return {}; }
+  optimizer::Grain grain() const override { return optimizer::Grain::matrix; }
+  std::optional<optimizer::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType /*master*/,
+                                                 c10::DeviceType /*device*/) const override {
+    if (record.shape.size() < 2) return {};
+    const auto elements = record.shape[record.shape.size() - 2] * record.shape.back();
+    return optimizer::WholeSpec{at::kFloat, static_cast<double>(elements), 100};
+  }
+  void apply(std::vector<optimizer::Slice>& /*slices*/, const optimizer::Update& /*update*/) override {}
+};
+
+class Weights : public TinyUnit {
+ public:
+  explicit Weights(const std::vector<layout::Param>& records) : TinyUnit("weights") {
+    for (const auto& record : records) add(std::make_shared<nn::Weight>(std::vector<layout::Param>{record}));
+  }
+
+ private:
+  nn::Hidden compute(nn::Hidden hidden, const nn::Batch& /*batch*/) override { return hidden; }
+};
+
+// Rows and columns split over tp, key heads that two ranks share, experts, a vector, and a matrix that stays whole.
+TinyChain matrices() {
+  auto columns = tiny_record("columns", {11, 6}, true), rows = tiny_record("rows", {6, 11}, true);
+  columns.compute = layout::Layout{{{0, {Axis::tp}}}};
+  rows.compute = layout::Layout{{{1, {Axis::tp}}}};
+  auto keys = tiny_record("keys", {4, 6}, true);
+  keys.compute = layout::Layout{{{0, {Axis::tp}, 2}}};
+  auto experts = tiny_record("experts", {4, 2, 5, 3}, true);
+  experts.compute = layout::Layout{{{0, {Axis::ep}}, {2, {Axis::tp}}}};
+  experts.data_axes = {Axis::replicate, Axis::dp};
+  experts.shard_dims = {0, 2};
+  TinyChain chain;
+  chain.push_back(std::make_unique<Weights>(
+      std::vector{columns, rows, keys, experts, tiny_record("bias", {9}, true), tiny_record("router", {4, 6}, true)}));
+  return chain;
+}
+
+struct MeshSizes {
+  int replicate, dp, ep, tp;
+  int world() const { return replicate * dp * ep * tp; }
+};
+
+struct Rank {
+  TinyChain chain = matrices();
+  std::vector<shard::PlannedSlice> slices;
+  std::vector<strategy::MatrixPlan> plans;
+};
+
+Rank plan_of(const MeshSizes& sizes, int rank, int stage, std::int64_t most_whole) {
+  Rank out;
+  shard::EngineOptions options;
+  options.mesh = layout::Mesh(
+      {{Axis::replicate, sizes.replicate}, {Axis::dp, sizes.dp}, {Axis::ep, sizes.ep}, {Axis::tp, sizes.tp}});
+  options.rank = rank;
+  options.most_whole = most_whole;
+  set_stage(options.policy, stage);
+  static const auto rule = std::make_shared<AllWhole>();
+  options.optimizer = std::make_shared<strategy::Optimizer>(rule);
+  const auto plan = shard::make_plan(pointers(out.chain), options);
+  out.slices = shard::plan_slices(plan, options);
+  out.plans = shard::matrix_plans(plan, options, out.slices);
+  return out;
+}
+
+// What a rank sends to its owner, or the owner expects, in order: the record and its elements.
+std::vector<std::string> given(const std::vector<strategy::WholePart>& parts, int rank) {
+  std::vector<std::string> out;
+  for (const auto& part : parts) {
+    if (part.rank != rank) continue;
+    const auto& rect = part.rect;
+    out.push_back(part.record->name + " " + std::to_string(part.begin) + ": " + std::to_string(rect.row) + "+" +
+                  std::to_string(rect.rows) + ", " + std::to_string(rect.col) + "+" + std::to_string(rect.cols) +
+                  (part.gives ? " given" : ""));
+  }
+  return out;
+}
+
+std::vector<strategy::WholePart> own_of(const strategy::MatrixRound& round, int owner) {
+  std::vector<strategy::WholePart> out;
+  for (const auto& part : round.own) {
+    if (part.owner == owner) out.push_back(part.whole);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("ranks plan one exchange, in which every element of every matrix is given to its owner once") {
+  // Key heads that two ranks share need two ranks along tp.
+  const auto sizes =
+      GENERATE(values<MeshSizes>({{1, 1, 1, 2}, {1, 1, 1, 4}, {1, 3, 1, 2}, {2, 2, 1, 2}, {1, 1, 2, 2}, {1, 2, 2, 2}}));
+  const int stage = GENERATE(0, 1, 3);
+  const std::int64_t most = GENERATE(20, 1000);
+  std::vector<Rank> ranks;
+  for (int r = 0; r < sizes.world(); ++r) ranks.push_back(plan_of(sizes, r, stage, most));
+  std::map<std::string, std::int64_t> given_elements;
+  std::size_t matrices_owned = 0;
+  for (int me = 0; me < sizes.world(); ++me) {
+    const auto& mine = ranks[static_cast<std::size_t>(me)];
+    REQUIRE(mine.plans.size() == 1);
+    REQUIRE(mine.plans[0].rounds.size() == ranks[0].plans[0].rounds.size());
+    for (std::size_t i = 0; i < mine.plans[0].rounds.size(); ++i) {
+      const auto& round = mine.plans[0].rounds[i];
+      CHECK(round.exchanges == ranks[0].plans[0].rounds[i].exchanges);
+      for (const auto& batch : round.batches) matrices_owned += batch.records.size();
+      for (int other = 0; other < sizes.world(); ++other) {
+        const auto& theirs = ranks[static_cast<std::size_t>(other)].plans[0].rounds[i];
+        auto parts = own_of(theirs, me);
+        if (other != me) CHECK(given(round.others, other) == given(parts, other));
+        for (const auto& part : parts) {
+          if (part.gives) given_elements[part.record->name] += part.rect.numel();
+        }
+      }
+    }
+  }
+  CHECK(matrices_owned == 3 + 8 + 1);
+  CHECK(given_elements == std::map<std::string, std::int64_t>{
+                              {"columns", 66}, {"rows", 66}, {"keys", 24}, {"experts", 120}, {"router", 24}});
+}
+
+TEST_CASE("a rank's parts are its slices, one matrix each") {
+  const MeshSizes sizes{1, 2, 2, 2};
+  for (int r = 0; r < sizes.world(); ++r) {
+    const auto rank = plan_of(sizes, r, 3, 40);
+    std::map<std::size_t, std::set<std::int64_t>> begins;
+    std::map<std::size_t, std::int64_t> elements;
+    for (const auto& round : rank.plans[0].rounds) {
+      for (const auto& part : round.own) {
+        const auto& slice = rank.slices[part.slice];
+        CHECK(slice.in_matrices);
+        CHECK(part.box.numel() == part.elements());
+        CHECK(layout::intersect(part.box, slice.box) == part.box);
+        CHECK(part.begin + part.elements() <= slice.elements);
+        CHECK(begins[part.slice].insert(part.begin).second);
+        elements[part.slice] += part.elements();
+      }
+    }
+    for (std::size_t i = 0; i < rank.slices.size(); ++i) {
+      const bool is_matrix = rank.slices[i].record->shape.size() > 1;
+      CHECK(rank.slices[i].in_matrices == is_matrix);
+      if (is_matrix) CHECK(elements[i] == rank.slices[i].elements);
+    }
+  }
+}
+
+TEST_CASE("owners have about the same work, and a round no more than its limit, or one matrix") {
+  const MeshSizes sizes{1, 2, 1, 2};
+  constexpr std::int64_t most = 40;
+  std::vector<std::int64_t> work;
+  for (int r = 0; r < sizes.world(); ++r) {
+    const auto rank = plan_of(sizes, r, 0, most);
+    work.push_back(0);
+    for (const auto& round : rank.plans[0].rounds) {
+      work.back() += round.elements();
+      std::size_t matrices = 0;
+      for (const auto& batch : round.batches) {
+        matrices += batch.records.size();
+        CHECK(batch.work_bytes == 100 * static_cast<std::int64_t>(batch.records.size()));
+      }
+      CHECK((round.elements() <= most || matrices == 1));
+    }
+  }
+  const auto [least, largest] = std::minmax_element(work.begin(), work.end());
+  CHECK(*largest - *least <= 66);
+  CHECK(std::accumulate(work.begin(), work.end(), std::int64_t{0}) == 66 + 66 + 24 + 120 + 24);
+}
+
+TEST_CASE("one rank exchanges nothing, and has matrices of one shape together") {
+  Rank rank{rig_chain({}), {}, {}};
+  shard::EngineOptions options;
+  options.optimizer = std::make_shared<strategy::Optimizer>(std::make_shared<AllWhole>());
+  const auto plan = shard::make_plan(pointers(rank.chain), options);
+  rank.slices = shard::plan_slices(plan, options);
+  rank.plans = shard::matrix_plans(plan, options, rank.slices);
+  REQUIRE(rank.plans[0].rounds.size() == 1);
+  const auto& round = rank.plans[0].rounds[0];
+  CHECK_FALSE(round.exchanges);
+  CHECK(round.others.empty());
+  std::set<std::pair<std::int64_t, std::int64_t>> shapes;
+  for (const auto& batch : round.batches)
+    CHECK(shapes.insert({batch.records[0]->shape[0], batch.records[0]->shape[1]}).second);
+  // Every part is read and written in its matrix, so that only matrices and the rule's own memory are needed.
+  std::int64_t work = 0;
+  for (const auto& batch : round.batches) work = std::max(work, batch.work_bytes);
+  CHECK(strategy::bytes_of(rank.plans).device == round.elements() * 4 + work);
+  CHECK(strategy::bytes_of(rank.plans).host == 0);
+}
+
+TEST_CASE("where gradients are not summed, ranks have matrices of their own") {
+  TinyChain chain = matrices();
+  shard::EngineOptions options;
+  options.mesh = layout::Mesh({{Axis::replicate, 2}, {Axis::dp, 2}});
+  options.optimizer = std::make_shared<strategy::Optimizer>(std::make_shared<AllWhole>());
+  for (const auto& weight : all_weights(chain)) {
+    for (auto& record : weight->records()) {
+      record.compute = {};
+      record.local_axes = {Axis::replicate};
+    }
+  }
+  const auto plan = shard::make_plan(pointers(chain), options);
+  CHECK(options.mesh.ranks_along(shard::matrix_axes(plan, options), 2) == std::vector<int>{2, 3});
+}
