@@ -44,7 +44,7 @@ class Divergence {
   }
 
   at::Tensor maximum_of(const at::Tensor& logits) const {
-    const at::Tensor maximum = logits.amax(1, true);
+    at::Tensor maximum = logits.amax(1, true);
     over_ranks(maximum, comm::ReduceOp::max);
     return maximum;
   }

@@ -1,0 +1,89 @@
+// Preference training against TRL's own trainers (preferences.py): the same tiny model, adapters and pairs, and every
+// step's loss and rewards.
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
+#include <capstan_catch.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "checkpoint/scratch.h"
+#include "parity/python.h"
+
+using namespace capstan;
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// TRL needs transformers 5, which the environment of the other tests does not have.
+fs::path python_with_trl() {
+  if (std::getenv("CAPSTAN_PARITY_PYTHON") != nullptr) return parity_python();
+  return parity_python().parent_path().parent_path().parent_path() / "venv5/bin/python3";
+}
+
+/// What TRL's trainers did, made once.
+const fs::path& folder() {
+  static const Scratch made;
+  static const bool is_made = [] {
+    if (!fs::exists(python_with_trl())) throw Error("no parity environment", "run tools/setup --parity");
+    run_program(python_with_trl(), {cat(CAPSTAN_SOURCE_DIR, "/tests/system/parity/preferences.py"), made.path()});
+    return true;
+  }();
+  REQUIRE(is_made);
+  static const fs::path path = made.path();
+  return path;
+}
+
+struct Case {
+  std::string loss;
+  std::string options;  ///< of [objective], as preferences.py has them
+};
+
+const std::vector<Case> cases{{"sigmoid", "beta = 0.3\n"},
+                              {"ipo", "beta = 0.4\n"},
+                              {"orpo", "lambda = 0.5\n"},
+                              {"simpo", "beta = 2.0\ngamma = 0.7\n"}};
+
+/// The steps' lines of metrics.jsonl of a run that learns from the same pairs in the same order.
+std::vector<Json> train(const Case& one, const std::string& more = {}) {
+  const Scratch scratch;
+  const auto config = scratch.write(
+      "a.toml",
+      cat("[run]\nname = \"ours\"\ndir = \"", scratch.path().string(), "\"\ndevice = \"cpu\"\n",
+          "[model]\nplugin = \"llama\"\npath = \"", folder().string(), "\"\n",
+          "[data]\nplugin = \"jsonl\"\ntokenizer = \"byte\"\npairs = true\nmax_length = 97\ntrain = \"",
+          (folder() / (one.loss + ".jsonl")).string(), "\"\n",
+          "[train]\nmax_steps = 10\nglobal_batch = 2\naccumulation = 1\nshuffle = false\nprecision = \"fp32\"\n",
+          "[optimizer]\nlr = 2e-2\nbetas = [0.9, 0.95]\nweight_decay = 0.0\nschedule = \"constant\"\nclip = 0.0\n",
+          "[objective]\nplugin = \"dpo\"\nloss = \"", one.loss, "\"\n", one.options,
+          "[strategy.lora]\nrank = 4\nalpha = 8\ntargets = [\"q_proj\", \"v_proj\", \"down_proj\"]\nadapter = \"",
+          (folder() / "adapter").string(), "\"\n", more));
+  run_program(fs::path(CAPSTAN_BINARY_DIR) / "bin/capstan", {"run", config});
+  std::vector<Json> lines;
+  for (const auto& line : split(read_file(scratch.path() / "ours" / "metrics.jsonl"), '\n')) {
+    auto json = Json::parse(line, nullptr, false);
+    if (json.is_object() && json.contains("grad_norm")) lines.push_back(std::move(json));
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("ten steps of each preference loss have TRL's losses and rewards", "[preferences]") {
+  const std::vector<std::pair<std::string, std::string>> numbers{
+      {"loss", "loss"}, {"reward_chosen", "chosen"}, {"reward_rejected", "rejected"}, {"accuracy", "accuracy"}};
+  for (const auto& one : cases) {
+    const auto expected = Json::parse(read_file(folder() / (one.loss + ".json")));
+    const auto steps = train(one);
+    REQUIRE(steps.size() == 10);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      for (const auto& [ours, theirs] : numbers) {
+        INFO(one.loss << ", step " << i + 1 << ", " << ours);
+        const double found = steps[i].at(ours), wanted = expected.at(theirs).at(i);
+        CHECK(std::abs(found - wanted) <= 1e-4 * std::max(1.0, std::abs(wanted)));
+      }
+    }
+  }
+}
