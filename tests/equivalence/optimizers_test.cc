@@ -1,4 +1,5 @@
 // Optimizers x ways to share a model and its optimizer's state: gradients, weights and states by name are one rank's.
+#include <ATen/ATen.h>
 #include <capstan/optimizer.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
@@ -39,6 +40,34 @@ class ByRecord : public optimizer::Rule {
   std::unique_ptr<optimizer::Rule> inner_ = optimizer::adamw({});
 };
 
+// A preconditioner for each whole matrix, which the matrix's owner keeps.
+class Preconditioned : public optimizer::Rule {
+ public:
+  explicit Preconditioned(const config::Options<NoOptions>& /*options*/) {}
+  std::vector<optimizer::StateSpec> states(const layout::Param& /*record*/) const override { return {}; }
+  optimizer::Grain grain() const override { return optimizer::Grain::matrix; }
+  std::optional<optimizer::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
+                                                 c10::DeviceType /*device*/) const override {
+    if (record.shape.size() < 2) return {};
+    const auto rows = record.shape[record.shape.size() - 2];
+    return optimizer::WholeSpec{master, static_cast<double>(rows), 0, {{"left", master, {rows, rows}}}};
+  }
+  void begin(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) override {
+    for (auto& slice : slices) {
+      if (slice.part.defined()) slice.part.copy_(slice.grad / update.grad_scale);
+    }
+  }
+  void whole(const optimizer::Matrices& matrices) override {
+    const auto& m = matrices.value;
+    matrices.state[0].add_(at::bmm(m, m.transpose(1, 2)));
+    m.copy_(at::linalg_solve(matrices.state[0] + 0.1 * at::eye(m.size(1), m.options()), m));
+  }
+  void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) override {
+    for (auto& slice : slices)
+      slice.master.sub_((slice.part.defined() ? slice.part : slice.grad / update.grad_scale) * slice.lr);
+  }
+};
+
 struct Choice {
   std::string name;
   std::string tables;
@@ -66,7 +95,8 @@ Setting setting(const Family& family, const Choice& optimizer, bool with_adapter
               family_config(family) + (with_adapters ? adapters_of(family) : "") + optimizer.tables + layout.strategies,
           .overrides = {same_micro_steps},
           .steps = steps,
-          .types = {type<optimizer::Rule, ByRecord, NoOptions>("optimizer", "by_record")}};
+          .types = {type<optimizer::Rule, ByRecord, NoOptions>("optimizer", "by_record"),
+                    type<optimizer::Rule, Preconditioned, NoOptions>("optimizer", "preconditioned")}};
 }
 
 const TrainResult& alone(const Family& family, const Choice& optimizer, bool with_adapters) {
@@ -124,6 +154,19 @@ TEST_CASE("float64: muon on every layout, saved on one and continued on the next
       const auto run = resumes ? train_resumed(mine, saved_behind, other) : train(mine);
       CHECK(differences(run, alone(*family, muon, with_adapters), tolerance) == "");
     }
+  }
+}
+
+TEST_CASE("float64: states of whole matrices, saved on one layout and continued on the next", "[matrix][train]") {
+  const Choice preconditioned{"preconditioned", "[optimizer]\nplugin = \"preconditioned\"\nlr = 0.01\n"};
+  const auto layouts = layouts_of(mixture());
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const bool with_adapters = i % 3 == 2;
+    INFO(layouts[i].name << (with_adapters ? " with adapters" : ""));
+    const auto mine = setting(mixture(), preconditioned, with_adapters, layouts[i]);
+    const auto other = setting(mixture(), preconditioned, with_adapters, layouts[(i + 1) % layouts.size()]);
+    const auto run = train_resumed(mine, saved_behind, other);
+    CHECK(differences(run, alone(mixture(), preconditioned, with_adapters), tolerance) == "");
   }
 }
 

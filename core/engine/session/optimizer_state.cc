@@ -16,7 +16,10 @@ namespace {
 
 constexpr const char* prefix = "optimizer/";
 
-std::string kind_of(const optimizer::StateSpec& spec) { return prefix + spec.name; }
+template <class Spec>
+std::string kind_of(const Spec& spec) {
+  return prefix + spec.name;
+}
 
 /// Where a state of a record's box is in a checkpoint.
 struct Place {
@@ -75,6 +78,7 @@ class Restore {
 
   std::vector<std::string> run() {
     for (auto& kept : session_.engine->state_boxes()) restore(kept);
+    for (auto& kept : session_.engine->matrix_states()) restore(kept);
     check_kinds();
     std::vector<std::string> words;
     if (packed_again_ > 0) {
@@ -109,6 +113,16 @@ class Restore {
       } else {
         missing_.insert(kind_of(states[i].spec));
       }
+    }
+  }
+
+  void restore(strategy::OwnedMatrixState& kept) {
+    auto tensor = saved_name(kind_of(*kept.spec), kept.record->name, kept.copy);
+    if (!reader_.has(tensor)) tensor = saved_name(kind_of(*kept.spec), kept.record->name, 0);
+    if (reader_.has(tensor)) {
+      reader_.read(tensor, kept.box, kept.value);
+    } else {
+      missing_.insert(kind_of(*kept.spec));
     }
   }
 
@@ -178,9 +192,15 @@ class Restore {
   void check_kinds() const {
     std::set<std::string> known;
     const auto& optimizer = *session_.job->model->optimizer;
+    const auto precision = assembly::precision_of(session_.job->config.train->precision, session_.device);
     for (const auto* record : assembly::records_of(session_.units)) {
       if (!record->trainable) continue;
-      for (const auto& spec : optimizer.of(*record).rule->states(*record)) known.insert(kind_of(spec));
+      const auto& rule = *optimizer.of(*record).rule;
+      for (const auto& spec : rule.states(*record)) known.insert(kind_of(spec));
+      if (rule.grain() != optimizer::Grain::matrix) continue;
+      const auto whole = rule.whole_spec(*record, precision.master, precision.device.type());
+      for (const auto& spec : whole ? whole->states : std::vector<optimizer::MatrixState>{})
+        known.insert(kind_of(spec));
     }
     std::set<std::string> foreign;
     for (const auto& tensor : reader_.tensors(prefix)) {
@@ -219,6 +239,9 @@ std::vector<checkpoint::TensorBox> saved_states(const Session& session) {
                        /*until_update=*/true});
     }
   }
+  for (const auto& kept : session.engine->matrix_states())
+    boxes.push_back({saved_name(kind_of(*kept.spec), kept.record->name, kept.copy), kept.shape, kept.box, kept.value,
+                     /*until_update=*/true});
   return boxes;
 }
 

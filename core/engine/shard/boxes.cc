@@ -6,6 +6,7 @@
 
 #include "nn/blocks.h"
 #include "shard/footprint.h"
+#include "shard/slices.h"
 
 namespace capstan::shard {
 namespace {
@@ -94,7 +95,9 @@ std::int64_t saved_bytes(const ShardPlan& plan, const EngineOptions& options, bo
       bytes += layout::blocks_in(held.box.numel(), spec.block) * static_cast<std::int64_t>(c10::elementSize(dtype));
     }
   });
-  return bytes;
+  if (!options.optimizer) return bytes;
+  const auto of_matrices = strategy::state_bytes_of(matrix_plans(plan, options, plan_slices(plan, options)));
+  return bytes + of_matrices.device + of_matrices.host;
 }
 
 std::int64_t trained_master_bytes(const ShardPlan& plan, const EngineOptions& options) {

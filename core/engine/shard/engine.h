@@ -13,13 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "comm/in_flight.h"
 #include "shard/boxes.h"
 #include "shard/bucket_parameters.h"
 #include "shard/executor.h"
 #include "shard/gather_protocol.h"
 #include "shard/gather_scales.h"
 #include "shard/host_update.h"
-#include "shard/in_flight.h"
 #include "shard/reducer.h"
 #include "strategy/matrix_update.h"
 
@@ -112,6 +112,8 @@ class Engine : private Executor {
   /// The optimizer's states of this rank's boxes of trainable records: views, zero before the first update. Waits for
   /// an update that still runs.
   std::vector<StateOfRecord> state_boxes();
+  /// Those of whole matrices that this rank owns.
+  std::vector<strategy::OwnedMatrixState> matrix_states();
   /// What this rank keeps of compute copies; those that an upload from host memory may be writing are left out. Valid
   /// once a step has gathered them.
   std::vector<ComputeCopy> compute_copies();
@@ -175,7 +177,7 @@ class Engine : private Executor {
   std::vector<Trained> trained_;
   std::vector<std::shared_ptr<comm::Group>> holders_;  ///< sync_module_states: by bucket, ranks along its data axes
   Squares squares_;
-  InFlight in_flight_;
+  comm::InFlight in_flight_;
 };
 
 }  // namespace shard

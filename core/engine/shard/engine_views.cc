@@ -181,6 +181,14 @@ std::vector<StateOfRecord> Engine::state_boxes() {
   return list;
 }
 
+std::vector<strategy::OwnedMatrixState> Engine::matrix_states() {
+  host_.wait_all();
+  if (!matrices_) return {};
+  auto states = matrices_->states();
+  for (auto& state : states) state.copy = copy_of(*state.record, shared_.options);
+  return states;
+}
+
 // The states of a record's box, zero before the first update.
 StateOfRecord Engine::state_of(const HeldBox& held) {
   shared_.allocate_states();
@@ -202,6 +210,9 @@ std::vector<layout::Footprint> Engine::held() const {
   for (const auto& bucket : parameters_) bucket.add_held(memory);
   for (const auto& slice : shared_.slices) {
     for (const auto& state : slice.state) memory.add(Purpose::optimizer_state, state, plan(slice.bucket).on_host);
+  }
+  if (matrices_) {
+    for (const auto& [state, on_host] : matrices_->held()) memory.add(Purpose::optimizer_state, state, on_host);
   }
   memory.add(Purpose::gather_staging, shared_.gather_staging);
   memory.add(Purpose::reduce_staging, shared_.reduce_staging);

@@ -34,7 +34,11 @@ std::map<std::string, std::int64_t> permanent(const ShardPlan& plan, const Engin
   for (const auto& bucket : plan.buckets) add(bucket.buffers);
   add(plan.staging);
   if (!options.optimizer) return bytes;
-  for (const auto& slice : plan_slices(plan, options)) {
+  const auto slices = plan_slices(plan, options);
+  const auto of_matrices = strategy::state_bytes_of(matrix_plans(plan, options, slices));
+  bytes[part_of(Purpose::optimizer_state, false)] += of_matrices.device;
+  bytes[part_of(Purpose::optimizer_state, true)] += of_matrices.host;
+  for (const auto& slice : slices) {
     for (const auto& state : slice.states)
       bytes[part_of(Purpose::optimizer_state, state.buffer.is_on_host())] += state.buffer.bytes();
   }

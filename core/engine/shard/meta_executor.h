@@ -5,8 +5,8 @@
 #include <map>
 #include <vector>
 
+#include "comm/in_flight.h"
 #include "shard/counting_executor.h"
-#include "shard/in_flight.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
@@ -27,7 +27,7 @@ class MetaExecutor : public CountingExecutor {
     at::Tensor other;
   };
   std::map<std::size_t, Leaves> tables_;  ///< by bucket
-  InFlight in_flight_;
+  comm::InFlight in_flight_;
   std::map<std::size_t, std::vector<at::Tensor>> held_;  ///< gradients that a reduction reads
 };
 

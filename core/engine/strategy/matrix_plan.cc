@@ -177,11 +177,14 @@ class Dealer {
     const auto& record = *matrix.of->record;
     const auto is_alike = [&](const WholeBatch& batch) {
       const auto& other = *batch.records.front();
-      return rows_of(other) == rows_of(record) && other.shape.back() == record.shape.back();
+      return rows_of(other) == rows_of(record) && other.shape.back() == record.shape.back() &&
+             batch.states == matrix.of->spec.states && batch.on_host == matrix.of->on_host;
     };
-    if (round.batches.empty() || !is_alike(round.batches.back())) round.batches.push_back({{}, begin, 0, 0});
+    if (round.batches.empty() || !is_alike(round.batches.back()))
+      round.batches.push_back({{}, {}, matrix.of->spec.states, matrix.of->on_host, begin});
     auto& batch = round.batches.back();
     batch.records.push_back(&record);
+    batch.indices.push_back(matrix.index);
     batch.elements += matrix_elements(record);
     batch.work_bytes += matrix.of->spec.bytes;
   }
@@ -235,6 +238,22 @@ MatrixBytes bytes_of(const std::vector<MatrixPlan>& plans) {
     }
   }
   return most;
+}
+
+MatrixBytes state_bytes_of(const std::vector<MatrixPlan>& plans) {
+  MatrixBytes sum;
+  for (const auto& plan : plans) {
+    for (const auto& round : plan.rounds) {
+      for (const auto& batch : round.batches) {
+        for (const auto& state : batch.states) {
+          (batch.on_host ? sum.host : sum.device) += static_cast<std::int64_t>(batch.records.size()) *
+                                                     layout::numel(state.shape) *
+                                                     static_cast<std::int64_t>(c10::elementSize(state.dtype));
+        }
+      }
+    }
+  }
+  return sum;
 }
 
 }  // namespace capstan::strategy

@@ -57,6 +57,9 @@ struct OwnPart {
 /// Neighbouring matrices of one shape in a round.
 struct WholeBatch {
   std::vector<const layout::Param*> records;
+  std::vector<std::int64_t> indices = {};           ///< each matrix's among its record's
+  std::vector<optimizer::MatrixState> states = {};  ///< what the rule keeps for each
+  bool on_host = false;                             ///< its masters and these states are
   std::int64_t begin = 0;
   std::int64_t elements = 0;
   std::int64_t work_bytes = 0;  ///< what the rule takes besides
@@ -90,6 +93,8 @@ struct MatrixBytes {
   std::int64_t host = 0;  ///< parts of matrices whose masters are in host memory
 };
 MatrixBytes bytes_of(const std::vector<MatrixPlan>& plans);
+/// What this rank's states of whole matrices take.
+MatrixBytes state_bytes_of(const std::vector<MatrixPlan>& plans);
 
 }  // namespace strategy
 CAPSTAN_END_NAMESPACE

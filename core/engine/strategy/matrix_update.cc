@@ -41,20 +41,31 @@ class Round {
         group_(group),
         options_(at::TensorOptions().dtype(plan.dtype).device(group.device())) {}
 
-  void run(const MatrixUpdate::SliceOf& slice_of, const Updates& updates) {
+  // `states`: those of its batches, in order.
+  void run(const MatrixUpdate::SliceOf& slice_of, const Updates& updates, const std::pair<at::Tensor, bool>* states) {
     matrices_ = at::empty({round_.elements()}, options_);
     gather(slice_of, updates);
     for (const auto& batch : round_.batches) {
-      const auto& shape = batch.records.front()->shape;
-      const auto value = matrices_.narrow(0, batch.begin, batch.elements)
-                             .view({static_cast<std::int64_t>(batch.records.size()), shape[shape.size() - 2], -1});
-      plan_.rule->whole({batch.records, value});
+      compute(batch, states);
+      states += batch.states.size();
     }
     give_back();
     call(slice_of, updates, /*begins=*/false);
   }
 
  private:
+  void compute(const WholeBatch& batch, const std::pair<at::Tensor, bool>* states) const {
+    const auto& shape = batch.records.front()->shape;
+    const auto value = matrices_.narrow(0, batch.begin, batch.elements)
+                           .view({static_cast<std::int64_t>(batch.records.size()), shape[shape.size() - 2], -1});
+    std::vector<at::Tensor> here;
+    for (std::size_t i = 0; i < batch.states.size(); ++i) here.push_back(states[i].first.to(options_.device()));
+    plan_.rule->whole({batch.records, value, here});
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      if (!here[i].is_same(states[i].first)) states[i].first.copy_(here[i]);
+    }
+  }
+
   bool is_mine(const OwnPart& part) const { return part.owner == group_.rank(); }
   // Can the rule read and write it where it is in its matrix?
   bool is_in_place(const OwnPart& part) const {
@@ -212,10 +223,67 @@ MatrixUpdate::MatrixUpdate(std::vector<MatrixPlan> plans, std::shared_ptr<comm::
   }
 }
 
-void MatrixUpdate::run(const SliceOf& slice_of, const optimizer::Update& update) {
-  const auto updates = updates_of(update, any_on_host_);
+void MatrixUpdate::allocate() {
+  if (std::exchange(is_allocated_, true)) return;
   for (const auto& plan : plans_) {
-    for (const auto& round : plan.rounds) Round(plan, round, *group_).run(slice_of, updates);
+    for (const auto& round : plan.rounds) {
+      for (const auto& batch : round.batches) {
+        const auto device = batch.on_host ? c10::Device(at::kCPU) : group_->device();
+        for (const auto& state : batch.states) {
+          layout::Shape shape{static_cast<std::int64_t>(batch.records.size())};
+          shape.insert(shape.end(), state.shape.begin(), state.shape.end());
+          held_.emplace_back(at::zeros(shape, at::TensorOptions(device).dtype(state.dtype)), batch.on_host);
+        }
+      }
+    }
+  }
+}
+
+namespace {
+
+OwnedMatrixState state_of(const WholeBatch& batch, std::size_t matrix, const optimizer::MatrixState& spec,
+                          const at::Tensor& all) {
+  const auto& record = *batch.records[matrix];
+  OwnedMatrixState out{&record, &spec, {}, {}, all[static_cast<std::int64_t>(matrix)].view({-1})};
+  out.shape.assign(record.shape.begin(), record.shape.end() - 2);
+  out.box = {layout::Shape(out.shape.size()), layout::Shape(out.shape.size(), 1)};
+  auto index = batch.indices[matrix];
+  for (std::size_t d = out.shape.size(); d-- > 0; index /= out.shape[d]) out.box.offset[d] = index % out.shape[d];
+  const auto own = layout::Box::whole(spec.shape);
+  out.box.offset.insert(out.box.offset.end(), own.offset.begin(), own.offset.end());
+  out.box.size.insert(out.box.size.end(), own.size.begin(), own.size.end());
+  out.shape.insert(out.shape.end(), spec.shape.begin(), spec.shape.end());
+  return out;
+}
+
+}  // namespace
+
+std::vector<OwnedMatrixState> MatrixUpdate::states() {
+  allocate();
+  std::vector<OwnedMatrixState> list;
+  auto next = held_.begin();
+  for (const auto& plan : plans_) {
+    for (const auto& round : plan.rounds) {
+      for (const auto& batch : round.batches) {
+        for (const auto& spec : batch.states) {
+          const auto& all = (next++)->first;
+          for (std::size_t i = 0; i < batch.records.size(); ++i) list.push_back(state_of(batch, i, spec, all));
+        }
+      }
+    }
+  }
+  return list;
+}
+
+void MatrixUpdate::run(const SliceOf& slice_of, const optimizer::Update& update) {
+  allocate();
+  const auto updates = updates_of(update, any_on_host_);
+  const auto* states = held_.data();
+  for (const auto& plan : plans_) {
+    for (const auto& round : plan.rounds) {
+      Round(plan, round, *group_).run(slice_of, updates, states);
+      for (const auto& batch : round.batches) states += batch.states.size();
+    }
   }
 }
 

@@ -115,17 +115,17 @@ TEST_CASE("rows are predicted as long as they are padded, but no longer than the
 }
 
 TEST_CASE("whole matrices of an update count where they take more than a micro-step") {
-  const auto job = [](const std::string& hidden) {
+  const auto job = [](const std::string& hidden, const std::string& rows) {
     return job_of(small(gpt, "bf16", "[optimizer]\nplugin = \"muon\"\n"), "cuda", 1,
-                  {"model.hidden_size=" + hidden, "model.ff_dim=" + hidden, "train.micro_batch=1"});
+                  {"model.hidden_size=" + hidden, "model.ff_dim=" + hidden, "train.micro_batch=" + rows});
   };
   const auto predicted = [](const session::Job& of) {
     std::int64_t bytes = 0;
     for (const auto& part : of.prediction.footprints) bytes += part.when == "update" ? part.bytes : 0;
     return bytes;
   };
-  CHECK(predicted(job("64")) == 0);
-  const auto large = job("2048");
+  CHECK(predicted(job("64", "64")) == 0);
+  const auto large = job("2048", "1");
   const auto step = dry_run_on_gpu(large);
   // A round has 8 of the 2 x 6 square matrices in 16 bits; with each, the iteration has four of its size.
   constexpr std::int64_t matrices = std::int64_t{8} * 2048 * 2048 * 2;

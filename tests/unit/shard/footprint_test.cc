@@ -74,7 +74,7 @@ class Squares : public optimizer::Rule {
   std::optional<optimizer::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
                                                  c10::DeviceType /*device*/) const override {
     if (record.shape.size() < 2) return {};
-    return optimizer::WholeSpec{master, 1, 8 * record.numel()};
+    return optimizer::WholeSpec{master, 1, 8 * record.numel(), {{"kept", at::kFloat, {3}}}};
   }
   void begin(std::vector<optimizer::Slice>& slices, const optimizer::Update& /*update*/) override {
     for (auto& slice : slices) {
@@ -151,7 +151,12 @@ TEST_CASE("an update has as much memory for whole matrices as the footprint says
     rig.engine->update(0, {});
     const auto said = part(rig.engine->footprint(), "whole matrices");
     faults.expect(live == before, "an update keeps memory");
-    // In-process collectives and a norm of small numbers take some bytes themselves.
+    std::int64_t states = 0;
+    for (const auto& state : rig.engine->matrix_states()) states += static_cast<std::int64_t>(state.value.nbytes());
+    faults.expect(world > 1 || states == 7 * 3 * 4, "one rank keeps " + std::to_string(states) + " bytes for matrices");
+    const auto of_states = part(rig.engine->held(), "optimizer state");
+    faults.expect(of_states == part(rig.engine->footprint(), "optimizer state") && of_states > states,
+                  "states take " + std::to_string(of_states));
     faults.expect(peak - before == said,
                   "an update takes " + std::to_string(peak - before) + ", not " + std::to_string(said));
   });

@@ -15,16 +15,17 @@ using comm::run_in_process;
 
 namespace {
 
-// Gradients are added up; each matrix m of the sums becomes m m^T m / (10 |m|^2 + 1), which masters move by. Vectors
-// move by their gradients.
-class Cubes : public optimizer::Rule {
+// Gradients are added up; each matrix m of the sums becomes (1 + L)^-1 m, where its owner keeps L, the sum of all m
+// m^T. Vectors move by their gradients.
+class Preconditioned : public optimizer::Rule {
  public:
   std::vector<optimizer::StateSpec> states(const layout::Param& /*record*/) const override { return {{"sum"}}; }
   optimizer::Grain grain() const override { return optimizer::Grain::matrix; }
   std::optional<optimizer::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
                                                  c10::DeviceType /*device*/) const override {
     if (record.shape.size() < 2) return {};
-    return optimizer::WholeSpec{master, static_cast<double>(record.numel()), 0};
+    const auto rows = record.shape[0];
+    return optimizer::WholeSpec{master, static_cast<double>(record.numel()), 0, {{"left", master, {rows, rows}}}};
   }
   void begin(std::vector<optimizer::Slice>& slices, const optimizer::Update& /*update*/) override {
     for (auto& slice : slices) {
@@ -35,7 +36,8 @@ class Cubes : public optimizer::Rule {
   void whole(const optimizer::Matrices& matrices) override {
     const auto& m = matrices.value;
     if (static_cast<std::int64_t>(matrices.records.size()) != m.size(0)) throw std::logic_error("a record a matrix");
-    m.copy_(at::bmm(at::bmm(m, m.transpose(1, 2)), m) / (10 * m.square().sum({1, 2}, /*keepdim=*/true) + 1));
+    matrices.state[0].add_(at::bmm(m, m.transpose(1, 2)));
+    m.copy_(at::linalg_solve(matrices.state[0] + at::eye(m.size(1), m.options()), m));
   }
   void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update& /*update*/) override {
     for (auto& slice : slices) slice.master.sub_(slice.part.defined() ? slice.part : slice.grad * slice.lr);
@@ -56,7 +58,8 @@ Whole run(const Case& c) {
   Whole weights;
   std::mutex mutex;
   run_in_process(c.world, [&](Communicator& communicator) {
-    RigOptions options{.accumulation = 4 / c.world, .most_whole = c.most_whole, .optimizer = std::make_shared<Cubes>()};
+    RigOptions options{
+        .accumulation = 4 / c.world, .most_whole = c.most_whole, .optimizer = std::make_shared<Preconditioned>()};
     options.policy = [&](strategy::ShardPolicy& policy) {
       set_stage(policy, c.stage, c.offload);
       policy.offload_ratio = c.ratio;
@@ -112,7 +115,7 @@ TEST_CASE("rules of other grains update their records beside it") {
       }
     });
     RigOptions options;
-    options.groups = {group, {"optimizer", {}, std::make_shared<Cubes>()}};
+    options.groups = {group, {"optimizer", {}, std::make_shared<Preconditioned>()}};
     options.policy = [](strategy::ShardPolicy& policy) { set_stage(policy, 2, 1); };
     Rig rig(communicator, options);
     rig.micro_step(0, tiny_batch(communicator.world().rank));

@@ -64,18 +64,29 @@ enum class Grain {
   matrix
 };
 
+/// A tensor that a rule keeps for each whole matrix, on the rank that owns it: a preconditioner, a basis. Apart from
+/// that it is as the states of slices are.
+struct MatrixState {
+  std::string name;  ///< in checkpoints; no state of slices has it
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  layout::Shape shape;  ///< for one matrix
+  bool operator==(const MatrixState&) const = default;
+};
+
 /// What a rule says of a record whose matrices must be whole. The last two dimensions are a matrix, the ones before
 /// count matrices: of [experts, rows, cols] each expert's is one.
 struct WholeSpec {
   c10::ScalarType dtype = c10::ScalarType::Float;  ///< in which matrices cross and are computed
   double work = 1;         ///< floating-point operations for one matrix: ranks get about equal sums of it
   std::int64_t bytes = 0;  ///< memory that Rule::whole takes for one matrix at most, besides the matrix: predicted
+  std::vector<MatrixState> states = {};
 };
 
 /// Whole matrices of one shape that this rank owns.
 struct Matrices {
   std::vector<const layout::Param*> records;  ///< each one's; a record with several matrices comes several times
   at::Tensor value;                           ///< [n, rows, cols] WholeSpec::dtype, on the run's device, contiguous
+  std::vector<at::Tensor> state;  ///< by WholeSpec::states, [n, …] of its shape, zero before the first update
 };
 
 /// How gradients update parameters: what a plugin of the kind `optimizer` implements. The engine cuts the model into

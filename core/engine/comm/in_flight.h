@@ -7,9 +7,9 @@
 #include <utility>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace shard {
+namespace comm {
 
-/// Buckets whose gradients a reduction may still have to read, oldest first. A reduction waits for those before it on
+/// Buckets of gradients that a reduction may still have to read, oldest first. A reduction waits for those before it on
 /// its stream, and what it reads cannot be freed until then: if only one were in flight, computing would wait for each
 /// long one. So there are as many in flight as have this many elements together, or one that is larger.
 class InFlight {
@@ -37,5 +37,5 @@ class InFlight {
   std::int64_t held_ = 0;
 };
 
-}  // namespace shard
+}  // namespace comm
 CAPSTAN_END_NAMESPACE

@@ -1,10 +1,10 @@
-#include "shard/in_flight.h"
+#include "comm/in_flight.h"
 
 #include <capstan_catch.h>
 
 #include <vector>
 
-using capstan::shard::InFlight;
+using capstan::comm::InFlight;
 
 TEST_CASE("small reductions are in flight together, a large one by itself") {
   InFlight in_flight;
