@@ -73,11 +73,10 @@ data::Sample Feed::checked_sample(const data::DataSource& source, std::int64_t i
 // A row without a target is computed for nothing: the sample is refused, or left out.
 bool Feed::bears_loss(const data::Sample& sample) const {
   if (data::has_target(sample)) return true;
-  if (!skips_no_target())
-    throw Error(cat("no token of ", sample.others.empty() ? "" : "a sequence of ", "the training sample '", sample.id,
-                    "' bears loss"),
-                data::no_target_fix);
-  return false;
+  if (skips_no_target()) return false;
+  throw Error(cat("no token of ", sample.others.empty() ? "" : "a sequence of ", "the training sample '", sample.id,
+                  "' bears loss"),
+              data::no_target_fix);
 }
 
 data::HostBatch Feed::rows(const data::DataSource& source, const std::vector<std::int64_t>& indices) const {

@@ -55,9 +55,9 @@ void MicroSteps::begin(const std::vector<double>& counts, const LossScale& scale
   if (session_.runner->stages().is_whole() || layers_.count() == 0) return;
   // Ranks of other stages know what comes at the model's end, and give numbers of the same shape.
   sums_.has_auxiliary = layers_.are_balanced();
-  if (!sums_.expert_tokens.defined())
-    sums_.expert_tokens =
-        at::zeros({layers_.count(), session_.job->plugins.model_facts.num_experts}, sums_.loss.options());
+  if (sums_.expert_tokens.defined()) return;
+  const auto experts = session_.job->plugins.model_facts.num_experts;
+  sums_.expert_tokens = at::zeros({layers_.count(), experts}, sums_.loss.options());
 }
 
 // Graphs read them from the same memory in every step.

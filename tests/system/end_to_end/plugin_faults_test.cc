@@ -53,6 +53,7 @@ std::string config(const Place& place, int rank) {
     changes.push_back({"lr = ", cat("lr = 1e-2\n", chosen(place, rank))});
     return small_config(changes);
   }
+  if (kind == "objective") return small_config(changes, cat("[objective]\n", chosen(place, rank)));
   if (kind == "tokenizer") return small_config(changes, cat("[tokenizer]\n", chosen(place, rank)));
   return small_config(changes,
                       cat("[", kind, ".thrower]\npath = \"", fixture(kind, "thrower"), "\"\n", table(place, rank)));
@@ -114,6 +115,9 @@ TEST_CASE("a plugin that throws before anything is allocated, on one rank only")
                                              {"strategy", "shard", "shard"},
                                              {"strategy", "check", "check"},
                                              {"optimizer", "make", "construction"},
+                                             {"objective", "make", "construction"},
+                                             {"objective", "check", "check"},
+                                             {"objective", "plan", "plan"},
                                              {"model", "make", "construction"},
                                              {"model", "check", "check"},
                                              {"model", "facts", "facts"},
@@ -162,9 +166,11 @@ TEST_CASE("a strategy that throws around a save or an evaluation, on one rank on
   check_ended({"strategy", "evaluation_weights", "evaluation_weights of step 1"}, 1);
 }
 
-TEST_CASE("a model, an optimizer, a data source or a tokenizer that throws, on one rank only") {
+TEST_CASE("a model, an optimizer, an objective, a data source or a tokenizer that throws, on one rank only") {
   const auto place = GENERATE(values<Place>({{"model", "forward", "forward of unit head"},
                                              {"optimizer", "apply", "apply"},
+                                             {"objective", "counts", "counts"},
+                                             {"objective", "sums", "sums"},
                                              {"data", "get", "get of sample "},
                                              {"tokenizer", "encode", "encode"}}));
   check_ended(place, 1);
@@ -204,7 +210,7 @@ TEST_CASE("a data source that throws while it scores an answer") {
 }
 
 TEST_CASE("the plugins that throw do nothing else") {
-  for (const char* kind : {"strategy", "model", "optimizer", "data", "tokenizer", "monitor"}) {
+  for (const char* kind : {"strategy", "model", "optimizer", "objective", "data", "tokenizer", "monitor"}) {
     const auto ended = run({kind, "", ""}, 1);
     INFO(kind << "\n" << ended.err);
     CHECK(ended.code == 0);

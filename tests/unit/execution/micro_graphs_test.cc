@@ -77,7 +77,7 @@ Learnt gradients_of(const std::shared_ptr<AgainRecorder>& recorder, const std::v
     for (std::int64_t s = 0; s < 5; ++s) {
       auto input = feed.draw(s);
       if (change) change(input);
-      steps.run(input, static_cast<double>(input.target_tokens), scale);
+      steps.run(input, input.counts, scale);
       const auto& sums = steps.sums();
       learnt.losses.push_back(sums.loss.item<double>());
       learnt.auxiliary.push_back(sums.auxiliary.item<double>());
@@ -139,7 +139,7 @@ TEST_CASE("the first micro-steps show which weights have gradients: replays pass
     execution::Feed feed(job);
     const execution::LossScale scale({}, session.device);
     execution::MicroSteps steps(session, {});
-    steps.run(feed.draw(0), 100, scale);
+    steps.run(feed.draw(0), {100}, scale);
     for (const auto& reached : session.engine->reached()) CHECK(reached.reached);
   });
 }
@@ -271,7 +271,7 @@ std::vector<double> norms_on_two(const std::vector<std::shared_ptr<AgainRecorder
     execution::MicroSteps steps(session, graphs);
     for (std::int64_t s = 0; s < 5; ++s) {
       const auto input = feed.draw(s);
-      steps.run(input, 100, scale);
+      steps.run(input, {100}, scale);
       const auto norm = session.engine->squared_grad_norms().sum().item<double>();
       if (rank == 0) norms.push_back(norm);
     }

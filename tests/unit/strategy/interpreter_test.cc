@@ -27,7 +27,9 @@ TinyChain make_chain() {
   return chain;
 }
 
-strategy::Start start_of(const nn::Hidden& out) { return {out.states, at::ones({}, at::kDouble)}; }
+strategy::Start start_of(const nn::Batch& /*batch*/, const nn::Hidden& out) {
+  return {out.states, at::ones({}, at::kDouble)};
+}
 
 std::map<std::string, at::Tensor> expected_gradients() {
   const auto chain = make_chain();
