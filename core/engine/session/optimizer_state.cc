@@ -239,9 +239,10 @@ std::vector<checkpoint::TensorBox> saved_states(const Session& session) {
                        /*until_update=*/true});
     }
   }
-  for (const auto& kept : session.engine->matrix_states())
+  for (const auto& kept : session.engine->matrix_states()) {
     boxes.push_back({saved_name(kind_of(*kept.spec), kept.record->name, kept.copy), kept.shape, kept.box, kept.value,
                      /*until_update=*/true});
+  }
   return boxes;
 }
 

@@ -36,7 +36,7 @@ void plan_states(PlannedSlice& slice, const BucketPlan& bucket, c10::ScalarType 
 std::optional<optimizer::WholeSpec> whole_spec(const layout::Param& record, const EngineOptions& options) {
   const auto& rule = *options.optimizer->of(record).rule;
   if (rule.grain() != optimizer::Grain::matrix) return {};
-  const auto spec = rule.whole_spec(record, options.precision.master, options.precision.device.type());
+  auto spec = rule.whole_spec(record, options.precision.master, options.precision.device.type());
   CAPSTAN_ASSERT(!spec || record.shape.size() > 1);
   return spec;
 }

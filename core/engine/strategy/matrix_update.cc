@@ -102,7 +102,7 @@ class Round {
 
   // The next `elements` of a buffer.
   static at::Tensor next(const at::Tensor& buffer, std::int64_t& at, std::int64_t elements) {
-    const auto part = buffer.narrow(0, at, elements);
+    auto part = buffer.narrow(0, at, elements);
     at += elements;
     return part;
   }

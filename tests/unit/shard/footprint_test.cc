@@ -153,7 +153,8 @@ TEST_CASE("an update has as much memory for whole matrices as the footprint says
     faults.expect(live == before, "an update keeps memory");
     std::int64_t states = 0;
     for (const auto& state : rig.engine->matrix_states()) states += static_cast<std::int64_t>(state.value.nbytes());
-    faults.expect(world > 1 || states == 7 * 3 * 4, "one rank keeps " + std::to_string(states) + " bytes for matrices");
+    faults.expect(world > 1 || states == std::int64_t{7} * 3 * 4,
+                  "one rank keeps " + std::to_string(states) + " bytes for matrices");
     const auto of_states = part(rig.engine->held(), "optimizer state");
     faults.expect(of_states == part(rig.engine->footprint(), "optimizer state") && of_states > states,
                   "states take " + std::to_string(of_states));

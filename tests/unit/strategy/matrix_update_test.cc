@@ -65,7 +65,7 @@ Whole run(const Case& c) {
       policy.offload_ratio = c.ratio;
     };
     Rig rig(communicator, options);
-    for (int step = 0; step < 2; ++step) {
+    for (std::int64_t step = 0; step < 2; ++step) {
       for (std::int64_t micro = 0; micro < options.accumulation; ++micro)
         rig.micro_step(micro, tiny_batch(step * 4 + micro * c.world + communicator.world().rank));
       rig.engine->update(0.01, {});

@@ -34,7 +34,7 @@ at::Tensor numbers(std::int64_t n, double phase) { return (at::arange(n, at::kDo
 
 // A matrix that this rank has whole, as the engine gives it to the rule.
 struct One {
-  explicit One(layout::Shape shape) : param(record(shape)) {
+  explicit One(const layout::Shape& shape) : param(record(shape)) {
     slice.record = &param;
     slice.box = layout::Box::whole(param.shape);
     slice.lr = 0.02;
@@ -99,7 +99,7 @@ TEST_CASE("a matrix follows the formula, with the scale of gradients, decoupled 
 
 TEST_CASE("each expert's matrices are updated as if they were alone") {
   One all({3, 2, 4, 5});
-  all.slice.grad = numbers(3 * 2 * 20, 1);
+  all.slice.grad = numbers(all.param.numel(), 1);
   auto mine = rule();
   std::vector<at::Tensor> alone;
   for (std::int64_t i = 0; i < 6; ++i) {

@@ -66,5 +66,5 @@ TEST_CASE("narrow types give nearly the same") {
 TEST_CASE("work counts the products, and memory the iteration's four matrices") {
   CHECK(muon::newton_schulz_work(3, 7, 5) == 5 * (2 * 3 * 3 * 7 + 2 * 3 * 3 * 3 + 2 * 3 * 3 * 7));
   CHECK(muon::newton_schulz_work(7, 3, 5) == muon::newton_schulz_work(3, 7, 5));
-  CHECK(muon::newton_schulz_bytes(3, 7, at::kBFloat16) == 2 * (2 * 21 + 2 * 9));
+  CHECK(muon::newton_schulz_bytes(3, 7, at::kBFloat16) == std::int64_t{2} * (2 * 21 + 2 * 9));
 }
