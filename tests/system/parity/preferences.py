@@ -3,7 +3,8 @@
     preferences.py FOLDER
 
 FOLDER gets config.json, model.safetensors (float32), adapter/ as training starts, and for each LOSS of LOSSES
-    LOSS.jsonl    {"prompt", "chosen", "rejected"} a line, in the order of training
+    LOSS.jsonl    {"prompt", "chosen", "rejected"} a line, in the order of training, and "reference_log_probability", what
+                  the model without adapters gives both answers
     LOSS.json     lists of one number a step: loss, chosen and rejected (the mean rewards), accuracy
 
 AdamW at a constant rate, neither clipped nor decayed, no dropout, one micro-batch a step: TRL takes means over a
@@ -65,6 +66,14 @@ def pairs(loss):
 FIGURES = {"chosen": "rewards/chosen", "rejected": "rewards/rejected", "accuracy": "rewards/accuracies"}
 
 
+def log_probability(model, prompt, answer):
+    """The sum over the answer's tokens, the end token among them."""
+    ids = [*map(ord, prompt + answer), 256]
+    with torch.no_grad():
+        each = model(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(-1)
+    return sum(each[i - 1, ids[i]].item() for i in range(len(prompt), len(ids)))
+
+
 def recording(trainer_class, found):
     class Recording(trainer_class):
         def _get_train_sampler(self, *_):
@@ -84,9 +93,11 @@ def recording(trainer_class, found):
 def train(folder, loss):
     trainer_class, config_class, options = LOSSES[loss]
     rows = pairs(loss)
-    (folder / f"{loss}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager"),
-                                      folder / "adapter", is_trainable=True)
+    base = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
+    saved = [[log_probability(base, row["prompt"], row[answer]) for answer in ("chosen", "rejected")] for row in rows]
+    lines = [row | {"reference_log_probability": numbers} for row, numbers in zip(rows, saved)]
+    (folder / f"{loss}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    model = PeftModel.from_pretrained(base, folder / "adapter", is_trainable=True)
     arguments = config_class(
         output_dir=str(folder / "trainer"), max_steps=STEPS, per_device_train_batch_size=PAIRS, learning_rate=RATE,
         lr_scheduler_type="constant", weight_decay=0.0, max_grad_norm=0.0, adam_beta1=0.9, adam_beta2=0.95,
