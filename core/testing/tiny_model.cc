@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <capstan/nn/model.h>
 #include <capstan/ops/cross_entropy.h>
+#include <capstan/ops/label_log_probabilities.h>
 #include <capstan/testing.h>
 
 #include <utility>
@@ -124,7 +125,9 @@ class Head : public nn::Unit {
 
   nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) override {
     const auto x = norm_.forward(hidden.states);
-    if (batch.labels.defined()) {
+    if (batch.pass.output == nn::HeadOutput::log_probabilities) {
+      hidden.states = log_probabilities(x.flatten(0, 1), batch);
+    } else if (batch.labels.defined()) {
       hidden.states = ops::chunked_linear_cross_entropy(x.flatten(0, 1), table_->value(), batch.labels.flatten(), 64);
     } else {
       const auto last = batch.last.view({-1, 1, 1}).expand({-1, 1, width});
@@ -134,6 +137,15 @@ class Head : public nn::Unit {
   }
 
  private:
+  at::Tensor log_probabilities(at::Tensor rows, const nn::Batch& batch) const {
+    auto labels = batch.labels.flatten();
+    if (batch.loss_rows.defined()) {
+      rows = rows.index_select(0, batch.loss_rows);
+      labels = labels.index_select(0, batch.loss_rows);
+    }
+    return ops::chunked_label_log_probabilities(rows, table_->value(), labels, 64);
+  }
+
   nn::LayerNorm norm_;
   nn::WeightPtr table_;
 };

@@ -181,7 +181,7 @@ TEST_CASE("a rank that hangs is reported with what the others wait for") {
   CHECK(count(ended.err, " is in no collective; its last was ") == 1);
   CHECK_THAT(ended.err, Contains("\n    ranks 0, 2 wait in it\n    rank 1 on "));
   CHECK(count(ended.err, "[rank 2] ") == 1);
-  CHECK_THAT(ended.err, Contains("[rank 2] capstan error: first error: all-gather 'all-gather replicas' checksums'") &&
+  CHECK_THAT(ended.err, Contains("[rank 2] capstan error: first error: all-reduce 'all-reduce step counts' of") &&
                             Contains(" s (rank 0 says more)\n"));
   CHECK_THAT(capstan::read_file(work.folder() / "runs/small/logs/rank-2.log"), Contains("it waits for rank 1\n"));
   CHECK(program.children().empty());
