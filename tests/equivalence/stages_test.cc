@@ -1,10 +1,13 @@
 // A model that is cut into stages over ranks learns what one rank learns, for programs with several micro-batches in
 // flight: before any pipeline is a plugin.
+#include <capstan/monitor.h>
 #include <capstan/strategy.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 
 #include "support/families.h"
 
@@ -75,6 +78,22 @@ class InStages : public strategy::Strategy {
   std::string form_;
 };
 
+struct NoOptions {
+  static void describe(config::OptionTable<NoOptions>&) {}
+};
+
+// Notes the loss of each evaluation, which all ranks' monitors are told.
+std::mutex evaluated_mutex;
+std::map<std::int64_t, std::vector<double>> evaluated;  // by step
+class Seen : public monitor::Monitor {
+ public:
+  explicit Seen(const config::Options<NoOptions>&) {}
+  void eval_ended(const monitor::EvalEnded& event) override {
+    const std::scoped_lock lock(evaluated_mutex);
+    evaluated[event.step].push_back(event.loss.value());
+  }
+};
+
 const std::string tied_mixtral =
     "hidden_size = 16\nnum_heads = 4\nnum_kv_heads = 1\nff_dim = 10\nnum_experts = 4\nattention_dropout = 0.1\n"
     "router_aux_loss = true\nrouter_aux_loss_coef = 0.5\ntie_word_embeddings = true\n";
@@ -92,6 +111,9 @@ testing::Setting setting(const std::string& model, const std::string& strategies
 }
 
 const std::string mixtral = "mixtral " + tied_mixtral;
+const std::string llama =
+    "llama hidden_size = 16\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 22\nattention_dropout = 0.1\n"
+    "tie_word_embeddings = true\n";
 const std::string full_shard = "[strategy.fsdp]\nmode = \"full_shard\"\n";
 
 }  // namespace
@@ -122,9 +144,6 @@ TEST_CASE("stages under other data strategies, with tensor parallelism and adapt
   const std::string zero = "[strategy.zero]\nstage = ";
   const std::string tensors = "[strategy.tensor_parallel]\nsize = 2\n";
   const std::string lora = "[strategy.lora]\nrank = 2\nalpha = 4\ntargets = [\"all-linear\"]\n";
-  const std::string llama =
-      "llama hidden_size = 16\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 22\nattention_dropout = 0.1\n"
-      "tie_word_embeddings = true\n";
   const auto alone = testing::train(setting(llama, "", 1));
   for (const auto& more : {zero + "1\n", zero + "2\n", zero + "3\n", zero + "2\noffload_optimizer = \"cpu\"\n"}) {
     INFO(more);
@@ -141,4 +160,41 @@ TEST_CASE("a run that was saved in stages resumes without, and the other way rou
   const auto alone = testing::train(setting(mixtral, "", 1));
   CHECK(testing::differences(testing::train_resumed(staged, 2, flat), alone, 1e-10) == "");
   CHECK(testing::differences(testing::train_resumed(flat, 2, staged), alone, 1e-10) == "");
+}
+
+TEST_CASE("stages with packed rows, with recomputed units, and with muon", "[train]") {
+  const std::string packing = "[data]\npacking = true\n";
+  const std::string recompute = "[strategy.recompute]\n";
+  for (const auto& more : {packing, recompute, std::string("[optimizer]\nplugin = \"muon\"\n")}) {
+    INFO(more);
+    const auto alone = testing::train(setting(mixtral, more, 1));
+    CHECK(testing::differences(testing::train(setting(mixtral, more + full_shard, 4, "two")), alone, 1e-10) == "");
+    CHECK(testing::differences(testing::train(setting(mixtral, more + full_shard, 6, "three")), alone, 1e-10) == "");
+  }
+}
+
+TEST_CASE("evaluation over stages: every rank's samples count once, and the loss is that of one rank", "[train]") {
+  const auto losses = [](const std::string& strategies, int world, const std::string& form) {
+    evaluated.clear();
+    auto run = setting(llama,
+                       strategies +
+                           "[data]\nplugin = \"synthetic\"\nsamples = 96\neval_samples = 21\nmax_length = 20\n"
+                           "[monitor.seen]\n",
+                       world, form);
+    run.overrides.emplace_back("train.eval_every=2");
+    run.types.push_back(testing::type<monitor::Monitor, Seen, NoOptions>("monitor", "seen"));
+    testing::train(run);
+    return evaluated;
+  };
+  const auto alone = losses("", 1, "");
+  REQUIRE(alone.size() >= 2);
+  for (const auto& [world, form] : {std::pair<int, std::string>{4, "two"}, {6, "three"}, {4, "looped"}}) {
+    INFO(form);
+    const auto staged = losses(full_shard, world, form);
+    REQUIRE(staged.size() == alone.size());
+    for (const auto& [step, loss] : alone) {
+      REQUIRE(staged.at(step).size() == static_cast<std::size_t>(world));
+      for (const auto told : staged.at(step)) CHECK(told == Approx(loss.front()).epsilon(1e-10));
+    }
+  }
 }

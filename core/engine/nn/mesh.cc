@@ -193,6 +193,13 @@ Mesh resolve(const MeshSpec& spec, Diagnostics& diagnostics) {
   CAPSTAN_ASSERT(world >= 1);
   const Requests settled = settle(spec, diagnostics);
   const auto asked = [&](Axis axis) { return settled.contains(axis) ? settled.at(axis).size : 1; };
+  if (asked(Axis::cp) != 1) {
+    const auto& request = settled.at(Axis::cp);
+    diagnostics.add(
+        request.where,
+        cat(request.who, " asks for cp = ", request.size, ", but nothing divides a sample's tokens over ranks"),
+        "set it to 1");
+  }
   if (diagnostics.size() != faults) return {};
 
   const auto split = split_of(settled);

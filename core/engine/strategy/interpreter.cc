@@ -101,7 +101,7 @@ void Interpreter::act(const Action& action, const Calls& calls) {
     case Kind::send_states:
       return transfers_.send_states(take(leaving_, key), contexts_.at(key).batch, stage.after, action);
     case Kind::receive_states:
-      states_[key] = transfers_.receive_states(calls.batch(action.micro), stage.before, action);
+      states_[key] = transfers_.receive_states(context_of(action, calls).batch, stage.before, action);
       return;
     case Kind::send_gradients:
       return transfers_.send_gradients(take(leaving_, key), stage.before, action);
@@ -112,10 +112,17 @@ void Interpreter::act(const Action& action, const Calls& calls) {
   }
 }
 
+// The micro-batch's batch is made when it is first met, by what receives its states or by its forward.
+MicroContext& Interpreter::context_of(const Action& action, const Calls& calls) {
+  const Key key{action.stage, action.micro};
+  const auto found = contexts_.find(key);
+  return found != contexts_.end() ? found->second : contexts_[key] = {calls.batch(action.micro), {}, {}};
+}
+
 void Interpreter::forward(const Action& action, const Calls& calls) {
   const Key key{action.stage, action.micro};
   const auto& stage = stage_of(action);
-  auto& context = contexts_[key] = {calls.batch(action.micro), {}, {}};
+  auto& context = context_of(action, calls);
   if (stage.before >= 0) context.in = hidden_of(take(states_, key));
   runner_.forward(context, stage);
   if (calls.computed) calls.computed(stage, context.out);
@@ -154,9 +161,8 @@ nn::Hidden Interpreter::evaluate(const nn::Batch& batch, const UnitRunner::Seen&
   nn::Hidden out;
   std::vector<at::Tensor> states;
   for (const auto& stage : stages.stages) {
-    const Action action{Kind::forward, stage.number, 0};
     if (stage.before >= 0 && stage.before != stages.position)
-      states = transfers_.receive_states(batch, stage.before, action);
+      states = transfers_.receive_states(batch, stage.before, {Kind::receive_states, stage.number, 0});
     MicroContext context{batch, {}, {}};
     if (stage.before >= 0) context.in = hidden_of(states);
     runner_.forward(context, stage, seen);
@@ -164,7 +170,8 @@ nn::Hidden Interpreter::evaluate(const nn::Batch& batch, const UnitRunner::Seen&
       out = std::move(context.out);
     } else {
       states = leaves_of(context.out);
-      if (stage.after != stages.position) transfers_.send_states(states, batch, stage.after, action);
+      if (stage.after != stages.position)
+        transfers_.send_states(states, batch, stage.after, {Kind::send_states, stage.number, 0});
     }
   }
   transfers_.finish();

@@ -57,6 +57,7 @@ class Interpreter {
   const RankStage& stage_of(const Action& action) const;
   bool is_whole(const Program& program, std::size_t at) const;
   void both(const nn::Batch& batch, const Calls& calls);
+  MicroContext& context_of(const Action& action, const Calls& calls);
   void act(const Action& action, const Calls& calls);
   void forward(const Action& action, const Calls& calls);
   void backward(const Action& action, const Calls& calls);

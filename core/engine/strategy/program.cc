@@ -1,3 +1,4 @@
+#include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include <capstan/strategy/program.h>
 
@@ -26,6 +27,17 @@ const char* name(Action::Kind kind) {
 
 std::string text(const Action& action) {
   return cat(name(action.kind), " of micro-batch ", action.micro, " in stage ", action.stage);
+}
+
+std::string cargo(const Action& transfer) {
+  using Kind = Action::Kind;
+  const auto [kind, stage, micro] = transfer;
+  CAPSTAN_ASSERT(kind != Kind::forward && kind != Kind::backward);
+  const bool is_states = kind == Kind::send_states || kind == Kind::receive_states;
+  const bool is_sent = kind == Kind::send_states || kind == Kind::send_gradients;
+  const int step = is_states ? 1 : -1;  // states go to the next stage, gradients to the one before
+  const int from = is_sent ? stage : stage - step;
+  return cat(is_states ? "states" : "gradients", " of micro-batch ", micro, " from stage ", from, " to ", from + step);
 }
 
 Program accumulation(int stages, int micros) {

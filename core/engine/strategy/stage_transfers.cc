@@ -44,14 +44,12 @@ std::vector<StageTransfers::Form> StageTransfers::forms_in(const at::Tensor& hea
 
 void StageTransfers::send(comm::Group& group, const at::Tensor& tensor, int to, const Action& action) {
   const auto memory = tensor.detach().contiguous();
-  sent_.push_back({memory, group.start_send(memory, to, text(action))});
+  sent_.push_back({memory, group.start_send(memory, to, cargo(action))});
 }
 
 void StageTransfers::send_states(const std::vector<at::Tensor>& states, const nn::Batch& batch, int to,
                                  const Action& action) {
-  auto& told = told_[key_of(action.stage, batch)];
-  if (!told) send(*groups_.states, header_of(states), to, action);
-  told = true;
+  if (told_.insert(key_of(action.stage, batch)).second) send(*groups_.states, header_of(states), to, action);
   for (const auto& tensor : states) send(*groups_.states, tensor, to, action);
 }
 
@@ -60,13 +58,13 @@ std::vector<at::Tensor> StageTransfers::receive_states(const nn::Batch& batch, i
   auto& forms = forms_[key_of(action.stage, batch)];
   if (forms.empty()) {
     const auto header = at::empty({header_length}, at::TensorOptions().dtype(at::kLong).device(group.device()));
-    group.receive(header, from, text(action));
+    group.receive(header, from, cargo(action));
     forms = forms_in(header);
   }
   std::vector<at::Tensor> states;
   for (const auto& form : forms) {
     states.push_back(at::empty(form.shape, at::TensorOptions().dtype(form.dtype).device(group.device())));
-    group.receive(states.back(), from, text(action));
+    group.receive(states.back(), from, cargo(action));
     states.back().set_requires_grad(form.requires_grad);
   }
   return states;
@@ -81,7 +79,7 @@ std::vector<at::Tensor> StageTransfers::receive_gradients(const std::vector<at::
   std::vector<at::Tensor> gradients;
   for (const auto& tensor : of) {
     gradients.push_back(at::empty(tensor.sizes(), tensor.options().requires_grad(false)));
-    groups_.gradients->receive(gradients.back(), from, text(action));
+    groups_.gradients->receive(gradients.back(), from, cargo(action));
   }
   return gradients;
 }

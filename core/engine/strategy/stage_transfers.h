@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -27,8 +28,9 @@ struct TransferGroups {
 class StageTransfers {
  public:
   explicit StageTransfers(TransferGroups groups) : groups_(std::move(groups)) {}
+  /// `action` says which transfer it is, here and below.
   void send_states(const std::vector<at::Tensor>& states, const nn::Batch& batch, int to, const Action& action);
-  /// Leaves, which require gradients where the sender's do. `action` names the stage that they are for.
+  /// Leaves, which require gradients where the sender's do.
   std::vector<at::Tensor> receive_states(const nn::Batch& batch, int from, const Action& action);
   void send_gradients(const std::vector<at::Tensor>& gradients, int to, const Action& action);
   /// The gradients of these tensors.
@@ -55,7 +57,7 @@ class StageTransfers {
 
   TransferGroups groups_;
   std::map<Key, std::vector<Form>> forms_;  ///< of what a stage receives
-  std::map<Key, bool> told_;                ///< a stage's forms have been sent
+  std::set<Key> told_;                      ///< whose forms a stage has sent
   std::vector<Sent> sent_;
 };
 

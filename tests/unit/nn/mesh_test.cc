@@ -58,13 +58,13 @@ TEST_CASE("dp is what is left over") {
   CHECK(diagnostics.empty());
 }
 
-TEST_CASE("pp and cp divide the world like the others, and are named where they are there") {
+TEST_CASE("pp divides the world like the others; pp and cp are named where they are there") {
   MeshSpec spec(16);
   Diagnostics diagnostics;
   spec.set(Axis::pp, 2, "strategy.pipeline", "a.toml:3");
-  spec.set(Axis::cp, 4, "strategy.context", "a.toml:5");
-  const auto mesh = resolve(spec, diagnostics);
+  CHECK(resolve(spec, diagnostics).arithmetic() == "world 16 = pp 2 x dp 8 x ep 1 x tp 1");
   CHECK(diagnostics.empty());
+  const Mesh mesh({{Axis::pp, 2}, {Axis::dp, 2}, {Axis::cp, 4}});
   CHECK(mesh.arithmetic() == "world 16 = pp 2 x dp 2 x cp 4 x ep 1 x tp 1");
   // Ranks along cp see the same samples, and their gradients are parts of one sum.
   CHECK(mesh.size(sample_axes) == 2);
@@ -163,4 +163,12 @@ TEST_CASE("a mesh that cannot be is refused with its arithmetic") {
                                  "a.toml:5: strategy.fsdp asks for dp = 3, but world 8 leaves dp = 4 next to tp 2\n    "
                                  "fix: start 6 ranks, or leave dp out"});
   }
+}
+
+TEST_CASE("an axis along which nothing is divided yet is refused") {
+  MeshSpec spec(8);
+  spec.set(Axis::cp, 2, "strategy.context", "a.toml:3");
+  CHECK(faults_of(spec) == std::vector<std::string>{
+                               "a.toml:3: strategy.context asks for cp = 2, but nothing divides a sample's tokens over "
+                               "ranks\n    fix: set it to 1"});
 }

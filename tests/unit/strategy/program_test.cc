@@ -37,3 +37,11 @@ TEST_CASE("transfers stand around what needs them, where the neighbouring stage 
 TEST_CASE("an action's text names the stage and the micro-batch") {
   CHECK(text({Kind::receive_gradients, 2, 5}) == "receive gradients of micro-batch 5 in stage 2");
 }
+
+TEST_CASE("what crosses has the same words on both ends, as the calls of two ranks must have") {
+  CHECK(cargo({Kind::send_states, 1, 4}) == "states of micro-batch 4 from stage 1 to 2");
+  CHECK(cargo({Kind::receive_states, 2, 4}) == cargo({Kind::send_states, 1, 4}));
+  CHECK(cargo({Kind::send_gradients, 2, 4}) == "gradients of micro-batch 4 from stage 2 to 1");
+  CHECK(cargo({Kind::receive_gradients, 1, 4}) == cargo({Kind::send_gradients, 2, 4}));
+  CHECK_THROWS_AS(cargo({Kind::forward, 0, 0}), std::logic_error);
+}

@@ -24,6 +24,9 @@ using Program = std::vector<Action>;
 
 /// "forward of micro-batch 2 in stage 1".
 std::string text(const Action& action);
+/// What a transfer carries, in the same words for who sends it and who receives it: "states of micro-batch 2 from stage
+/// 1 to 2". Only for transfers.
+std::string cargo(const Action& transfer);
 
 /// How a model is cut into stages, each of which a position on the mesh's axis pp computes.
 struct Stages {
