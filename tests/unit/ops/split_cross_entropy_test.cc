@@ -1,13 +1,10 @@
 // The loss over a vocabulary that is split, against the one that is whole.
 #include <ATen/ATen.h>
-#include <capstan/comm/communicator.h>
-#include <capstan/ops/collectives.h>
 #include <capstan/ops/cross_entropy.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <mutex>
-#include <numeric>
+#include "ops/split_vocabulary.h"
 
 using namespace capstan;
 
@@ -44,26 +41,14 @@ Result whole(const Inputs& in) {
 }
 
 Result split(const Inputs& in, int ranks) {
-  Result result{{}, at::zeros_like(in.hidden), at::full_like(in.weight, std::nan(""))};
-  std::mutex mutex;
-  bool same = true;
-  comm::run_in_process(ranks, [&](comm::Communicator& communicator) {
-    std::vector<int> everyone(static_cast<std::size_t>(ranks));
-    std::iota(everyone.begin(), everyone.end(), 0);
-    const auto group = communicator.group("test", everyone, at::kCPU);
-    const auto piece = ops::piece_of(words, ranks, group->rank());
+  const auto all = testing::on_split_vocabulary(in.hidden, in.weight, ranks, [&](const auto& part, const auto& piece) {
     auto hidden = in.hidden.clone().set_requires_grad(true);
     auto weight = in.weight.narrow(0, piece.begin, piece.length).clone().set_requires_grad(true);
-    const auto loss = ops::split_linear_cross_entropy(hidden, weight, in.labels, 4, {group, piece.begin, "test"});
+    const auto loss = ops::split_linear_cross_entropy(hidden, weight, in.labels, 4, part);
     (loss * 0.5).backward();
-    const std::lock_guard lock(mutex);
-    same = same && (!result.loss.defined() || at::equal(result.loss, loss.detach()));
-    result.loss = loss.detach();
-    result.hidden += hidden.grad();
-    result.weight.narrow(0, piece.begin, piece.length).copy_(weight.grad());
+    return std::vector<at::Tensor>{loss.detach(), hidden.grad(), weight.grad()};
   });
-  CHECK(same);
-  return result;
+  return {all[0], all[1], all[2]};
 }
 
 double apart(const at::Tensor& a, const at::Tensor& b) {
