@@ -57,9 +57,9 @@ class Preconditioned : public optimizer::Rule {
       if (slice.part.defined()) slice.part.copy_(slice.grad / update.grad_scale);
     }
   }
-  void whole(const optimizer::Matrices& matrices) override {
+  void whole(const optimizer::Matrices& matrices, const optimizer::Update& update) override {
     const auto& m = matrices.value;
-    matrices.state[0].add_(at::bmm(m, m.transpose(1, 2)));
+    matrices.state[0].add_(at::bmm(m, m.transpose(1, 2)) * (1 - update.skip));
     m.copy_(at::linalg_solve(matrices.state[0] + 0.1 * at::eye(m.size(1), m.options()), m));
   }
   void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) override {

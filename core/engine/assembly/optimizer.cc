@@ -29,8 +29,8 @@ class GuardedRule : public optimizer::Rule {
   void begin(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) override {
     plugin::guard(plugin_, "begin", [&] { rule_->begin(slices, update); });
   }
-  void whole(const optimizer::Matrices& matrices) override {
-    plugin::guard(plugin_, "whole", [&] { rule_->whole(matrices); });
+  void whole(const optimizer::Matrices& matrices, const optimizer::Update& update) override {
+    plugin::guard(plugin_, "whole", [&] { rule_->whole(matrices, update); });
   }
   void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) override {
     plugin::guard(plugin_, "apply", [&] { rule_->apply(slices, update); });

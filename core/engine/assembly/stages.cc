@@ -22,9 +22,10 @@ strategy::Stages ask(const AssembledModel& model, const Strategies& strategies, 
                   "correct what it returns from stages()");
     return stages;
   }
-  if (ranks > 1)
+  if (ranks > 1) {
     throw Error(cat("the mesh has pp = ", ranks, ", but no strategy cuts the model into stages"),
                 cat("the strategy that asks for pp claims \"", strategy::step_program_point, "\""));
+  }
   return {{0}, {0}, [](int, int micros) { return strategy::accumulation(1, micros); }};
 }
 

@@ -125,9 +125,10 @@ bool Generator::anyone_alive(const std::vector<Row>& rows) {
 }
 
 std::vector<std::vector<std::int64_t>> Generator::tokens(const std::vector<Prompt>& prompts, const AnswerEnd& end) {
-  if (!session_.runner->stages().is_whole())
+  if (!session_.runner->stages().is_whole()) {
     throw Error("a model that is cut into stages over several ranks cannot generate answers",
                 "set train.generate_samples = 0 and generate_train_samples = 0, and ask the saved model");
+  }
   const at::NoGradGuard no_grad;
   std::vector<Row> rows;
   auto batch = first_batch(prompts, rows);

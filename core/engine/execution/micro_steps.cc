@@ -18,10 +18,11 @@ MicroSteps::MicroSteps(const session::Session& session, GraphSetting graphs)
               [runner = session.runner.get()](const nn::Batch& batch) { return runner->forward(batch); }) {
   const auto doubles = at::TensorOptions().dtype(at::kDouble).device(session.device);
   const auto& plan = passes_.objective().plan();
-  if (!session.runner->stages().is_whole() && plan.passes.size() > 1)
+  if (!session.runner->stages().is_whole() && plan.passes.size() > 1) {
     throw Error(cat("the objective needs ", plan.passes.size(),
                     " forwards of each micro-batch, and a model that is cut into stages has one"),
                 "train without stages, or give it the reference's numbers as data");
+  }
   sums_.figures = at::zeros({static_cast<std::int64_t>(plan.figures.size())}, doubles);
   if (plan.terms.size() > 1 || plan.terms.front().weight != 1)
     factors_ = at::ones({static_cast<std::int64_t>(plan.terms.size())}, doubles);

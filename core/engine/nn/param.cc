@@ -27,9 +27,9 @@ std::int64_t Param::partial_ranks(const Mesh& mesh) const {
   for (const Cut& cut : compute.cuts) {
     if (cut.axes == partial_axes) return cut.copies;
   }
-  const auto ranks = mesh.size(partial_axes);
+  const std::int64_t ranks = mesh.size(partial_axes);
   if (!compute.only || !has_axis(partial_axes, compute.only->axis)) return ranks;
-  return ranks / mesh.size(compute.only->axis) * static_cast<int>(compute.only->positions.size());
+  return ranks / mesh.size(compute.only->axis) * static_cast<std::int64_t>(compute.only->positions.size());
 }
 
 }  // namespace capstan::layout

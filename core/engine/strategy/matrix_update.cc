@@ -46,7 +46,7 @@ class Round {
     matrices_ = at::empty({round_.elements()}, options_);
     gather(slice_of, updates);
     for (const auto& batch : round_.batches) {
-      compute(batch, states);
+      compute(batch, states, updates.device);
       states += batch.states.size();
     }
     give_back();
@@ -54,13 +54,14 @@ class Round {
   }
 
  private:
-  void compute(const WholeBatch& batch, const std::pair<at::Tensor, bool>* states) const {
+  void compute(const WholeBatch& batch, const std::pair<at::Tensor, bool>* states,
+               const optimizer::Update& update) const {
     const auto& shape = batch.records.front()->shape;
     const auto value = matrices_.narrow(0, batch.begin, batch.elements)
                            .view({static_cast<std::int64_t>(batch.records.size()), shape[shape.size() - 2], -1});
     std::vector<at::Tensor> here;
     for (std::size_t i = 0; i < batch.states.size(); ++i) here.push_back(states[i].first.to(options_.device()));
-    plan_.rule->whole({batch.records, value, here});
+    plan_.rule->whole({batch.records, value, here}, update);
     for (std::size_t i = 0; i < here.size(); ++i) {
       if (!here[i].is_same(states[i].first)) states[i].first.copy_(here[i]);
     }

@@ -18,7 +18,7 @@ std::optional<WholeSpec> Rule::whole_spec(const layout::Param& /*record*/, c10::
 
 // A rule without a whole_spec() is asked for neither.
 void Rule::begin(std::vector<Slice>& /*slices*/, const Update& /*update*/) {}
-void Rule::whole(const Matrices& /*matrices*/) {}
+void Rule::whole(const Matrices& /*matrices*/, const Update& /*update*/) {}
 
 std::vector<at::Tensor> Rule::unpacked(const layout::Param& record, const std::vector<at::Tensor>& /*state*/) const {
   throw Error(cat("the optimizer cannot take up its state of '", record.name,

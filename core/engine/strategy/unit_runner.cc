@@ -72,7 +72,7 @@ nn::Hidden cross(const nn::Hidden& hidden, std::function<void()>& callback) {
 
 }  // namespace
 
-UnitRunner::UnitRunner(std::vector<nn::Unit*> units, std::string model)
+UnitRunner::UnitRunner(const std::vector<nn::Unit*>& units, std::string model)
     : UnitRunner(units, RankStages::whole(units), std::move(model)) {}
 
 UnitRunner::UnitRunner(std::vector<nn::Unit*> units, RankStages stages, std::string model)

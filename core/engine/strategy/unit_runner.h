@@ -29,7 +29,7 @@ struct MicroContext {
 class UnitRunner {
  public:
   /// `model`: the plugin that made the units; what a unit throws names both.
-  explicit UnitRunner(std::vector<nn::Unit*> units, std::string model = {});
+  explicit UnitRunner(const std::vector<nn::Unit*>& units, std::string model = {});
   /// … where the units are a part of the model's.
   UnitRunner(std::vector<nn::Unit*> units, RankStages stages, std::string model);
   ~UnitRunner();

@@ -62,12 +62,14 @@ std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const
     splits.push_back({std::move(name), std::move(source),
                       data::token_cache(*folder, cat(data.name, "-", split), key + split + part(split))});
   };
-  if (samples.train)
+  if (samples.train) {
     add(
         "train", "training samples", [](auto& all) -> auto& { return all.train; });
-  if (samples.eval)
+  }
+  if (samples.eval) {
     add(
         "eval", "evaluation samples", [](auto& all) -> auto& { return all.eval; });
+  }
   for (std::size_t i = 0; i < samples.eval_sets.size(); ++i) {
     const auto& name = samples.eval_sets[i].name;
     add(

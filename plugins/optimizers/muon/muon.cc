@@ -89,7 +89,9 @@ void Muon::begin(std::vector<Slice>& slices, const optimizer::Update& update) {
   }
 }
 
-void Muon::whole(const optimizer::Matrices& matrices) { orthogonalise_(matrices.value, options_->ns_steps); }
+void Muon::whole(const optimizer::Matrices& matrices, const optimizer::Update& /*update*/) {
+  orthogonalise_(matrices.value, options_->ns_steps);
+}
 
 void Muon::apply(std::vector<Slice>& slices, const optimizer::Update& update) {
   const auto made = 1 - update.skip;

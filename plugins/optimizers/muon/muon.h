@@ -30,7 +30,7 @@ class Muon : public capstan::optimizer::Rule {
   std::optional<capstan::optimizer::WholeSpec> whole_spec(const capstan::layout::Param& record, c10::ScalarType master,
                                                           c10::DeviceType device) const override;
   void begin(std::vector<capstan::optimizer::Slice>& slices, const capstan::optimizer::Update& update) override;
-  void whole(const capstan::optimizer::Matrices& matrices) override;
+  void whole(const capstan::optimizer::Matrices& matrices, const capstan::optimizer::Update& update) override;
   void apply(std::vector<capstan::optimizer::Slice>& slices, const capstan::optimizer::Update& update) override;
 
  private:

@@ -81,7 +81,9 @@ class Squares : public optimizer::Rule {
       if (slice.part.defined()) slice.part.copy_(slice.state[0]);
     }
   }
-  void whole(const optimizer::Matrices& matrices) override { matrices.value.copy_(at::empty_like(matrices.value)); }
+  void whole(const optimizer::Matrices& matrices, const optimizer::Update& /*update*/) override {
+    matrices.value.copy_(at::empty_like(matrices.value));
+  }
   void apply(std::vector<optimizer::Slice>& /*slices*/, const optimizer::Update& /*update*/) override {}
 };
 

@@ -33,7 +33,7 @@ class Preconditioned : public optimizer::Rule {
       if (slice.part.defined()) slice.part.copy_(slice.state[0]);
     }
   }
-  void whole(const optimizer::Matrices& matrices) override {
+  void whole(const optimizer::Matrices& matrices, const optimizer::Update& /*update*/) override {
     const auto& m = matrices.value;
     if (static_cast<std::int64_t>(matrices.records.size()) != m.size(0)) throw std::logic_error("a record a matrix");
     matrices.state[0].add_(at::bmm(m, m.transpose(1, 2)));

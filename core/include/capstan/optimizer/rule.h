@@ -31,7 +31,7 @@ struct StateSpec {
 /// are 1-dimensional, contiguous and on one device (the host's where optimizer state is offloaded).
 struct Slice {
   const nn::Weight* weight = nullptr;
-  /// The record, and this rank's box of it in row-major order, where the rule's grain is a record. Else null: the
+  /// The record, and this rank's box of it in row-major order, unless the rule's grain is an element. Else null: the
   /// weight's records one after the other, perhaps with padding, which is zero in all tensors. A rule must keep it so:
   /// its update of a zero parameter with a zero gradient is zero.
   const layout::Param* record = nullptr;
@@ -86,7 +86,7 @@ struct WholeSpec {
 struct Matrices {
   std::vector<const layout::Param*> records;  ///< each one's; a record with several matrices comes several times
   at::Tensor value;                           ///< [n, rows, cols] WholeSpec::dtype, on the run's device, contiguous
-  std::vector<at::Tensor> state;  ///< by WholeSpec::states, [n, …] of its shape, zero before the first update
+  std::vector<at::Tensor> state = {};  ///< by WholeSpec::states, [n, …] of its shape, zero before the first update
 };
 
 /// How gradients update parameters: what a plugin of the kind `optimizer` implements. The engine cuts the model into
@@ -116,9 +116,9 @@ class Rule {
   /// For records that have a whole_spec() an update is three calls, and a slice a rank's box of one matrix. begin()
   /// updates states by gradients and writes what of the box is to be whole to Slice::part, where that is defined; the
   /// parts become whole matrices, each on one rank; whole() computes with them, in place; apply() gets the result in
-  /// Slice::part, and updates the master. Few matrices come at once, in calls that follow each other.
+  /// Slice::part and no gradient, and updates the master. Few matrices come at once, in calls that follow each other.
   virtual void begin(std::vector<Slice>& slices, const Update& update);
-  virtual void whole(const Matrices& matrices);
+  virtual void whole(const Matrices& matrices, const Update& update);
 
   /// For records that have a state of blocks: what all states of a record's box mean, as [n] float32 tensors, and the
   /// states that mean these values, written to `state`. A run that resumes with boxes that divide blocks in another way

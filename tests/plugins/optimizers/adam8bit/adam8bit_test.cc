@@ -69,7 +69,7 @@ TEST_CASE("adam8bit: a step that is skipped changes no bit") {
 
 TEST_CASE("adam8bit: follows AdamW, and decays a parameter that has no gradient") {
   auto rule = adam8bit_test::rule();
-  constexpr std::int64_t n = 64 * 70, still = 5;
+  constexpr std::int64_t n = std::int64_t{64} * 70, still = 5;
   constexpr int steps = 8;
   const auto wave = [](double phase) { return (at::arange(n, at::kDouble) * 1.7 + phase).sin(); };
   One one(rule, {64, 70}, wave(0));

@@ -51,8 +51,8 @@ struct One {
     rule.begin(slices, by);
     const auto count = param.numel() / (param.shape[n - 2] * param.shape[n - 1]);
     rule.whole({std::vector<const layout::Param*>(static_cast<std::size_t>(count), &param),
-                part.view({count, param.shape[n - 2], param.shape[n - 1]}),
-                {}});
+                part.view({count, param.shape[n - 2], param.shape[n - 1]})},
+               by);
     slices[0].grad.reset();
     rule.apply(slices, by);
   }
