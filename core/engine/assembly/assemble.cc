@@ -207,11 +207,10 @@ shard::EngineOptions engine_options(const setup::Configuration& config, const To
   options.micro_tokens = topology.batch.rows() * samples.longest_row;
   options.deterministic = config.run->deterministic;
   options.coalesce = device.is_cuda();
-  if (!model.rank_stages.is_whole()) {
-    options.stages = model.rank_stages;
-    for (const auto& action : model.program(static_cast<int>(options.accumulation))) {
-      if (action.kind == strategy::Action::Kind::backward)
-        options.backwards.push_back(model.rank_stages.index_of(action.stage));
+  if (const auto own = model.stages_at(topology.position()); !own.is_whole()) {
+    options.stages = own;
+    for (const auto& action : model.program(static_cast<int>(options.accumulation), own.position)) {
+      if (action.kind == strategy::Action::Kind::backward) options.backwards.push_back(own.index_of(action.stage));
     }
   }
   options.optimizer = model.optimizer;

@@ -36,10 +36,14 @@ struct AssembledModel : BuiltModel {
   strategy::Stages stages;           ///< how it is cut along pp
   strategy::RankStages rank_stages;  ///< what of them this rank computes
 
-  /// The units that this rank computes, in their order.
-  std::vector<nn::Unit*> own_units() const;
-  /// What this rank does in a step of that many micro-batches.
-  strategy::Program program(int micros) const;
+  /// What a position on pp computes.
+  strategy::RankStages stages_at(int position) const;
+  /// The units of these stages, in their order.
+  std::vector<nn::Unit*> units_of(const strategy::RankStages& some) const;
+  std::vector<nn::Unit*> own_units() const { return units_of(rank_stages); }
+  /// What a position does in a step of that many micro-batches.
+  strategy::Program program(int micros, int position) const;
+  strategy::Program program(int micros) const { return program(micros, rank_stages.position); }
 };
 
 /// Asks the plugin for its units: once in a command.

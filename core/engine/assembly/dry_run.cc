@@ -7,8 +7,11 @@
 #include "strategy/unit_runner.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "assembly/assemble.h"
+#include "assembly/longest_batch.h"
 #include "assembly/memory_counter.h"
 #include "comm/planned_group.h"
 #include "shard/gather_protocol.h"
@@ -46,51 +49,13 @@ class WorkExecutor : public shard::MetaExecutor {
   Transfers* gathers_ = nullptr;
 };
 
-at::TensorOptions ids() { return at::TensorOptions().device(at::kMeta).dtype(at::kLong); }
-
-nn::Field meta_field(const data::FieldSpec& spec, std::int64_t samples, std::int64_t rows, std::int64_t columns) {
-  using Per = data::FieldSpec::Per;
-  const auto options = spec.type == data::FieldSpec::Type::float32 ? ids().dtype(at::kFloat) : ids();
-  if (spec.per == Per::token) return {spec.name, at::empty({rows, columns}, options)};
-  return {spec.name, at::empty({spec.per == Per::sample ? samples : rows}, options)};
-}
-
-nn::Batch longest_batch(const DryRunOf& what, std::int64_t samples, bool training) {
-  const auto columns = what.samples.longest_row;
-  const auto& form = what.plugins.sample_form;
-  const auto rows = samples * form.sequences;
-  nn::Batch batch;
-  batch.samples.count = samples;
-  batch.samples.per_sample = form.sequences;
-  for (const auto& field : form.fields) batch.samples.fields.push_back(meta_field(field, samples, rows, columns));
-  batch.tokens = at::empty({rows, columns}, ids());
-  batch.labels = at::empty({rows, columns}, ids());
-  batch.positions = at::empty({rows, columns}, ids());
-  batch.real = at::empty({rows, columns}, ids().dtype(at::kBool));
-  batch.sample_ids = at::empty({rows}, ids());
-  batch.training = training;
-  if (what.plugins.data_options->packing) {
-    // One sequence a row is as much memory as many short ones.
-    nn::Documents documents;
-    documents.packed = at::empty({rows * columns}, ids());
-    documents.alone = at::empty({rows * columns}, ids());
-    documents.sample_ids = batch.sample_ids;
-    documents.count = rows;
-    documents.longest = columns;
-    documents.bounds = at::empty({rows + 1}, ids().dtype(at::kInt));
-    documents.sequences = at::empty({rows}, ids());
-    batch.documents = documents;
-  }
-  return batch;
-}
-
-nn::Batch longest_prompts(std::int64_t rows, std::int64_t columns) {
-  nn::Batch batch;
-  batch.tokens = at::empty({rows, columns}, ids());
-  batch.positions = at::empty({rows, columns}, ids());
-  batch.last = at::empty({rows}, ids());
-  batch.sample_ids = at::empty({rows}, ids());
-  return batch;
+// Tensors of the same shapes.
+nn::Hidden like(const nn::Hidden& hidden) {
+  nn::Hidden other;
+  if (hidden.states.defined())
+    other.states = at::empty_like(hidden.states).set_requires_grad(hidden.states.requires_grad());
+  for (const auto& sum : hidden.sums) other.sums.push_back(at::empty_like(sum).set_requires_grad(sum.requires_grad()));
+  return other;
 }
 
 strategy::Start start_of(const objective::Sums& sums, const nn::Hidden& out) {
@@ -100,20 +65,6 @@ strategy::Start start_of(const objective::Sums& sums, const nn::Hidden& out) {
   return {minimised, at::empty({}, minimised.options())};
 }
 
-// Runs a micro-step and notes what it computes and what its layers' groups are asked for.
-template <class MicroStep>
-void counting(MicroStepWork& work, const Topology& topology, const MicroStep& micro_step) {
-  Transfers waited;
-  const comm::PlannedCalls listening([&](const comm::PlannedCall& call) {
-    const auto nodes = nodes_of(call.ranks, topology.ranks_per_node);
-    ++waited[{call.operation, static_cast<int>(call.ranks.size()), nodes, call.bytes}];
-  });
-  const meta::WorkCounter compute;
-  micro_step();
-  work.compute = compute.work();
-  work.waited = std::move(waited);
-}
-
 // A model, and what its units allocate and its engine gathers.
 class Watched {
  public:
@@ -121,12 +72,12 @@ class Watched {
       : strategies_(fresh_strategies(what.plugins.strategies, what.topology)),
         model_(assemble(what.config, what.plugins, strategies_, what.topology, build_model(what.plugins),
                         c10::Device(c10::DeviceType::Meta))),
-        plan_(shard::make_plan(pointers(model_->units), what.options)),
+        plan_(shard::make_plan(model_->own_units(), what.options)),
         executor_(plan_, what, [this](const shard::Buffer&, std::int64_t bytes) { gather(bytes); }),
         protocol_(plan_, what.options, executor_),
-        runner_(pointers(model_->units), what.plugins.model.name),
+        runner_(model_->own_units(), model_->rank_stages, what.plugins.model.name),
         passes_(what.plugins.minimised, [this](const nn::Batch& batch) { return runner_.forward(batch); }) {
-    const auto units = pointers(model_->units);
+    const auto units = model_->own_units();
     for (std::size_t i = 0; i < units.size(); ++i) {
       runner_.add_hooks(i, std::make_unique<Place>(at_, units[i]->name()));
       runner_.add_hooks(i, protocol_.hooks(i));
@@ -134,6 +85,12 @@ class Watched {
     }
   }
   strategy::UnitRunner& runner() { return runner_; }
+  const AssembledModel& model() const { return *model_; }
+  shard::GatherProtocol& protocol() { return protocol_; }
+  // As after an update.
+  void gather_again() {
+    for (std::size_t b = 0; b < plan_.buckets.size(); ++b) protocol_.invalidate(b);
+  }
   strategy::Passes& passes() { return passes_; }
   void count_gathers_into(Transfers* gathers) { executor_.count_into(gathers); }
   // Bytes of the tensors that the work has made and not freed.
@@ -181,6 +138,74 @@ class Watched {
   std::int64_t gathered_ = 0;
 };
 
+// What a program's actions compute and move: of those that differ in their micro-batch the last one, and the gathers of
+// the first.
+class ActionCounter {
+ public:
+  ActionCounter(Watched& model, const Topology& topology) : model_(model), topology_(topology) {}
+  void begin(const strategy::Action& action) {
+    end();
+    const auto same = [&](const auto& one) {
+      return one.action.kind == action.kind && one.action.stage == action.stage;
+    };
+    auto found = std::find_if(actions_.begin(), actions_.end(), same);
+    const bool is_first = found == actions_.end();
+    if (is_first) found = actions_.insert(found, ActionWork{{action.kind, action.stage, 0}, {}});
+    now_ = &found->work;
+    now_->waited.clear();
+    now_->later_gathers.clear();
+    model_.count_gathers_into(is_first ? &now_->gathers : &now_->later_gathers);
+    listening_.emplace([this](const comm::PlannedCall& call) {
+      const auto nodes = nodes_of(call.ranks, topology_.ranks_per_node);
+      ++now_->waited[{call.operation, static_cast<int>(call.ranks.size()), nodes, call.bytes}];
+    });
+    compute_.emplace();
+  }
+  void end() {
+    if (!now_) return;
+    now_->compute = compute_->work();
+    compute_.reset();
+    listening_.reset();
+    model_.count_gathers_into(nullptr);
+    now_ = nullptr;
+  }
+  std::vector<ActionWork> take() {
+    end();
+    return std::move(actions_);
+  }
+
+ private:
+  Watched& model_;
+  const Topology& topology_;
+  std::vector<ActionWork> actions_;
+  MicroStepWork* now_ = nullptr;
+  std::optional<comm::PlannedCalls> listening_;
+  std::optional<meta::WorkCounter> compute_;
+};
+
+using Models = std::vector<std::unique_ptr<Watched>>;
+
+// Forward of a batch through the stages of all positions, without gradient: what comes into each stage. `seen` is told
+// what each takes.
+std::vector<nn::Hidden> through_stages(const Models& models, const nn::Batch& batch, nn::KVCache* cache,
+                                       const std::function<void(std::size_t position, const AtPeak&)>& seen) {
+  const at::NoGradGuard no_grad;
+  std::vector<nn::Hidden> inputs(1);
+  const auto& positions = models.front()->model().stages.positions;
+  for (std::size_t s = 0; s < positions.size(); ++s) {
+    const auto position = static_cast<std::size_t>(positions[s]);
+    auto& runner = models[position]->runner();
+    strategy::MicroContext context{batch, {}, {}};
+    const auto peak = models[position]->peak_of([&] {
+      context.in = like(inputs.back());
+      runner.forward(context, runner.stages().stages[runner.stages().index_of(static_cast<int>(s))], cache);
+    });
+    seen(position, peak);
+    inputs.push_back(like(context.out));
+  }
+  return inputs;
+}
+
 // Questions that a rank answers at once.
 std::int64_t asked_at_once(const DryRunOf& what) {
   const auto& train = *what.config.train;
@@ -191,59 +216,111 @@ std::int64_t asked_at_once(const DryRunOf& what) {
                   of_split(train.generate_train_samples));
 }
 
-// The loss of a batch of the evaluation split, and a batch of questions up to their first tokens.
-AtPeak evaluation_of(Watched& model, const DryRunOf& what) {
-  const auto& samples = what.samples;
+// The loss of a batch of the evaluation split, and a batch of questions up to their first tokens, into `results`.
+void evaluate(const Models& models, const DryRunOf& what, std::vector<MicroStepMemory>& results) {
   const auto& train = *what.config.train;
-  const auto questions = asked_at_once(what), prompt = std::min(samples.longest_prompt, samples.length);
-  if (!samples.evaluates && questions == 0) return {};
-  const at::NoGradGuard no_grad;
-  return model.peak_of([&] {
-    if (samples.evaluates) model.passes().evaluate(longest_batch(what, train.eval_batch, false));
+  const auto seen = [&](std::size_t position, const AtPeak& peak) {
+    auto& evaluation = results[position].evaluation;
+    if (peak.bytes() > evaluation.bytes()) evaluation = peak;
+  };
+  try {
+    if (what.samples.evaluates) {
+      const auto batch = longest_batch(what, train.eval_batch, false);
+      through_stages(models, models.front()->passes().trained(batch), nullptr, seen);
+    }
+    const auto questions = asked_at_once(what), prompt = std::min(what.samples.longest_prompt, what.samples.length);
     if (questions == 0 || prompt < 1) return;
     nn::KVCache cache(std::min(what.plugins.model_facts.max_positions, prompt + train.max_new_tokens));
-    model.runner().forward(longest_prompts(questions, prompt), &cache);
-  });
+    through_stages(models, longest_prompts(questions, prompt), &cache, seen);
+  } catch (const std::exception& error) {
+    for (auto& result : results) result.evaluation_note = error.what();
+  }
+}
+
+// Groups that tell of what is sent.
+strategy::Channels planned_channels(const AssembledModel& model, const Topology& topology) {
+  const auto ranks = topology.mesh.ranks_along({layout::Axis::pp}, topology.rank);
+  return strategy::channels_of(
+      model.stages, topology.position(), ranks, [&](const strategy::Channel& channel, const std::vector<int>& ends) {
+        const int own = channel.from == topology.position() ? 0 : 1;
+        return std::make_shared<comm::PlannedGroup>("stages", ends, own, c10::Device(c10::DeviceType::Meta));
+      });
+}
+
+// `inputs`: what comes into each stage of the model.
+void run_step(Watched& model, const DryRunOf& what, const std::vector<nn::Hidden>& inputs, MicroStepMemory& result) {
+  const auto& sizes = what.topology.batch;
+  const auto& stages = model.runner().stages();
+  strategy::Interpreter interpreter(model.runner(), planned_channels(model.model(), what.topology));
+  ActionCounter counter(model, what.topology);
+  strategy::Interpreter::Calls calls;
+  calls.batch = [&](int) { return model.passes().trained(longest_batch(what, sizes.micro_batch, true)); };
+  calls.before = [&](const strategy::Action& action) { counter.begin(action); };
+  if (!stages.is_whole()) calls.before_backward = [&](int index) { model.protocol().begin_backward(index); };
+  calls.computed = [&](const auto&, const auto&) {
+    if (result.kept == 0) result.kept = model.held();
+  };
+  std::vector<at::Tensor> others;
+  calls.start = [&](int, const nn::Batch& batch, const nn::Hidden& out) {
+    // In stages other passes come before the step, and give the same as the one that is trained.
+    if (!stages.is_whole()) others.assign(what.plugins.minimised->plan().passes.size(), at::empty_like(out.states));
+    return start_of(model.passes().sums(batch, std::move(others), out.states), out);
+  };
+  calls.whole = [&](int, const std::function<void(const nn::Batch&)>& both) {
+    const auto batch = longest_batch(what, sizes.micro_batch, true);
+    others = model.passes().run_others(batch);
+    both(model.passes().trained(batch));
+  };
+  for (const auto& stage : stages.stages) {
+    const auto number = static_cast<std::size_t>(stage.number);
+    if (stage.before >= 0) interpreter.expect(stage.number, calls.batch(0), inputs[number]);
+    if (stage.after >= 0) interpreter.expect(stage.number + 1, calls.batch(0), inputs[number + 1]);
+  }
+  const auto program = model.model().program(static_cast<int>(sizes.accumulation));
+  const auto [part, in_flight] = strategy::busiest_part(program, stages);
+  static_cast<AtPeak&>(result) = model.peak_of([&, &part = part] { interpreter.run(part, calls); });
+  result.in_flight = in_flight;
+  result.actions = counter.take();
+  for (const auto& [action, work] : result.actions) {
+    if (!strategy::is_transfer(action)) add(result.computed, work);
+  }
+  result.computed.recomputes = model.runner().recomputes();
+}
+
+// What comes into each stage in training, where gradients of some of it are wanted.
+std::vector<nn::Hidden> inputs_of(const Models& models, const DryRunOf& what) {
+  const auto& model = models.front()->model();
+  const auto reached = strategy::last_in_backward(pointers(model.units));
+  const auto batch = models.front()->passes().trained(longest_batch(what, what.topology.batch.micro_batch, true));
+  auto inputs = through_stages(models, batch, nullptr, [](std::size_t, const AtPeak&) {});
+  for (std::size_t s = 1; s < model.stages.first_units.size(); ++s) {
+    const bool wanted = reached < model.stages.first_units[s];
+    inputs[s].states.set_requires_grad(wanted);
+    for (auto& sum : inputs[s].sums) sum.set_requires_grad(wanted);
+  }
+  return inputs;
 }
 
 }  // namespace
 
-MicroStepMemory dry_run(const DryRunOf& what) {
-  Watched model(what);
-  MicroStepMemory result;
-  result.computed.recomputes = model.runner().recomputes();
-  const auto& sizes = what.topology.batch;
-  // What is held from one micro-step to the next is there in the second.
-  const int micro_steps = sizes.accumulation > 1 ? 2 : 1;
-  strategy::Interpreter interpreter(model.runner());
-  strategy::Interpreter::Calls calls;
-  calls.batch = [&](int) { return longest_batch(what, sizes.micro_batch, true); };
-  calls.start = [&](const nn::Batch& batch, const nn::Hidden& out) {
-    return start_of(model.passes().sums(batch, out.states), out);
-  };
-  calls.whole = [&](int micro, const std::function<void(const nn::Batch&)>& both) {
-    const auto batch = calls.batch(micro);
-    model.passes().run_others(batch);
-    both(model.passes().trained(batch));
-  };
-  static_cast<AtPeak&>(result) = model.peak_of([&] {
-    for (int i = 0; i < micro_steps; ++i) {
-      model.count_gathers_into(i == 0 ? &result.computed.gathers : &result.computed.later_gathers);
-      counting(result.computed, what.topology, [&] {
-        calls.computed = [&](const auto&, const auto&) {
-          if (i == 0) result.kept = model.held();
-        };
-        interpreter.run(strategy::accumulation(1, 1), calls);
-      });
-    }
-  });
-  model.count_gathers_into(nullptr);
-  try {
-    result.evaluation = evaluation_of(model, what);
-  } catch (const std::exception& error) {
-    result.evaluation_note = error.what();
+std::vector<MicroStepMemory> dry_run(const std::vector<DryRunOf>& positions) {
+  Models models;
+  for (const auto& what : positions) models.push_back(std::make_unique<Watched>(what));
+  const auto& first = positions.front();
+  std::vector<MicroStepMemory> results(positions.size());
+  std::vector<nn::Hidden> inputs;
+  // What is in flight when a part of a program ends stays gathered.
+  const bool evaluates_last = models.size() == 1;
+  if (!evaluates_last) {
+    inputs = inputs_of(models, first);
+    evaluate(models, first, results);
   }
-  return result;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    models[i]->gather_again();
+    run_step(*models[i], positions[i], inputs, results[i]);
+  }
+  if (evaluates_last) evaluate(models, first, results);
+  return results;
 }
 
 }  // namespace capstan::assembly

@@ -81,16 +81,7 @@ void check_base(const Plugins& plugins, const std::vector<std::unique_ptr<nn::Un
 
 }  // namespace
 
-void check_passes(const Plugins& plugins, const Topology& topology, const std::vector<std::unique_ptr<nn::Unit>>& units,
-                  Diagnostics& faults) {
-  const auto& made = *plugins.objective;
-  const auto passes = plugins.minimised->plan().passes.size();
-  if (passes > 1 && topology.mesh.size(layout::Axis::pp) > 1) {
-    faults.add(made.where,
-               cat("the objective '", made.name, "' needs ", passes,
-                   " forwards of each micro-batch, and stages of a model run one"),
-               "use a mesh without stages, or an objective with one pass");
-  }
+void check_passes(const Plugins& plugins, const std::vector<std::unique_ptr<nn::Unit>>& units, Diagnostics& faults) {
   if (plugins.minimised->needs_base()) check_base(plugins, units, faults);
 }
 

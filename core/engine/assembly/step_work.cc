@@ -59,6 +59,7 @@ void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& 
 // How many micro-steps are replayed, as execution::MicroGraphs decides: those in which this rank needs no other rank.
 // Where ranks sum gradients that were added up, these are all but the last.
 std::int64_t replayed(const MicroStepWork& micro, const shard::ShardPlan& plan, const shard::EngineOptions& options) {
+  if (options.stages) return 0;
   bool sums = false;
   for (const auto& bucket : plan.buckets) {
     if (bucket.on_host || bucket.shards_param) return 0;
@@ -80,6 +81,20 @@ double state_traffic(const shard::ShardPlan& plan, const shard::EngineOptions& o
 }
 
 }  // namespace
+
+void add(MicroStepWork& sum, const MicroStepWork& one) {
+  const auto join = [](auto& to, const auto& from) {
+    for (const auto& [what, times] : from) to[what] += times;
+  };
+  join(sum.compute.products, one.compute.products);
+  join(sum.compute.attention, one.compute.attention);
+  join(sum.compute.attention_backward, one.compute.attention_backward);
+  sum.compute.bytes += one.compute.bytes;
+  sum.compute.kernels += one.compute.kernels;
+  join(sum.waited, one.waited);
+  join(sum.gathers, one.gathers);
+  join(sum.later_gathers, one.later_gathers);
+}
 
 int nodes_of(const std::vector<int>& ranks, int ranks_per_node) {
   std::set<int> nodes;

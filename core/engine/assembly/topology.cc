@@ -39,13 +39,10 @@ void check_strategies(const Strategies& strategies, const strategy::Facts& facts
 
 }  // namespace
 
-Topology Topology::without_stages() const {
-  using layout::Axis;
-  const auto of = [this](Axis axis) { return std::pair{axis, mesh.size(axis)}; };
-  auto flat = *this;
-  flat.mesh = layout::Mesh({of(Axis::replicate), of(Axis::dp), of(Axis::cp), of(Axis::ep), of(Axis::tp)});
-  flat.rank = rank % flat.mesh.world_size();
-  return flat;
+Topology Topology::at_position(int position) const {
+  auto other = *this;
+  other.rank = mesh.ranks_along({layout::Axis::pp}, rank).at(static_cast<std::size_t>(position));
+  return other;
 }
 
 Topology make_topology(const setup::Configuration& config, const LoadedPlugins& plugins, Diagnostics& faults) {

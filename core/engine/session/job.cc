@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "assembly/host_memory.h"
 #include "assembly/objective.h"
 #include "assembly/open_tokenizer.h"
+#include "session/host_memory.h"
 #include "session/micro_batch.h"
 #include "session/resume.h"
 #include "session/start_values.h"
@@ -19,8 +19,8 @@ assembly::Needs needs_of(setup::Purpose purpose) {
 
 // The host memory that is left for all ranks of a node; nothing: it is unknown.
 std::optional<std::int64_t> left_on_host(const setup::RunOptions& run) {
-  const auto told = assembly::told_host_memory(run);
-  return told ? told : assembly::available_host_memory();
+  const auto told = told_host_memory(run);
+  return told ? told : available_host_memory();
 }
 
 // What parameters come from. Only a run resumes from a checkpoint: other jobs have no steps to compare with its.
@@ -53,12 +53,12 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
     own = built.own;
     model = assembly::assemble(config, plugins, plugins.strategies, topology, std::move(built),
                                assembly::device_of(config));
-    assembly::check_passes(plugins, topology, model->units, faults);
+    assembly::check_passes(plugins, model->units, faults);
     prediction = assembly::predict(config, plugins, topology, *samples, *model);
   });
   setup::collect(faults, [&] { check_model_files(plugins, own, faults); });
   if (!prediction) return {};
-  if (!request.any_host_memory) assembly::check_host_memory(config, topology, *prediction, host_memory, faults);
+  if (!request.any_host_memory) check_host_memory(config, topology, *prediction, host_memory, faults);
   Job job{std::move(config),   std::move(plugins), std::move(topology),
           std::move(*samples), std::move(model),   std::move(*prediction)};
   if (job.samples.train || !job.config.trains()) judge_start(job, faults);

@@ -61,12 +61,15 @@ void make_local_groups(comm::Communicator& communicator, Session& session) {
       communicator.group(cat("summed data ranks of ", members.front()), members, c10::Device(c10::DeviceType::CPU));
 }
 
-strategy::TransferGroups transfer_groups(const Session& session) {
-  const std::vector<layout::Axis> stages{layout::Axis::pp};
-  if (session.job->topology.mesh.size(stages) == 1) return {};
-  auto& groups = session.groups();
-  return {groups.own("the stages' states", stages, session.device),
-          groups.own("the stages' gradients", stages, session.device)};
+strategy::Channels connect_stages(const Session& session) {
+  const auto& topology = session.job->topology;
+  const auto ranks = topology.mesh.ranks_along({layout::Axis::pp}, topology.rank);
+  return strategy::channels_of(session.job->model->stages, topology.position(), ranks,
+                               [&](const strategy::Channel& channel, const std::vector<int>& ends) {
+                                 const auto what = channel.has_states ? "states" : "gradients";
+                                 const auto name = cat("stages' ", what, " of ", ends[0], " for ", ends[1]);
+                                 return session.communicator->group(name, ends, session.device);
+                               });
 }
 
 // Makes the strategies' step hooks, and gives the engine's options the functions for the sums of gradients that they
@@ -120,7 +123,7 @@ Session materialise(const Job& job, comm::Communicator& communicator,
     session.runner->add_hooks(i, session.engine->hooks(i));
     assembly::wrap_unit(job.plugins.strategies, i, *session.runner);
   }
-  session.interpreter = std::make_unique<strategy::Interpreter>(*session.runner, transfer_groups(session));
+  session.interpreter = std::make_unique<strategy::Interpreter>(*session.runner, connect_stages(session));
   return session;
 }
 

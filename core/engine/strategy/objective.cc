@@ -121,28 +121,28 @@ nn::Batch Passes::trained(nn::Batch batch) const {
   return for_pass(std::move(batch), objective_->plan().passes[objective_->trained()]);
 }
 
-void Passes::run_others(const nn::Batch& batch) {
+std::vector<at::Tensor> Passes::run_others(const nn::Batch& batch) const {
   const auto& passes = objective_->plan().passes;
-  outputs_.assign(passes.size(), {});
+  std::vector<at::Tensor> outputs(passes.size());
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < passes.size(); ++i) {
-    if (i != objective_->trained()) outputs_[i] = forward_(for_pass(batch, passes[i])).states;
+    if (i != objective_->trained()) outputs[i] = forward_(for_pass(batch, passes[i])).states;
   }
+  return outputs;
 }
 
-objective::Sums Passes::sums(const nn::Batch& batch, const at::Tensor& output) {
-  auto outputs = std::exchange(outputs_, {});
-  outputs.resize(objective_->plan().passes.size());
-  outputs[objective_->trained()] = output;
-  return objective_->sums(outputs, batch);
+objective::Sums Passes::sums(const nn::Batch& batch, std::vector<at::Tensor> others, const at::Tensor& output) const {
+  others.resize(objective_->plan().passes.size());
+  others[objective_->trained()] = output;
+  return objective_->sums(others, batch);
 }
 
-objective::Sums Passes::evaluate(const nn::Batch& batch) {
-  run_others(batch);
+objective::Sums Passes::evaluate(const nn::Batch& batch) const {
+  auto others = run_others(batch);
   const auto own = trained(batch);
   const at::NoGradGuard no_grad;
   const auto output = forward_(own).states;
-  return output.defined() ? sums(own, output) : objective::Sums();
+  return output.defined() ? sums(own, std::move(others), output) : objective::Sums();
 }
 
 }  // namespace capstan::strategy

@@ -40,7 +40,7 @@ class Objective {
 /// What a count divides by.
 double divisor(double count);
 
-/// A micro-batch's way through the passes of an objective. One at a time.
+/// A micro-batch's way through the passes of an objective.
 class Passes {
  public:
   using Forward = std::function<nn::Hidden(const nn::Batch&)>;
@@ -50,17 +50,18 @@ class Passes {
   const Objective& objective() const { return *objective_; }
   /// The batch as the pass with the gradient gets it.
   nn::Batch trained(nn::Batch batch) const;
-  /// Runs the passes without gradient and keeps what they give for sums().
-  void run_others(const nn::Batch& batch);
-  /// The micro-batch's sums; `output` is what the pass with the gradient gave.
-  objective::Sums sums(const nn::Batch& batch, const at::Tensor& output);
+  /// Runs the passes without gradient: what each gives, by pass, for sums(). Undefined on a rank that does not compute
+  /// the model's end, and for the pass with the gradient.
+  std::vector<at::Tensor> run_others(const nn::Batch& batch) const;
+  /// The micro-batch's sums, from what run_others() gave (empty: there is no such pass) and from the `output` of the
+  /// pass with the gradient.
+  objective::Sums sums(const nn::Batch& batch, std::vector<at::Tensor> others, const at::Tensor& output) const;
   /// All passes without gradient, in evaluation. Empty on a rank that does not compute the model's end.
-  objective::Sums evaluate(const nn::Batch& batch);
+  objective::Sums evaluate(const nn::Batch& batch) const;
 
  private:
   std::shared_ptr<const Objective> objective_;
   Forward forward_;
-  std::vector<at::Tensor> outputs_;  // of the passes without gradient, by pass
 };
 
 }  // namespace strategy

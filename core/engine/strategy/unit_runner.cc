@@ -125,10 +125,10 @@ void UnitRunner::backward(const at::Tensor& loss, const at::Tensor& seed) {
   backward(alone_, stages_.stages.front(), {loss}, {seed});
 }
 
-void UnitRunner::forward(MicroContext& context, const RankStage& stage, const Seen& seen) {
+void UnitRunner::forward(MicroContext& context, const RankStage& stage, nn::KVCache* cache, const Seen& seen) {
   auto hidden = context.in;
   for (auto i = stage.first; i < stage.end; ++i) {
-    hidden = run(*links_[i], std::move(hidden), context.batch, nullptr);
+    hidden = run(*links_[i], std::move(hidden), context.batch, cache);
     if (seen) seen(stage.place + i - stage.first, hidden);
   }
   context.out = std::move(hidden);

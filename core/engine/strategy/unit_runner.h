@@ -55,8 +55,8 @@ class UnitRunner {
   /// the hooks that the graph missed.
   void backward(const at::Tensor& loss, const at::Tensor& seed);
 
-  /// The units of a stage, from the context's batch and input to its output.
-  void forward(MicroContext& context, const RankStage& stage, const Seen& seen = {});
+  /// The units of a stage, from the context's batch and input to its output. `cache`: of an answer that is generated.
+  void forward(MicroContext& context, const RankStage& stage, nn::KVCache* cache = nullptr, const Seen& seen = {});
   /// Their backward from `roots` (the output's tensors, or what was made of them) with these gradients: leaves have
   /// theirs then, the context's input too.
   void backward(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,

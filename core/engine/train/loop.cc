@@ -39,8 +39,9 @@ void describe(const session::Session& session, const std::filesystem::path& fold
   started.data_parallel_size = static_cast<int>(batch.data_parallel_size);
   started.backend = session.communicator->backend(session.device);
   started.device = job.config.device;
-  started.parameters = session.engine->parameters();
-  started.trainable_parameters = session.engine->trainable_parameters();
+  const auto model = nn::summarise(job.model->units);  // all of it, whatever this rank computes
+  started.parameters = model.parameters;
+  started.trainable_parameters = model.trainable;
   started.steps = job.samples.plan.steps;
   started.steps_per_epoch = job.samples.plan.steps_per_epoch;
   started.global_batch = batch.global_batch;

@@ -129,7 +129,7 @@ at::Tensor bad_outputs(const session::Session& session, const execution::StepInp
   for (std::int64_t m = 0; m < micros; ++m) {
     const auto batch = execution::training_batch(input.micro[static_cast<std::size_t>(m)], session.job->seed(),
                                                  input.step, session.device);
-    session.interpreter->evaluate(batch, [&](std::size_t unit, const nn::Hidden& hidden) {
+    session.interpreter->evaluate(batch, nullptr, [&](std::size_t unit, const nn::Hidden& hidden) {
       bad[m][static_cast<std::int64_t>(unit)].copy_(is_bad(hidden));
     });
   }

@@ -1,11 +1,17 @@
 // Programs over stages give the gradients of the chain, whatever is in flight, and evaluation what its head gives.
 #include "strategy/interpreter.h"
 
+#include <capstan/base/text.h>
 #include <capstan/comm/communicator.h>
 #include <capstan_catch.h>
 
+#include <atomic>
 #include <mutex>
+#include <numeric>
+#include <thread>
 
+#include "comm/call_log.h"
+#include "comm/hang_report.h"
 #include "strategy/tiny_units.h"
 
 using namespace capstan;
@@ -27,7 +33,7 @@ TinyChain make_chain() {
   return chain;
 }
 
-strategy::Start start_of(const nn::Batch& /*batch*/, const nn::Hidden& out) {
+strategy::Start start_of(int /*micro*/, const nn::Batch& /*batch*/, const nn::Hidden& out) {
   return {out.states, at::ones({}, at::kDouble)};
 }
 
@@ -36,6 +42,16 @@ std::map<std::string, at::Tensor> expected_gradients() {
   for (int m = 0; m < micros; ++m)
     torch::autograd::backward({plain_loss(chain, tiny_batch(m))}, {at::ones({}, at::kDouble)});
   return take_gradients(chain);
+}
+
+strategy::Channels channels_in(comm::Communicator& communicator, const strategy::Stages& stages) {
+  std::vector<int> ranks(static_cast<std::size_t>(communicator.world().size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return strategy::channels_of(
+      stages, communicator.world().rank, ranks, [&](const strategy::Channel& channel, const std::vector<int>& ends) {
+        return communicator.group(cat(channel.has_states ? "states of " : "gradients of ", ends[0], " for ", ends[1]),
+                                  ends, at::kCPU);
+      });
 }
 
 struct Outcome {
@@ -51,16 +67,14 @@ Outcome run_stages(const strategy::Stages& stages, int ranks) {
   std::mutex mutex;
   comm::run_in_process(ranks, [&](comm::Communicator& communicator) {
     const auto rank = communicator.world().rank;
-    std::vector<int> all(static_cast<std::size_t>(ranks));
-    for (int r = 0; r < ranks; ++r) all[static_cast<std::size_t>(r)] = r;
     const auto chain = make_chain();
     const auto units = pointers(chain);
     const auto mine = strategy::RankStages::of(stages, rank, units);
     std::vector<nn::Unit*> own;
     for (std::size_t i = 0; i < mine.stages.back().end; ++i) own.push_back(units[mine.place_of(i)]);
     strategy::UnitRunner runner(own, mine, "tiny");
-    strategy::Interpreter interpreter(
-        runner, {communicator.group("states", all, at::kCPU), communicator.group("gradients", all, at::kCPU)});
+    const auto channels = channels_in(communicator, stages);
+    strategy::Interpreter interpreter(runner, channels);
     std::vector<int> order;
     strategy::Interpreter::Calls calls;
     calls.batch = [](int micro) { return tiny_batch(micro); };
@@ -68,7 +82,8 @@ Outcome run_stages(const strategy::Stages& stages, int ranks) {
     calls.start = start_of;
     interpreter.run(strategy::with_transfers(stages.program(rank, micros), stages, rank), calls);
     std::vector<std::size_t> seen;
-    const auto out = interpreter.evaluate(tiny_batch(7), [&](std::size_t unit, const auto&) { seen.push_back(unit); });
+    const auto out =
+        interpreter.evaluate(tiny_batch(7), nullptr, [&](std::size_t unit, const auto&) { seen.push_back(unit); });
     const std::scoped_lock lock(mutex);
     for (auto& [name, gradient] : take_gradients(chain)) {
       if (gradient.defined()) outcome.gradients[name] = gradient;
@@ -144,4 +159,120 @@ TEST_CASE("a forward that is directly followed by its backward is offered as one
     INFO(name);
     CHECK(at::allclose(gradient, expected.at(name), 1e-13, 1e-13));
   }
+}
+
+namespace {
+
+// A way between two positions of which this rank is one and the other does not exist. It notes calls, and while it
+// receives, what a hang report would say.
+class OneSided final : public comm::Group {
+ public:
+  OneSided(std::string name, int rank, std::vector<std::string>& events)
+      : OneSided(std::move(name), rank, events, std::make_shared<comm::CallLog>()) {}
+  std::string report;
+
+ private:
+  OneSided(std::string name, int rank, std::vector<std::string>& events, std::shared_ptr<comm::CallLog> log)
+      : Group(std::move(name), {0, 1}, rank, at::kCPU, log), events_(events), log_(std::move(log)) {}
+  Rest do_start_send(const at::Tensor&, int) override {
+    return [] {};
+  }
+  Rest do_start_receive(const at::Tensor& tensor, int from) override {
+    events_.push_back("started: " + log_->last()->label);
+    return Group::do_start_receive(tensor, from);
+  }
+  // A header says: one tensor [2, 4, 5] of float64 that requires gradients, and a sum.
+  void do_receive(const at::Tensor& tensor, int) override {
+    events_.push_back("received: " + log_->last()->label);
+    const auto calls = log_->in_flight();
+    report = comm::hang_report(calls.front(), {{1, "b", true, comm::describe_calls(*log_)}});
+    tensor.fill_(0);
+    if (tensor.scalar_type() != at::kLong) return;
+    constexpr auto dtype = static_cast<std::int64_t>(at::kDouble);
+    const std::vector<std::int64_t> header{2, dtype, 1, 3, 2, 4, 5, dtype, 1, 0};
+    tensor.narrow(0, 0, static_cast<std::int64_t>(header.size())).copy_(at::tensor(header, at::kLong));
+  }
+  void do_all_reduce(const at::Tensor&, comm::ReduceOp) override {}
+  void do_all_gather(const at::Tensor&, const at::Tensor&) override {}
+  void do_reduce_scatter(const at::Tensor&, const at::Tensor&) override {}
+  void do_broadcast(const at::Tensor&, int) override {}
+  void do_all_to_all(const at::Tensor&, const at::Tensor&, const std::vector<std::int64_t>&,
+                     const std::vector<std::int64_t>&) override {}
+  void do_barrier() override {}
+
+  std::vector<std::string>& events_;
+  std::shared_ptr<comm::CallLog> log_;
+};
+
+}  // namespace
+
+TEST_CASE("what comes next travels while a stage computes, and reports name its stage and micro-batch") {
+  const auto chain = make_chain();
+  const auto units = pointers(chain);
+  const strategy::Stages stages{{0, 2}, {0, 1}, nullptr};
+  const auto mine = strategy::RankStages::of(stages, 1, units);
+  strategy::UnitRunner runner({units.begin() + 2, units.end()}, mine, "tiny");
+  std::vector<std::string> events;
+  const auto states = std::make_shared<OneSided>("states of 0 for 1", 1, events);
+  strategy::Interpreter interpreter(
+      runner, {{{0, 1, true}, states}, {{1, 0, false}, std::make_shared<OneSided>("gradients", 0, events)}});
+  strategy::Interpreter::Calls calls;
+  calls.batch = [](int micro) { return tiny_batch(micro); };
+  calls.before = [&](const Action& action) { events.push_back(strategy::text(action)); };
+  calls.start = start_of;
+  interpreter.run({{Kind::receive_states, 1, 0},
+                   {Kind::forward, 1, 0},
+                   {Kind::backward, 1, 0},
+                   {Kind::send_gradients, 1, 0},
+                   {Kind::receive_states, 1, 1},
+                   {Kind::forward, 1, 1}},
+                  calls);
+  const std::string first = "states of micro-batch 0 from stage 0 to 1",
+                    second = "states of micro-batch 1 from stage 0 to 1";
+  CHECK(events == std::vector<std::string>{"receive states of micro-batch 0 in stage 1",
+                                           "received: " + first,  // the header, then the state and the sum
+                                           "started: " + first, "started: " + first, "received: " + first,
+                                           "received: " + first, "forward of micro-batch 0 in stage 1",
+                                           "backward of micro-batch 0 in stage 1", "started: " + second,
+                                           "started: " + second, "send gradients of micro-batch 0 in stage 1",
+                                           "receive states of micro-batch 1 in stage 1", "received: " + second,
+                                           "received: " + second, "forward of micro-batch 1 in stage 1"});
+  CHECK_THAT(states->report,
+             Contains("transfer '" + second + "' of group states of 0 for 1 (0 to 1), call 5, has not ended"));
+}
+
+TEST_CASE("a position that fails is named to those that wait for it, with the stage and the micro-batch") {
+  std::string told;
+  std::atomic<bool> has_first{false};  // the second position has the first micro-batch
+  const auto run = [&](comm::Communicator& communicator) {
+    const auto rank = communicator.world().rank;
+    const auto chain = make_chain();
+    const auto units = pointers(chain);
+    const strategy::Stages stages{
+        {0, 2}, {0, 1}, [](int position, int) { return forwards_then_backwards({position}); }};
+    const auto mine = strategy::RankStages::of(stages, rank, units);
+    strategy::UnitRunner runner(rank == 0 ? std::vector<nn::Unit*>{units.begin(), units.begin() + 2}
+                                          : std::vector<nn::Unit*>{units.begin() + 2, units.end()},
+                                mine, "tiny");
+    const auto channels = channels_in(communicator, stages);
+    strategy::Interpreter interpreter(runner, channels);
+    strategy::Interpreter::Calls calls;
+    calls.batch = [](int micro) { return tiny_batch(micro); };
+    calls.start = start_of;
+    calls.computed = [&, forwards = 0](const auto&, const auto&) mutable {
+      if (rank == 1) has_first = true;
+      if (rank == 1 || ++forwards < 2) return;
+      while (!has_first) std::this_thread::yield();
+      throw Error("out of memory", "use less");
+    };
+    try {
+      interpreter.run(strategy::with_transfers(stages.program(rank, micros), stages, rank), calls);
+    } catch (const comm::PeerFailed& error) {
+      told = error.what();
+      throw;
+    }
+  };
+  CHECK_THROWS_WITH(comm::run_in_process(2, run), Contains("out of memory"));
+  CHECK_THAT(told,
+             Contains("in transfer 'states of micro-batch 1 from stage 0 to 1' of group states of 0 for 1 (0 to 1)"));
 }

@@ -91,7 +91,7 @@ TEST_CASE("passes without gradient come first, and change nothing") {
   });
   nn::Batch batch;
   batch.training = true;
-  passes.run_others(batch);
+  auto others = passes.run_others(batch);
   REQUIRE(forwards.size() == 1);
   CHECK(forwards[0].pass.output == nn::HeadOutput::log_probabilities);
   CHECK_FALSE(forwards[0].pass.adapters);
@@ -101,7 +101,7 @@ TEST_CASE("passes without gradient come first, and change nothing") {
   CHECK(trained.pass.adapters);
   CHECK(trained.pass.measured);
   CHECK(trained.training);
-  (void)passes.sums(trained, at::ones({3}));
+  (void)passes.sums(trained, std::move(others), at::ones({3}));
   REQUIRE(given->seen.first.size() == 2);
   CHECK(given->seen.first[0][0].item<float>() == -7);
   CHECK(given->seen.first[1][0].item<float>() == 1);

@@ -1,5 +1,5 @@
 // What a node's ranks take of host memory, against what is there.
-#include "assembly/host_memory.h"
+#include "session/host_memory.h"
 
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
@@ -8,7 +8,7 @@
 #include "support/folder.h"
 
 using namespace capstan;
-using assembly::available_host_memory;
+using session::available_host_memory;
 
 namespace {
 
@@ -29,11 +29,11 @@ Offloading offloading(const std::string& device) {
   return job;
 }
 
-std::int64_t host_bytes(const Offloading& job) { return assembly::host_bytes(job.prediction, job.config.device); }
+std::int64_t host_bytes(const Offloading& job) { return session::host_bytes(job.prediction, job.config.device); }
 
 std::string faults(const Offloading& job, std::optional<std::int64_t> available) {
   Diagnostics diagnostics;
-  assembly::check_host_memory(job.config, job.topology, job.prediction, available, diagnostics);
+  session::check_host_memory(job.config, job.topology, job.prediction, available, diagnostics);
   return diagnostics.empty() ? "" : Error(diagnostics.list()).what();
 }
 
@@ -63,12 +63,12 @@ TEST_CASE("ranks on CPUs take what they do not offload from the same memory") {
 }
 
 TEST_CASE("run.host_memory is in GiB, for all ranks of a node") {
-  CHECK_FALSE(assembly::told_host_memory({}));
+  CHECK_FALSE(session::told_host_memory({}));
   Diagnostics diagnostics;
   const config::Options<setup::RunOptions> run(
       config::Section{"run", {}, {{"host_memory", 1.5, {config::Origin::Layer::file, "a.toml", 7}}}}, diagnostics);
   CHECK(diagnostics.empty());
-  CHECK(assembly::told_host_memory(*run) == 3 * gib / 2);
+  CHECK(session::told_host_memory(*run) == 3 * gib / 2);
 }
 
 TEST_CASE("available host memory: the machine's, or what a control group around this process leaves") {
