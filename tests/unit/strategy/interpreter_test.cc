@@ -1,18 +1,16 @@
 // Programs over stages give the gradients of the chain, whatever is in flight, and evaluation what its head gives.
 #include "strategy/interpreter.h"
 
-#include <capstan/base/text.h>
-#include <capstan/comm/communicator.h>
 #include <capstan_catch.h>
 
 #include <atomic>
 #include <mutex>
-#include <numeric>
 #include <thread>
 
 #include "comm/call_log.h"
 #include "comm/hang_report.h"
-#include "strategy/tiny_units.h"
+#include "strategy/staged_chain.h"
+#include "support/in_stages.h"
 
 using namespace capstan;
 using namespace capstan::testing;
@@ -23,74 +21,19 @@ namespace {
 
 constexpr int micros = 3;
 
-TinyChain make_chain() {
-  TinyChain chain;
-  chain.push_back(std::make_unique<TinyTable>(tiny_weight("table", {7, 5}, true), true));
-  for (int i = 1; i < 4; ++i)
-    chain.push_back(std::make_unique<TinyLayer>("layer" + std::to_string(i), true, TinyLayer::Sizes{}, 0.2));
-  chain.push_back(std::make_unique<TinyHead>(tiny_weight("head", {6, 5}, true)));
-  bind_leaves(chain);
-  return chain;
-}
-
-strategy::Start start_of(int /*micro*/, const nn::Batch& /*batch*/, const nn::Hidden& out) {
-  return {out.states, at::ones({}, at::kDouble)};
-}
-
-std::map<std::string, at::Tensor> expected_gradients() {
-  const auto chain = make_chain();
-  for (int m = 0; m < micros; ++m)
-    torch::autograd::backward({plain_loss(chain, tiny_batch(m))}, {at::ones({}, at::kDouble)});
-  return take_gradients(chain);
-}
-
-strategy::Channels channels_in(comm::Communicator& communicator, const strategy::Stages& stages) {
-  std::vector<int> ranks(static_cast<std::size_t>(communicator.world().size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return strategy::channels_of(
-      stages, communicator.world().rank, ranks, [&](const strategy::Channel& channel, const std::vector<int>& ends) {
-        return communicator.group(cat(channel.has_states ? "states of " : "gradients of ", ends[0], " for ", ends[1]),
-                                  ends, at::kCPU);
-      });
-}
-
-struct Outcome {
-  std::map<std::string, at::Tensor> gradients;
-  at::Tensor evaluated;
-  std::vector<std::size_t> seen;
-  std::vector<int> backwards;
-};
-
 // Ranks that have a stage each run a program of theirs, with every micro-batch in flight at once.
-Outcome run_stages(const strategy::Stages& stages, int ranks) {
-  Outcome outcome;
+StagedRank run_stages(const strategy::Stages& stages, int ranks) {
+  StagedRank outcome;
   std::mutex mutex;
   comm::run_in_process(ranks, [&](comm::Communicator& communicator) {
-    const auto rank = communicator.world().rank;
-    const auto chain = make_chain();
-    const auto units = pointers(chain);
-    const auto mine = strategy::RankStages::of(stages, rank, units);
-    std::vector<nn::Unit*> own;
-    for (std::size_t i = 0; i < mine.stages.back().end; ++i) own.push_back(units[mine.place_of(i)]);
-    strategy::UnitRunner runner(own, mine, "tiny");
-    const auto channels = channels_in(communicator, stages);
-    strategy::Interpreter interpreter(runner, channels);
-    std::vector<int> order;
-    strategy::Interpreter::Calls calls;
-    calls.batch = [](int micro) { return tiny_batch(micro); };
-    calls.before_backward = [&](int index) { order.push_back(index); };
-    calls.start = start_of;
-    interpreter.run(strategy::with_transfers(stages.program(rank, micros), stages, rank), calls);
-    std::vector<std::size_t> seen;
-    const auto out =
-        interpreter.evaluate(tiny_batch(7), nullptr, [&](std::size_t unit, const auto&) { seen.push_back(unit); });
+    const auto mine = run_staged(communicator, stages, micros);
     const std::scoped_lock lock(mutex);
-    for (auto& [name, gradient] : take_gradients(chain)) {
+    for (const auto& [name, gradient] : mine.gradients) {
       if (gradient.defined()) outcome.gradients[name] = gradient;
     }
-    if (out.states.defined()) outcome.evaluated = out.states;
-    outcome.seen.insert(outcome.seen.end(), seen.begin(), seen.end());
-    if (rank == 0) outcome.backwards = order;
+    if (mine.evaluated.defined()) outcome.evaluated = mine.evaluated;
+    outcome.seen.insert(outcome.seen.end(), mine.seen.begin(), mine.seen.end());
+    if (communicator.world().rank == 0) outcome.backwards = mine.backwards;
   });
   return outcome;
 }
@@ -106,15 +49,15 @@ strategy::Program forwards_then_backwards(const std::vector<int>& stages) {
   return program;
 }
 
-void check(const Outcome& outcome, const std::vector<int>& backwards) {
-  const auto expected = expected_gradients();
+void check(const StagedRank& outcome, const std::vector<int>& backwards) {
+  const auto expected = expected_gradients(micros);
   REQUIRE(outcome.gradients.size() == expected.size());
   for (const auto& [name, gradient] : expected) {
     INFO(name);
     // Micro-batches are added up in another order.
     CHECK(at::allclose(outcome.gradients.at(name), gradient, 1e-13, 1e-13));
   }
-  const auto chain = make_chain();
+  const auto chain = staged_chain();
   CHECK(at::equal(outcome.evaluated, plain_loss(chain, tiny_batch(7)).detach()));
   CHECK(std::set<std::size_t>(outcome.seen.begin(), outcome.seen.end()) == std::set<std::size_t>{0, 1, 2, 3, 4});
   CHECK(outcome.backwards == backwards);
@@ -127,6 +70,15 @@ TEST_CASE("two ranks with a stage each, all micro-batches in flight: states, sum
   check(run_stages({{0, 2}, {0, 1}, program}, 2), {0, 1, 2});
 }
 
+TEST_CASE("what is in flight between three ranks, in turn and there and back, stays in order") {
+  const auto turns = [](int position, int m) { return testing::one_forward_one_backward(3, position, m); };
+  check(run_stages({{0, 1, 3}, {0, 1, 2}, turns}, 3), {0, 1, 2});
+  for (const std::vector<int>& positions : {std::vector<int>{0, 1, 0, 1}, {0, 1, 1, 0}}) {
+    const auto program = [&](int position, int m) { return testing::all_forwards_first(positions, position, m); };
+    check(run_stages({{0, 1, 2, 3}, positions, program}, 2), {0, 1, 2, 3, 4, 5});
+  }
+}
+
 TEST_CASE("a rank with two stages counts its backwards in the program's order") {
   const auto program = [](int position, int) {
     return position == 0 ? forwards_then_backwards({0, 2}) : forwards_then_backwards({1});
@@ -135,13 +87,13 @@ TEST_CASE("a rank with two stages counts its backwards in the program's order") 
 }
 
 TEST_CASE("a forward that is directly followed by its backward is offered as one, and nothing else is") {
-  const auto chain = make_chain();
+  const auto chain = staged_chain();
   strategy::UnitRunner runner(pointers(chain));
   strategy::Interpreter interpreter(runner);
   std::vector<int> whole;
   strategy::Interpreter::Calls calls;
   calls.batch = [](int micro) { return tiny_batch(micro); };
-  calls.start = start_of;
+  calls.start = staged_start;
   calls.whole = [&](int micro, const auto& both) {
     whole.push_back(micro);
     both(tiny_batch(micro));
@@ -154,7 +106,7 @@ TEST_CASE("a forward that is directly followed by its backward is offered as one
                    {Kind::backward, 0, 2}},
                   calls);
   CHECK(whole == std::vector<int>{1, 2});
-  const auto expected = expected_gradients();
+  const auto expected = expected_gradients(micros);
   for (const auto& [name, gradient] : take_gradients(chain)) {
     INFO(name);
     CHECK(at::allclose(gradient, expected.at(name), 1e-13, 1e-13));
@@ -207,7 +159,7 @@ class OneSided final : public comm::Group {
 }  // namespace
 
 TEST_CASE("what comes next travels while a stage computes, and reports name its stage and micro-batch") {
-  const auto chain = make_chain();
+  const auto chain = staged_chain();
   const auto units = pointers(chain);
   const strategy::Stages stages{{0, 2}, {0, 1}, nullptr};
   const auto mine = strategy::RankStages::of(stages, 1, units);
@@ -219,7 +171,7 @@ TEST_CASE("what comes next travels while a stage computes, and reports name its 
   strategy::Interpreter::Calls calls;
   calls.batch = [](int micro) { return tiny_batch(micro); };
   calls.before = [&](const Action& action) { events.push_back(strategy::text(action)); };
-  calls.start = start_of;
+  calls.start = staged_start;
   interpreter.run({{Kind::receive_states, 1, 0},
                    {Kind::forward, 1, 0},
                    {Kind::backward, 1, 0},
@@ -246,7 +198,7 @@ TEST_CASE("a position that fails is named to those that wait for it, with the st
   std::atomic<bool> has_first{false};  // the second position has the first micro-batch
   const auto run = [&](comm::Communicator& communicator) {
     const auto rank = communicator.world().rank;
-    const auto chain = make_chain();
+    const auto chain = staged_chain();
     const auto units = pointers(chain);
     const strategy::Stages stages{
         {0, 2}, {0, 1}, [](int position, int) { return forwards_then_backwards({position}); }};
@@ -258,7 +210,7 @@ TEST_CASE("a position that fails is named to those that wait for it, with the st
     strategy::Interpreter interpreter(runner, channels);
     strategy::Interpreter::Calls calls;
     calls.batch = [](int micro) { return tiny_batch(micro); };
-    calls.start = start_of;
+    calls.start = staged_start;
     calls.computed = [&, forwards = 0](const auto&, const auto&) mutable {
       if (rank == 1) has_first = true;
       if (rank == 1 || ++forwards < 2) return;
