@@ -111,7 +111,7 @@ at::Tensor Generator::next_tokens(const nn::Batch& batch, nn::KVCache& cache, co
   cache.set_filled();
   if (session_.runner->stages().is_whole()) return choose(logits, rows);
   const auto count = static_cast<std::int64_t>(rows.size());
-  const auto chosen = logits.defined() ? choose(logits, rows) : at::empty({count}, longs());
+  auto chosen = logits.defined() ? choose(logits, rows) : at::empty({count}, longs());
   const auto stages = session_.groups().own("generation", {layout::Axis::pp}, chosen.device());
   stages->broadcast(chosen, job_.model->stages.positions.back(), "broadcast chosen tokens");
   return chosen;

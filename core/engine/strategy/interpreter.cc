@@ -75,7 +75,7 @@ void Interpreter::run(const Program& program, const Calls& calls) {
       continue;
     }
     if (calls.before_backward) calls.before_backward(backwards_++);
-    const auto& [kind, stage, micro] = program[at++];
+    const int micro = program[at++].micro;
     if (calls.whole) {
       calls.whole(micro, [&](const nn::Batch& batch) { both(micro, batch, calls); });
     } else {
