@@ -18,9 +18,10 @@ strategy::Stages ask(const AssembledModel& model, const Strategies& strategies, 
   for (const auto& made : strategies) {
     if (!claims(*made.object, strategy::step_program_point)) continue;
     auto stages = plugin::guard(made.name, "stages", [&] { return made.object->stages(model.units, mesh); });
-    if (const auto fault = strategy::fault_of(stages, model.units.size(), ranks); !fault.empty())
+    if (const auto fault = strategy::fault_of(stages, model.units.size(), ranks); !fault.empty()) {
       throw Error(cat("strategy '", made.name, "' cuts the model into stages that cannot be: ", fault),
                   "correct what it returns from stages()");
+    }
     return stages;
   }
   if (ranks > 1) {

@@ -123,9 +123,10 @@ TEST_CASE("check reports the position that takes most memory, and what the other
     }
     return sum;
   };
-  for (const std::size_t position : {0, 1})
+  for (const std::size_t position : {0, 1}) {
     CHECK_THAT(prediction.stages_note,
                Contains(cat("pp ", position, " (", thousands(parameters(position)), " parameters)")));
+  }
   CHECK_THAT(prediction.stages_note, Contains("; above is pp "));
   CHECK_THAT(prediction.activations_note, Contains("in flight; the peak is in"));
   CHECK_THAT(job.text(), Contains(prediction.stages_note));

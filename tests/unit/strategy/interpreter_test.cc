@@ -43,8 +43,8 @@ strategy::Program forwards_then_backwards(const std::vector<int>& stages) {
   for (const int stage : stages) {
     for (int m = 0; m < micros; ++m) program.push_back({Kind::forward, stage, m});
   }
-  for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
-    for (int m = micros; m-- > 0;) program.push_back({Kind::backward, *stage, m});
+  for (auto at = stages.size(); at-- > 0;) {
+    for (int m = micros; m-- > 0;) program.push_back({Kind::backward, stages[at], m});
   }
   return program;
 }
