@@ -108,6 +108,9 @@ class NamedHooks : public strategy::UnitHooks {
   void after_forward() override { call("after_forward", &strategy::UnitHooks::after_forward); }
   void before_backward() override { call("before_backward", &strategy::UnitHooks::before_backward); }
   void after_backward() override { call("after_backward", &strategy::UnitHooks::after_backward); }
+  void after_weight_gradients() override {
+    call("after_weight_gradients", &strategy::UnitHooks::after_weight_gradients);
+  }
   void end_backward() override { call("end_backward", &strategy::UnitHooks::end_backward); }
 
  private:
@@ -209,9 +212,11 @@ shard::EngineOptions engine_options(const setup::Configuration& config, const To
   options.coalesce = device.is_cuda();
   if (!model.rank_stages.is_whole()) {
     options.stages = model.rank_stages;
-    for (const auto& action : model.program(static_cast<int>(options.accumulation))) {
-      if (action.kind == strategy::Action::Kind::backward)
-        options.backwards.push_back(model.rank_stages.index_of(action.stage));
+    const auto program = config.trains() ? model.program(static_cast<int>(options.accumulation)) : strategy::Program();
+    for (const auto& action : program) {
+      const bool completes = strategy::completes_gradients(action.kind);
+      if (completes || strategy::makes_gradients(action.kind))
+        options.backwards.push_back({model.rank_stages.index_of(action.stage), completes});
     }
   }
   options.optimizer = model.optimizer;

@@ -80,7 +80,7 @@ void Engine::resume(layout::Source& source, const std::function<void(std::int64_
 
 void Engine::begin_backward(std::int64_t index) {
   protocol_.begin_backward(index);
-  shared_.offload.begin_micro_step(index);
+  if (index == 0 || protocol_.completes_gradients()) shared_.offload.begin_micro_step(index);
 }
 
 void Engine::join() {

@@ -97,7 +97,10 @@ void Interpreter::act(const Action& action, const Calls& calls) {
     case Kind::forward:
       return forward(action, calls);
     case Kind::backward:
+    case Kind::backward_input:
       return backward(action, calls);
+    case Kind::backward_weight:
+      return backward_weight(action, calls);
     case Kind::send_states:
       return transfers_.send_states(take(leaving_, key), contexts_.at(key).batch, stage.after, action);
     case Kind::receive_states:
@@ -146,12 +149,24 @@ void Interpreter::backward(const Action& action, const Calls& calls) {
     roots = with_gradient(tensors_of(context.out));
     gradients = take(gradients_, key);
   }
-  runner_.backward(context, stage, roots, gradients);
+  const bool is_part = action.kind == Kind::backward_input;
+  is_part ? runner_.backward_input(context, stage, roots, gradients)
+          : runner_.backward(context, stage, roots, gradients);
   if (stage.before >= 0) {
     const bool stays = stage.before == runner_.stages().position;
     (stays ? gradients_[{action.stage - 1, action.micro}] : leaving_[key]) = gradients_of(context.in);
   }
-  contexts_.erase(key);
+  if (is_part) {
+    context.in = context.out = {};
+  } else {
+    contexts_.erase(key);
+  }
+}
+
+void Interpreter::backward_weight(const Action& action, const Calls& calls) {
+  auto context = take(contexts_, {action.stage, action.micro});
+  if (calls.before_backward) calls.before_backward(backwards_++);
+  runner_.backward_weight(context, stage_of(action));
 }
 
 nn::Hidden Interpreter::evaluate(const nn::Batch& batch, const UnitRunner::Seen& seen) {

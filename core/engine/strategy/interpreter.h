@@ -31,8 +31,8 @@ class Interpreter {
   /// What a program is run on. All are called on the thread that runs it.
   struct Calls {
     std::function<nn::Batch(int micro)> batch;
-    /// Before the `index`-th backward of the program on this rank; where a forward is directly followed by its backward
-    /// and is all of the model, before the forward.
+    /// Before the `index`-th backward of the program on this rank, each part of one counted; where a forward is
+    /// directly followed by its backward and is all of the model, before the forward.
     std::function<void(int index)> before_backward = {};
     /// A stage's forward is done; of the model's last one, `out` is what the head gives.
     std::function<void(const RankStage& stage, const nn::Hidden& out)> computed = {};
@@ -61,6 +61,7 @@ class Interpreter {
   void act(const Action& action, const Calls& calls);
   void forward(const Action& action, const Calls& calls);
   void backward(const Action& action, const Calls& calls);
+  void backward_weight(const Action& action, const Calls& calls);
   void forget();
 
   UnitRunner& runner_;

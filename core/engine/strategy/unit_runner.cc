@@ -158,6 +158,7 @@ nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const nn::Batch& batch
 void UnitRunner::enter_backward(Link& link) {
   CAPSTAN_ASSERT(current_ != nullptr && !current_->in_backward[link.index]);
   current_->in_backward[link.index] = true;
+  entered_ = link.index;
   link.unit->set_batch(current_->batch);  // other micro-batches' forwards may have come between
   for (auto& hooks : link.hooks) hooks->before_backward();
 }
@@ -170,6 +171,30 @@ void UnitRunner::leave_backward(Link& link) {
 
 void UnitRunner::backward(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
                           const std::vector<at::Tensor>& gradients) {
+  run_backward(context, stage, roots, gradients);
+  end_backward(stage);
+}
+
+void UnitRunner::backward_input(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
+                                const std::vector<at::Tensor>& gradients) {
+  context.left.resize(links_.size());
+  entered_ = stage.end - 1;
+  const ops::LeaveWeightGradients leave([&] { return &context.left[entered_]; });
+  run_backward(context, stage, roots, gradients);
+}
+
+// From the last unit to the first, as backward does: what is complete is on its way to other ranks early.
+void UnitRunner::backward_weight(MicroContext& context, const RankStage& stage) {
+  for (auto i = stage.end; i-- > first_reached(stage);) {
+    context.left[i].compute();
+    auto& hooks = links_[i]->hooks;
+    std::for_each(hooks.rbegin(), hooks.rend(), [](auto& each) { each->after_weight_gradients(); });
+  }
+  end_backward(stage);
+}
+
+void UnitRunner::run_backward(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
+                              const std::vector<at::Tensor>& gradients) {
   context.in_backward.assign(links_.size(), false);
   current_ = &context;
   torch::autograd::backward(roots, gradients);
@@ -177,10 +202,13 @@ void UnitRunner::backward(MicroContext& context, const RankStage& stage, const s
   for (auto i = stage.end; i-- > stage.first;) {
     if (context.in_backward[i]) leave_backward(*links_[i]);
   }
-  for (auto i = std::max(stage.first, stages_.first_reached); i < stage.end; ++i) {
+  current_ = nullptr;
+}
+
+void UnitRunner::end_backward(const RankStage& stage) {
+  for (auto i = first_reached(stage); i < stage.end; ++i) {
     for (auto& hooks : links_[i]->hooks) hooks->end_backward();
   }
-  current_ = nullptr;
 }
 
 }  // namespace capstan::strategy

@@ -145,3 +145,16 @@ TEST_CASE("a forward that is directly followed by its backward is offered as one
     CHECK(at::allclose(gradient, expected.at(name), 1e-13, 1e-13));
   }
 }
+
+TEST_CASE("backwards in two parts give the same gradients, and each part is counted") {
+  const auto program = [](int position, int) {
+    strategy::Program split;
+    for (const auto& action : forwards_then_backwards({position})) {
+      const bool is_backward = action.kind == Kind::backward;
+      split.push_back({is_backward ? Kind::backward_input : action.kind, action.stage, action.micro});
+    }
+    for (int m = 0; m < micros; ++m) split.push_back({Kind::backward_weight, position, m});
+    return split;
+  };
+  check(run_stages({{0, 2}, {0, 1}, program}, 2), {0, 1, 2, 3, 4, 5});
+}

@@ -37,6 +37,7 @@ struct Facts {
   int gpu_capability = 0;  ///< compute capability of the GPUs, 90 for 9.0; 0: there is none, or it is not known
   std::int64_t ranks_per_node = 1;
   std::int64_t trainable_parameters = 0;  ///< in the whole model after structure(); known in footprint() only
+  bool trains = true;                     ///< false: the run only evaluates
 };
 
 /// What a strategy may use while it places a unit on the mesh.
@@ -69,8 +70,8 @@ class Strategy {
   virtual void claim(Claims&) const {}
   virtual void check(const Facts&, Diagnostics&) const {}
   virtual void structure(std::vector<std::unique_ptr<nn::Unit>>&) {}
-  /// Lines for people on what structure() did, and on options that have no effect; printed with the model's
-  /// summary.
+  /// Lines for people on what structure() and stages() did, and on options that have no effect; printed with the
+  /// model's summary.
   virtual std::vector<std::string> notes() const { return {}; }
   /// The source of values of records that structure() added; null, or a record that the source does not have: they are
   /// initialised. `files` says where the model's own records are in its published files. Called after structure(), by
