@@ -134,6 +134,7 @@ std::optional<Estimate> Predictor::predict(const std::vector<std::string>& overr
   estimate.memory_table = cat(layout::footprint_table(prediction.footprints), prediction.activations_note, "\n");
   estimate.sample_length = job->samples.length;
   estimate.lacking = job->lacking();
+  estimate.changes = job->model->changes;
   if (!impl_->figures) return estimate;
   const auto time = step_time(*prediction.work, job->topology.batch.accumulation, *impl_->figures, impl_->links);
   estimate.seconds = time.total();
