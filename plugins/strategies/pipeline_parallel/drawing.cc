@@ -10,7 +10,7 @@ using capstan::cat;
 
 namespace {
 
-constexpr std::size_t most_characters = 110, most_positions = 16;
+constexpr std::size_t most_characters = 120, most_positions = 16;
 
 std::string padded(std::string text, std::size_t width) {
   text.resize(std::max(width, text.size()), ' ');

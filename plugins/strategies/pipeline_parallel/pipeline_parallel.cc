@@ -195,12 +195,11 @@ std::vector<std::string> PipelineParallel::notes() const {
   const auto table = table_for(micros_, trains_products_);
   const auto timeline = judge(table, micros_).timeline;
   const auto live = *std::max_element(timeline.live.begin(), timeline.live.end());
-  notes.push_back(
-      cat(options_->table ? "the table" : cat("schedule ", options_->schedule), " for ",
-          counted(micros_, "micro-batch", "micro-batches"), ": ", std::llround(100 * timeline.bubble()),
-          " % of the time is bubble where stages take the same time and backward twice forward's; a position "
-          "holds at most ",
-          counted(live, "activation"), " of a micro-batch in a stage"));
+  notes.push_back(cat(options_->table ? "the table" : cat("schedule ", options_->schedule), " for ",
+                      counted(micros_, "micro-batch", "micro-batches"), ": ranks wait for ",
+                      std::llround(100 * timeline.bubble()),
+                      " % of the time if stages take as long as each other, and hold activations of at most ",
+                      counted(live, "forward")));
   const auto drawing = drawing_of(table, timeline);
   notes.insert(notes.end(), drawing.begin(), drawing.end());
   return notes;

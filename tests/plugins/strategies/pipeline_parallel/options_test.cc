@@ -111,3 +111,30 @@ TEST_CASE("with one rank nothing is cut, and options that would are said to have
   CHECK(plugin.notes() ==
         std::vector<std::string>{"note: strategy.pipeline_parallel.chunks has no effect with size = 1"});
 }
+
+TEST_CASE("notes say what each stage has, and draw the schedule") {
+  class Plain : public nn::Unit {
+   public:
+    using Unit::Unit;
+    nn::Hidden forward(nn::Hidden hidden, const nn::Batch&, nn::KVCache*) override { return hidden; }
+  };
+  PipelineParallel plugin(testing::options_of<PipelineParallelOptions>(
+      "strategy.pipeline_parallel",
+      two({{"schedule", schedule("zero_bubble")}, {"split", std::vector<std::string>{"unit1"}}})));
+  std::vector<std::unique_ptr<nn::Unit>> units;
+  for (int i = 0; i < 3; ++i) units.push_back(std::make_unique<Plain>("unit" + std::to_string(i)));
+  strategy::Facts facts;
+  facts.accumulation = 2;
+  Diagnostics diagnostics;
+  plugin.check(facts, diagnostics);
+  const auto stages = plugin.stages(units, layout::Mesh({{layout::Axis::pp, 2}}));
+  CHECK(stages.first_units == std::vector<std::size_t>{0, 1});
+  CHECK(stages.positions == std::vector<int>{0, 1});
+  CHECK(stages.program(1, 2).size() == 4);
+  // No weight of a product is trained, so that backward is in one part.
+  CHECK(plugin.notes() ==
+        std::vector<std::string>{"stage 0, position 0: unit0", "stage 1, position 1: unit1 … unit2",
+                                 "schedule zero_bubble for 2 micro-batches: ranks wait for 33 % of the time if stages "
+                                 "take as long as each other, and hold activations of at most 2 forwards",
+                                 "position 0  F0 F1 .  .  B0 -  .  B1 -", "position 1  .  F0 B0 -  F1 B1 -  .  ."});
+}
