@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pipeline_parallel {
@@ -70,7 +71,7 @@ const std::map<std::string_view, std::optional<Kind>>& kinds() {
 /// Reads a file's rows, and remembers where each action stands.
 class Reader {
  public:
-  explicit Reader(const std::filesystem::path& file) : file_(file) {}
+  explicit Reader(std::filesystem::path file) : file_(std::move(file)) {}
 
   FileTable read(std::string_view text) {
     const auto lines = pieces_of(text, '\n');
@@ -131,9 +132,10 @@ class Reader {
     }
     if (positions.empty()) throw Error("no line has an action", forms, file_.string());
     for (const auto& [stage, position] : positions) {
-      if (stage != static_cast<int>(table.positions.size()))
+      if (stage != static_cast<int>(table.positions.size())) {
         throw Error(cat("no line has stage ", table.positions.size(), ", and one has stage ", stage),
                     "number stages from 0 in the order of the model", file_.string());
+      }
       table.positions.push_back(position);
     }
   }

@@ -34,11 +34,13 @@ Metrics run(const Workspace& work, const std::string& name, int ranks, const std
 
 }  // namespace
 
-TEST_CASE("over Gloo: two stages learn what one rank learns, and one rank takes up their checkpoint", "[pipeline]") {
+TEST_CASE("over Gloo: two uneven stages learn what one rank learns, and one rank takes up their checkpoint",
+          "[pipeline]") {
   const Workspace work;
   const auto alone = run(work, "alone", 1, "");
   REQUIRE(alone.steps.size() == 4);
-  const auto two = run(work, "two", 2, "[strategy.pipeline_parallel]\nsize = 2\nschedule = \"zero_bubble\"\n");
+  const auto two =
+      run(work, "two", 2, "[strategy.pipeline_parallel]\nsize = 2\nschedule = \"zero_bubble\"\nsplit = [\"head\"]\n");
   const auto one = run(work, "one", 1, "", "two/checkpoints/step-00000002");
   for (const char* key : {"loss", "grad_norm"}) {
     INFO(key);
