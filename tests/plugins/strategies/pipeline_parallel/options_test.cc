@@ -132,9 +132,10 @@ TEST_CASE("notes say what each stage has, and draw the schedule") {
   CHECK(stages.positions == std::vector<int>{0, 1});
   CHECK(stages.program(1, 2).size() == 4);
   // No weight of a product is trained, so that backward is in one part.
-  CHECK(plugin.notes() ==
-        std::vector<std::string>{"stage 0, position 0: unit0", "stage 1, position 1: unit1 … unit2",
-                                 "schedule zero_bubble for 2 micro-batches: ranks wait for 33 % of the time if stages "
-                                 "take as long as each other, and hold activations of at most 2 forwards",
-                                 "position 0  F0 F1 .  .  B0 -  .  B1 -", "position 1  .  F0 B0 -  F1 B1 -  .  ."});
+  const std::string summary =
+      "schedule zero_bubble for 2 micro-batches: ranks wait for 33 % of the time if stages take as long as each other, "
+      "and hold activations of at most 2 forwards";
+  CHECK(plugin.notes() == std::vector<std::string>{"stage 0, position 0: unit0", "stage 1, position 1: unit1 … unit2",
+                                                   summary, "position 0  F0 F1 .  .  B0 -  .  B1 -",
+                                                   "position 1  .  F0 B0 -  F1 B1 -  .  ."});
 }
