@@ -55,7 +55,21 @@ void join_balances(const layout::Mesh& mesh, const AssembledModel& model) {
   }
 }
 
-void place(const AssembledModel& model, const Strategies& strategies, const Topology& topology) {
+// Asks the strategy that shares columns of rows among ranks, once the units are placed.
+nn::SequenceCut cut_sequence(const Strategies& strategies, const strategy::Placement& placement) {
+  const auto ranks = placement.mesh.size(layout::Axis::cp);
+  if (ranks == 1) return {};
+  for (const auto& made : strategies) {
+    if (!claims(*made.object, strategy::sequence_cut_point)) continue;
+    auto cut = plugin::guard(made.name, "cut_sequence", [&] { return made.object->cut_sequence(placement); });
+    if (!cut.own || !cut.sum) claims_in_vain(made, strategy::sequence_cut_point, "cut_sequence");
+    return cut;
+  }
+  throw Error(cat("the mesh has cp = ", ranks, ", but no strategy shares a sample's tokens among these ranks"),
+              cat("the strategy that asks for cp claims \"", strategy::sequence_cut_point, "\""));
+}
+
+void place(AssembledModel& model, const Strategies& strategies, const Topology& topology) {
   const strategy::Placement placement{topology.mesh, topology.rank,
                                       [groups = model.groups](const auto& axes) { return (*groups)(axes); }};
   for (const auto& unit : model.units) {
@@ -64,6 +78,7 @@ void place(const AssembledModel& model, const Strategies& strategies, const Topo
     for (const auto& adapter : unit->adapters()) nn::place_like_base(adapter);
     nn::refuse_undeclared(*unit);
   }
+  model.sequence_cut = cut_sequence(strategies, placement);
 }
 
 // What strategies have changed: their notes, then the numbers of the whole model and of this rank.

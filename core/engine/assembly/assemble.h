@@ -33,6 +33,7 @@ struct AssembledModel : BuiltModel {
   std::shared_ptr<const strategy::Optimizer> optimizer;  ///< how it is trained
   std::vector<layout::Axis> overridden_sums;             ///< axes on which a strategy sums gradients, not the engine
 
+  nn::SequenceCut sequence_cut;      ///< how ranks along cp share columns of rows; empty: they don't
   strategy::Stages stages;           ///< how it is cut along pp
   strategy::RankStages rank_stages;  ///< what of them this rank computes
 

@@ -55,7 +55,7 @@ nn::Field meta_field(const data::FieldSpec& spec, std::int64_t samples, std::int
   return {spec.name, at::empty({spec.per == Per::sample ? samples : rows}, options)};
 }
 
-nn::Batch longest_batch(const DryRunOf& what, std::int64_t samples, bool training) {
+nn::Batch longest_batch(const DryRunOf& what, const nn::SequenceCut& cut, std::int64_t samples, bool training) {
   const auto columns = what.samples.longest_row;
   const auto& form = what.plugins.sample_form;
   const auto rows = samples * form.sequences;
@@ -81,7 +81,7 @@ nn::Batch longest_batch(const DryRunOf& what, std::int64_t samples, bool trainin
     documents.sequences = at::empty({rows}, ids());
     batch.documents = documents;
   }
-  return batch;
+  return cut.own ? nn::cut_columns(std::make_shared<const nn::Batch>(std::move(batch)), cut) : batch;
 }
 
 nn::Batch longest_prompts(std::int64_t rows, std::int64_t columns) {
@@ -135,6 +135,7 @@ class Watched {
   }
   strategy::UnitRunner& runner() { return runner_; }
   strategy::Passes& passes() { return passes_; }
+  const nn::SequenceCut& sequence_cut() const { return model_->sequence_cut; }
   void count_gathers_into(Transfers* gathers) { executor_.count_into(gathers); }
   // Bytes of the tensors that the work has made and not freed.
   std::int64_t held() const { return memory_->now() - gathered_; }
@@ -199,7 +200,7 @@ AtPeak evaluation_of(Watched& model, const DryRunOf& what) {
   if (!samples.evaluates && questions == 0) return {};
   const at::NoGradGuard no_grad;
   return model.peak_of([&] {
-    if (samples.evaluates) model.passes().evaluate(longest_batch(what, train.eval_batch, false));
+    if (samples.evaluates) model.passes().evaluate(longest_batch(what, model.sequence_cut(), train.eval_batch, false));
     if (questions == 0 || prompt < 1) return;
     nn::KVCache cache(std::min(what.plugins.model_facts.max_positions, prompt + train.max_new_tokens));
     model.runner().forward(longest_prompts(questions, prompt), &cache);
@@ -217,7 +218,7 @@ MicroStepMemory dry_run(const DryRunOf& what) {
   const int micro_steps = sizes.accumulation > 1 ? 2 : 1;
   strategy::Interpreter interpreter(model.runner());
   strategy::Interpreter::Calls calls;
-  calls.batch = [&](int) { return longest_batch(what, sizes.micro_batch, true); };
+  calls.batch = [&](int) { return longest_batch(what, model.sequence_cut(), sizes.micro_batch, true); };
   calls.start = [&](const nn::Batch& batch, const nn::Hidden& out) {
     return start_of(model.passes().sums(batch, out.states), out);
   };

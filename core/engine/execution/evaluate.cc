@@ -78,7 +78,7 @@ Evaluation Evaluator::loss(const data::DataSource& source) {
     if (agreement_) agreement_->check();
     const auto rows = plan.rows(i, job_.topology.data_coordinate());
     const auto host = feed_.rows(source, rows);
-    const auto sums = passes_.evaluate(to_device(host, session_.device));
+    const auto sums = passes_.evaluate(to_device(host, session_.device, job_.model->sequence_cut));
     if (!sums.terms.empty()) device_sums = device_sums.defined() ? device_sums + all_of(sums) : all_of(sums);
     const auto counts = objective.counts(host);
     for (std::size_t k = 0; k < counted; ++k) mine[k] += counts[k];

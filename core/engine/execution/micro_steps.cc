@@ -34,8 +34,7 @@ void MicroSteps::run(const StepInput& input, const std::vector<double>& counts, 
   begin(counts, scale);
   strategy::Interpreter::Calls calls;
   calls.batch = [&](int micro) {
-    return passes_.trained(training_batch(input.micro[static_cast<std::size_t>(micro)], session_.job->seed(),
-                                          input.step, session_.device));
+    return passes_.trained(training_batch(session_, input.micro[static_cast<std::size_t>(micro)], input.step));
   };
   calls.before_backward = [&](int index) { session_.engine->begin_backward(index); };
   calls.computed = [&](const auto& stage, const nn::Hidden& out) { add(stage, out); };

@@ -84,6 +84,23 @@ at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::
   return at::scaled_dot_product_attention(q, all(k), all(v), mask, 0.0, /*is_causal=*/false, scale);
 }
 
+// [B, all columns]: a number for each of packed rows' sequences, and one for padding.
+at::Tensor sequence_of_columns(const Batch& all) {
+  const auto& documents = *all.documents;
+  const auto numbers = at::full({all.tokens.numel()}, -1, all.tokens.options());
+  return numbers.scatter_(0, documents.packed, documents.alone.div(documents.longest, "floor")).view_as(all.tokens);
+}
+
+// [B or 1, 1, this rank's columns, all columns]: what each of this rank's tokens sees.
+at::Tensor visible_to_own(const Batch& batch, std::optional<std::int64_t> window = {}) {
+  const auto& all = *batch.part->whole;
+  const auto past = visible(batch.part->columns.unsqueeze(0), all.tokens.size(1), window).unsqueeze(1);
+  if (!all.documents) return past;
+  const auto sequences = sequence_of_columns(all);
+  const auto same = batch.own_columns(sequences).unsqueeze(-1).eq(sequences.unsqueeze(1));
+  return past.logical_and(same.unsqueeze(1));
+}
+
 // Takes one window's worth of queries after the other, each with its own keys and those of the one before: the cost
 // grows with the window, not with the row.
 at::Tensor attention_in_blocks(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t window,
@@ -114,6 +131,10 @@ at::Tensor attention_in_blocks(const at::Tensor& q, const at::Tensor& k, const a
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                             const Batch& batch, KVCache* cache, std::size_t layer, const AttentionScores& scores) {
+  if (batch.part) {
+    CAPSTAN_ASSERT(!cache && !(batch.training && dropout.probability() > 0));
+    return masked_attention(q, k, v, visible_to_own(batch, scores.window), scores.scale.value_or(scale_of(q)));
+  }
   if (batch.documents) {
     CAPSTAN_ASSERT(!cache);
     if (takes_segments(q, q.size(-1), dropout, batch)) return attend_in_segments(q, k, v, batch, scores);
@@ -174,6 +195,7 @@ at::Tensor Alibi::slopes(const at::Tensor& like) const {
 
 at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                             const Batch& batch, KVCache* cache, std::size_t layer) const {
+  if (batch.part) return attention_of_own_columns(q, k, v, batch);
   const bool in_segments = takes_segments(q, ops::alibi_columns(q.size(-1)), dropout, batch);
   if (batch.documents && !in_segments) {
     CAPSTAN_ASSERT(!cache);
@@ -182,8 +204,9 @@ at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::
                           return attention(queries, keys, values, dropout, own, nullptr, layer);
                         });
   }
-  const auto slope = slopes(q).view({1, -1, 1});
-  CAPSTAN_ASSERT(slope.size(1) == q.size(1));
+  const auto own = batch.heads ? slopes(q).narrow(0, batch.heads->first, q.size(1)) : slopes(q);
+  CAPSTAN_ASSERT(own.size(0) == q.size(1));
+  const auto slope = own.view({1, -1, 1});
   if (cache) {
     const bool decoding = cache->is_filled();
     const auto& entry = cache->put(layer, k, v, batch.positions);
@@ -204,6 +227,14 @@ at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::
   const auto wide = ops::with_bias_columns(q, k, bias, scale_of(q));
   if (in_segments) return attend_in_segments(wide.q, wide.k, v, batch, {scale_of(q), {}});
   return at::scaled_dot_product_attention(wide.q, wide.k, v, {}, 0.0, /*is_causal=*/true, scale_of(q));
+}
+
+// Keys of other sequences than a query's have biases of their own, which the mask hides.
+at::Tensor Alibi::attention_of_own_columns(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                           const Batch& batch) const {
+  const auto& positions = batch.part->whole->positions;
+  const auto bias = slopes(q).view({1, -1, 1}) * (positions - (positions.size(1) - 1)).unsqueeze(1);
+  return plain_attention(q, k, v, {visible_to_own(batch), bias.unsqueeze(2), scale_of(q)}, nullptr, batch);
 }
 
 at::Tensor Alibi::attention_of_fused(const at::Tensor& fused, const Batch& batch) const {
@@ -277,7 +308,7 @@ Attention::Parts Attention::parts(const at::Tensor& fused, const Batch& batch) c
 
 // Where nothing changes q and k on their way, and the plain causal kernel runs.
 bool Attention::widens_fused(const at::Tensor& fused, const Batch& batch, const KVCache* cache) const {
-  const bool plain = !fused.is_cpu() && !cache && !(batch.training && dropout_.probability() > 0);
+  const bool plain = !fused.is_cpu() && !cache && !batch.part && !(batch.training && dropout_.probability() > 0);
   if (batch.documents && !takes_segments(fused, ops::alibi_columns(kind_.heads.dim), dropout_, batch)) return false;
   return plain && alibi_ && kind_.order == Order::by_head && !query_norm_ && !key_norm_ && !kind_.rotary;
 }
@@ -285,9 +316,13 @@ bool Attention::widens_fused(const at::Tensor& fused, const Batch& batch, const 
 at::Tensor Attention::attend(const at::Tensor& fused, const Batch& batch, KVCache* cache) const {
   if (widens_fused(fused, batch, cache)) return alibi_->attention_of_fused(fused, batch);
   const auto own = parts(fused, batch);
+  const auto core = [this, cache](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch& of) {
+    return alibi_ ? alibi_->attention(q, k, v, dropout_, of, cache, kind_.layer)
+                  : causal_attention(q, k, v, dropout_, of, cache, kind_.layer, kind_.scores);
+  };
   const auto q = own.q.transpose(1, 2), k = own.k.transpose(1, 2), v = own.v.transpose(1, 2);
-  return alibi_ ? alibi_->attention(q, k, v, dropout_, batch, cache, kind_.layer)
-                : causal_attention(q, k, v, dropout_, batch, cache, kind_.layer, kind_.scores);
+  CAPSTAN_ASSERT(!batch.part || around);
+  return batch.part ? around(core, q, k, v, batch) : core(q, k, v, batch);
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const Batch& batch, KVCache* cache) const {

@@ -102,6 +102,7 @@ const std::map<std::string, Fate> fates{
     {"bloom560m_baseline_bf16.toml", {1, "bigscience/bloom-560m", 0}},
     {"bloom560m_random.toml", {1, "", 559'214'592, {"data.tokenizer=byte"}}},
     {"llama31_8b.toml", {8, "meta-llama/Llama-3.1-8B", 0}},
+    {"llama31_8b_long_context.toml", {8, "meta-llama/Llama-3.1-8B", 0}},
     {"llama31_8b_lora_fp8.toml", {8, "meta-llama/Llama-3.1-8B", 0}},
     {"llama31_8b_random.toml", {8, "", 8'030'261'248}},
     {"mixtral_8x7b.toml", {8, "mistralai/Mixtral-8x7B-v0.1", 0}},

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -77,7 +78,40 @@ struct Pass {
   bool measured = true;
 };
 
-/// What every unit may read and none changes. All tensors are on the run's device.
+/// Some of an attention layer's heads.
+struct HeadRange {
+  std::int64_t first = 0;
+  std::int64_t all = 0;  ///< how many there are
+};
+
+/// Columns of a batch's rows that follow each other.
+struct ColumnRange {
+  std::int64_t begin = 0;
+  std::int64_t length = 0;
+};
+
+/// How the ranks along the axis cp share the columns of a batch's rows. Without functions: each rank has all of them.
+struct SequenceCut {
+  /// This rank's columns of rows that have that many, ascending; each column is one rank's.
+  std::function<std::vector<ColumnRange>(std::int64_t columns)> own;
+  /// Each of these ranks' tensor -> their sum, whose gradient is the sum of theirs.
+  std::function<at::Tensor(const at::Tensor&)> sum;
+  bool speaks =
+      true;  ///< this rank gives what is a whole sample's, such as the loss of a pair; the others give nothing
+};
+
+struct Batch;
+
+/// What a batch is a part of, where ranks share the columns of its rows.
+struct SequencePart {
+  std::shared_ptr<const Batch> whole;  ///< the batch with all columns, its documents too
+  std::vector<ColumnRange> own;        ///< this rank's columns of it
+  at::Tensor columns;                  ///< [S] int64: the same as a list
+  SequenceCut cut;
+};
+
+/// What every unit may read and none changes. All tensors are on the run's device. Where ranks share the columns of
+/// rows, S is the number of this rank's, all that is [B, S] is theirs, and what looks at other tokens asks `part`.
 struct Batch {
   at::Tensor tokens;      ///< [B, S] int64
   at::Tensor labels;      ///< [B, S] int64, the token to predict at each position, -100 = none. Undefined: the
@@ -95,23 +129,35 @@ struct Batch {
   std::int64_t step = 0;
   /// [1] int64: the step, for dropout, in place of `step` where a forward is recorded once and run in many steps.
   at::Tensor device_step;
-  bool training = false;  ///< dropout acts
+  bool training = false;                     ///< dropout acts
+  std::shared_ptr<const SequencePart> part;  ///< null: all columns are here
+  /// The heads that attention's core gets, of those that the layer has on this rank. None: all of them.
+  std::optional<HeadRange> heads;
   /// What this forward of the unit keeps for when it is run again in backward. Null: it runs once.
   std::shared_ptr<RecomputeContext> kept;
 
   /// What attention reads of packed rows taken apart: positions and sample ids with every sequence in a row of its own.
   Batch apart() const;
+  /// The batch with all columns, in this forward.
+  Batch whole() const;
+  /// x [B, all columns, ...] -> this rank's columns of it, and back, with zeros in the others.
+  at::Tensor own_columns(const at::Tensor& x) const;
+  at::Tensor among_all_columns(const at::Tensor& x) const;
   /// The values of a field. Throws Error where the data has no such field.
   const at::Tensor& field(std::string_view name) const;
   /// [M] int64: the sequence that each position with logits (loss_rows) is part of. Positions of padding are said to be
   /// part of some sequence; they have no label.
   at::Tensor label_sequences() const;
-  /// The sums of values [M] over each sequence's positions, [sequences]. Gradients flow through it; the order of the
-  /// sum is always the same.
+  /// The sums of values [M] over each sequence's positions, [sequences], those of all ranks that share them. Gradients
+  /// flow through it; the order of the sum is always the same.
   at::Tensor sum_by_sequence(const at::Tensor& values) const;
-  /// [samples] bool: whether there is one in that place.
+  /// [samples] bool: whether there is one in that place that this rank speaks for. Of ranks that share samples' tokens
+  /// one does.
   at::Tensor has_sample() const;
 };
+
+/// This rank's columns of a batch, as `cut` shares them. All positions have logits.
+Batch cut_columns(std::shared_ptr<const Batch> whole, const SequenceCut& cut);
 
 /// Keys and values of the tokens so far, for generation. One per batch of rows; every attention layer has its
 /// entry, made on first use. Row b holds lengths[b] valid positions; rows may differ.

@@ -6,6 +6,7 @@
 #include <capstan/layout/footprint.h>
 #include <capstan/layout/mesh.h>
 #include <capstan/layout/source.h>
+#include <capstan/nn/batch.h>
 #include <capstan/nn/codec_files.h>
 #include <capstan/nn/model.h>
 #include <capstan/strategy/claims.h>
@@ -89,6 +90,10 @@ class Strategy {
   virtual Stages stages(const std::vector<std::unique_ptr<nn::Unit>>& /*units*/, const layout::Mesh& /*mesh*/) {
     return {};
   }
+  /// How the ranks along the mesh's axis cp share the columns of a batch's rows, for the strategy that claims
+  /// sequence_cut_point; asked once, after place(), where cp is above 1. It fills nn::Attention::around of every
+  /// attention layer.
+  virtual nn::SequenceCut cut_sequence(const Placement&) { return {}; }
   virtual void shard(ShardPolicy&) {}
   virtual std::unique_ptr<UnitHooks> wrap(nn::Unit&) { return nullptr; }
   /// Whether the runner recomputes this unit in backward.

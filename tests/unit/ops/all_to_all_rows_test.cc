@@ -1,11 +1,10 @@
 #include <ATen/ATen.h>
 #include <capstan/comm/communicator.h>
+#include <capstan/ops/collectives.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <numeric>
-
-#include "plugins/strategies/expert_parallel/all_to_all_rows.h"
 
 using namespace capstan;
 
@@ -36,7 +35,7 @@ Received send(const Counts& counts) {
     std::vector<std::int64_t> received;
     for (std::size_t from = 0; from < size; ++from) received.push_back(counts[from][me]);
     const auto x = rows_of(me, counts).requires_grad_(true);
-    const auto y = expert_parallel::AllToAllRows(group, "rows")(x, counts[me], received);
+    const auto y = ops::AllToAllRows(group, "rows")(x, counts[me], received);
     (y * y * (2.0 + static_cast<double>(me))).sum().backward();
     out.rows[me] = y.detach();
     out.gradients[me] = x.grad();
@@ -71,6 +70,6 @@ TEST_CASE("rows go to other ranks, uneven and empty counts too, and gradients co
 TEST_CASE("rows in a group of one stay where they are, without a node") {
   comm::run_in_process(1, [](comm::Communicator& communicator) {
     const auto x = at::ones({3, 2}, at::kDouble).set_requires_grad(true);
-    CHECK(expert_parallel::AllToAllRows(communicator.group("test", {0}, at::kCPU), "rows")(x, {3}, {3}).is_same(x));
+    CHECK(ops::AllToAllRows(communicator.group("test", {0}, at::kCPU), "rows")(x, {3}, {3}).is_same(x));
   });
 }

@@ -1,0 +1,124 @@
+#include "context_parallel.h"
+
+#include <capstan/base/counted.h>
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+#include <capstan/ops/collectives.h>
+
+#include <algorithm>
+
+#include "attention.h"
+#include "columns.h"
+
+namespace context_parallel {
+
+using namespace capstan;
+using layout::Axis;
+
+void ContextParallelOptions::describe(config::OptionTable<ContextParallelOptions>& t) {
+  t.add("size", &ContextParallelOptions::size)
+      .min(1)
+      .required()
+      .doc(
+          "ranks that share the tokens of each sample: each has 1 / size of the columns of every row, and of their "
+          "activations");
+  t.add("method", &ContextParallelOptions::method)
+      .choices({"auto", "ulysses", "gather"})
+      .doc(
+          "how attention sees the other ranks' columns. ulysses: each rank gets all columns of some heads, which size "
+          "divides; gather: each rank gets all keys and values; auto: ulysses where heads can be divided, else gather");
+}
+
+void ContextParallel::mesh(layout::MeshSpec& spec) {
+  spec.set(Axis::cp, options_->size, "strategy.context_parallel", options_.where(&ContextParallelOptions::size));
+}
+
+void ContextParallel::claim(strategy::Claims& claims) const {
+  claims.exclusive("axis cp");
+  claims.exclusive(strategy::sequence_cut_point);
+}
+
+Method ContextParallel::method_for(std::int64_t queries, std::int64_t keys) const {
+  if (options_->method == "gather") return Method::gather;
+  return options_->method == "ulysses" || divides_heads(queries, keys, options_->size) ? Method::ulysses
+                                                                                       : Method::gather;
+}
+
+namespace {
+
+/// Heads that a rank has once tensor parallelism has taken its share.
+struct RankHeads {
+  std::int64_t queries;
+  std::int64_t keys;
+};
+
+RankHeads heads_of_rank(std::int64_t queries, std::int64_t keys, int tp) {
+  return {queries / tp, std::max<std::int64_t>(1, keys / tp)};
+}
+
+}  // namespace
+
+void ContextParallel::check(const strategy::Facts& facts, Diagnostics& diagnostics) const {
+  const auto size = options_->size;
+  const auto where = options_.where(&ContextParallelOptions::size);
+  const auto tp = facts.mesh.size(Axis::tp);
+  const auto all_keys = facts.model.num_kv_heads > 0 ? facts.model.num_kv_heads : facts.model.num_heads;
+  const auto [queries, keys] = heads_of_rank(facts.model.num_heads, all_keys, tp);
+  if (options_->method == "ulysses" && queries > 0 && !divides_heads(queries, keys, size)) {
+    const auto shared = tp > 1 ? cat(" that tensor parallelism leaves a rank") : "";
+    diagnostics.add(where,
+                    cat("strategy.context_parallel.size is ", size, ", which does not divide the ",
+                        counted(queries, "attention head"), " and ", counted(keys, "key head"), shared),
+                    "choose a size that does, or method = \"gather\"");
+  }
+  if (facts.rank == 0 && facts.ranks_per_node % (size * tp) != 0) {
+    log::warning(cat(where, ": strategy.context_parallel.size is ", size, tp > 1 ? cat(", times tp ", tp) : "",
+                     ", but a node has ", counted(facts.ranks_per_node, "rank"),
+                     ": attention then waits for the network between nodes"));
+  }
+}
+
+void ContextParallel::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
+  notes_.clear();
+  if (options_->size == 1) return;
+  const auto has_attention = [](const auto& unit) { return !unit->template all<nn::Attention>().empty(); };
+  if (std::none_of(units.begin(), units.end(), has_attention)) {
+    throw Error(
+        "strategy.context_parallel does not know how the model's tokens see each other: none of its layers is "
+        "an nn::Attention",
+        "let the model use nn::Attention, or remove strategy.context_parallel");
+  }
+  notes_ = nn::notes_on_other_kinds(units, "context_parallel");
+}
+
+void ContextParallel::place(nn::Unit& unit, const strategy::Placement& placement) {
+  if (options_->size == 1) return;
+  const auto group = placement.group({Axis::cp});
+  unit.each<nn::Attention>([&](nn::Attention& attention) {
+    const auto& all = attention.heads();
+    const auto [queries, keys] = heads_of_rank(all.queries, all.keys, placement.mesh.size(Axis::tp));
+    if (method_for(queries, keys) == Method::ulysses) {
+      attention.around.fill("context_parallel", Ulysses(group, unit.name()));
+    } else {
+      attention.around.fill("context_parallel", Gather(group, unit.name(), attention.dropout().probability()));
+    }
+  });
+}
+
+nn::SequenceCut ContextParallel::cut_sequence(const strategy::Placement& placement) {
+  const auto ranks = placement.mesh.size(Axis::cp);
+  const auto rank = placement.mesh.coordinate(placement.rank, Axis::cp);
+  const auto group = placement.group({Axis::cp});
+  const ops::ReduceFromGroup sum(group, "all-reduce sums of sequences, cp");
+  const ops::CopyToGroup spread(group, "all-reduce gradients of sequences, cp");
+  nn::SequenceCut cut;
+  cut.own = [ranks, rank](std::int64_t columns) { return own_columns(columns, ranks, rank); };
+  cut.sum = [sum, spread](const at::Tensor& x) { return spread(sum(x)); };
+  cut.speaks = rank == 0;
+  return cut;
+}
+
+}  // namespace context_parallel
+
+CAPSTAN_STRATEGY("context_parallel", "0.1.0", "shares the tokens of each sample among ranks",
+                 context_parallel::ContextParallel, context_parallel::ContextParallelOptions)

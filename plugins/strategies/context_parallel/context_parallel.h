@@ -1,0 +1,42 @@
+#pragma once
+#include <capstan/strategy.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "columns.h"
+
+namespace context_parallel {
+
+struct ContextParallelOptions {
+  std::int64_t size = 1;
+  std::string method = "auto";
+  static void describe(capstan::config::OptionTable<ContextParallelOptions>& t);
+};
+
+/// Shares the tokens of each sample among the ranks of the axis cp: each has some columns of every row and computes all
+/// layers on them. Only attention looks at other columns. With "ulysses" each rank then has all columns of some heads
+/// (Jacobs et al. 2023, "DeepSpeed Ulysses"); with "gather" it has its own queries and all keys and values (Liu et al.
+/// 2024, "Llama 3", section 3.3.2).
+class ContextParallel : public capstan::strategy::Strategy {
+ public:
+  explicit ContextParallel(capstan::config::Options<ContextParallelOptions> options) : options_(std::move(options)) {}
+  void mesh(capstan::layout::MeshSpec& spec) override;
+  void claim(capstan::strategy::Claims& claims) const override;
+  void check(const capstan::strategy::Facts& facts, capstan::Diagnostics& diagnostics) const override;
+  void structure(std::vector<std::unique_ptr<capstan::nn::Unit>>& units) override;
+  std::vector<std::string> notes() const override { return notes_; }
+  void place(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement) override;
+  capstan::nn::SequenceCut cut_sequence(const capstan::strategy::Placement& placement) override;
+
+ private:
+  /// The method for a layer, by the numbers of heads that a rank has of it.
+  Method method_for(std::int64_t queries, std::int64_t keys) const;
+
+  capstan::config::Options<ContextParallelOptions> options_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace context_parallel
