@@ -84,21 +84,31 @@ at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::
   return at::scaled_dot_product_attention(q, all(k), all(v), mask, 0.0, /*is_causal=*/false, scale);
 }
 
-// [B, all columns]: a number for each of packed rows' sequences, and one for padding.
-at::Tensor sequence_of_columns(const Batch& all) {
-  const auto& documents = *all.documents;
-  const auto numbers = at::full({all.tokens.numel()}, -1, all.tokens.options());
-  return numbers.scatter_(0, documents.packed, documents.alone.div(documents.longest, "floor")).view_as(all.tokens);
+// [B or 1, 1, own columns, keys]: which of the first keys of whole rows are seen from some of this rank's columns.
+at::Tensor visible_from(const at::Tensor& own_columns, Batch all, std::int64_t keys,
+                        std::optional<std::int64_t> window) {
+  const auto past = visible(own_columns.unsqueeze(0), keys, window).unsqueeze(1);
+  if (!all.documents) return past;
+  all.loss_rows = at::Tensor();  // of all positions; padding, which no token before it sees, is said to be the first's
+  const auto sequences = all.label_sequences().view_as(all.tokens);
+  const auto own = sequences.index_select(1, own_columns).unsqueeze(-1);
+  return past.logical_and(own.eq(sequences.narrow(1, 0, keys).unsqueeze(1)).unsqueeze(1));
 }
 
-// [B or 1, 1, this rank's columns, all columns]: what each of this rank's tokens sees.
-at::Tensor visible_to_own(const Batch& batch, std::optional<std::int64_t> window = {}) {
-  const auto& all = *batch.part->whole;
-  const auto past = visible(batch.part->columns.unsqueeze(0), all.tokens.size(1), window).unsqueeze(1);
-  if (!all.documents) return past;
-  const auto sequences = sequence_of_columns(all);
-  const auto same = batch.own_columns(sequences).unsqueeze(-1).eq(sequences.unsqueeze(1));
-  return past.logical_and(same.unsqueeze(1));
+// This rank's queries and all keys: each range of queries attends to the keys up to its end. A range may be empty, and
+// is called for too, so that keys and values have a gradient on each rank.
+template <class Attend>
+at::Tensor attend_from_own(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch& batch,
+                           std::optional<std::int64_t> window, const Attend& attend) {
+  std::vector<at::Tensor> pieces;
+  std::int64_t first = 0;
+  for (const auto& [begin, length] : batch.part->own) {
+    const auto keys = begin + length;
+    const auto mask = visible_from(batch.part->columns.narrow(0, first, length), *batch.part->whole, keys, window);
+    pieces.push_back(attend(q.narrow(2, first, length), k.narrow(2, 0, keys), v.narrow(2, 0, keys), mask));
+    first += length;
+  }
+  return at::cat(pieces, 2);
 }
 
 // Takes one window's worth of queries after the other, each with its own keys and those of the one before: the cost
@@ -133,7 +143,9 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
                             const Batch& batch, KVCache* cache, std::size_t layer, const AttentionScores& scores) {
   if (batch.part) {
     CAPSTAN_ASSERT(!cache && !(batch.training && dropout.probability() > 0));
-    return masked_attention(q, k, v, visible_to_own(batch, scores.window), scores.scale.value_or(scale_of(q)));
+    return attend_from_own(q, k, v, batch, scores.window, [&](const auto&... one) {
+      return masked_attention(one..., scores.scale.value_or(scale_of(q)));
+    });
   }
   if (batch.documents) {
     CAPSTAN_ASSERT(!cache);
@@ -234,7 +246,11 @@ at::Tensor Alibi::attention_of_own_columns(const at::Tensor& q, const at::Tensor
                                            const Batch& batch) const {
   const auto& positions = batch.part->whole->positions;
   const auto bias = slopes(q).view({1, -1, 1}) * (positions - (positions.size(1) - 1)).unsqueeze(1);
-  return plain_attention(q, k, v, {visible_to_own(batch), bias.unsqueeze(2), scale_of(q)}, nullptr, batch);
+  return attend_from_own(q, k, v, batch, {},
+                         [&](const auto& some, const auto& keys, const auto& values, const auto& mask) {
+                           const Scores add{mask, bias.narrow(2, 0, keys.size(2)).unsqueeze(2), scale_of(q)};
+                           return plain_attention(some, keys, values, add, nullptr, batch);
+                         });
 }
 
 at::Tensor Alibi::attention_of_fused(const at::Tensor& fused, const Batch& batch) const {

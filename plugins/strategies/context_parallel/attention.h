@@ -33,8 +33,8 @@ class Ulysses {
 };
 
 /// Each rank keeps its queries and gets all keys and values; backward sums what the ranks add to their gradients. The
-/// core takes a mask, of [this rank's columns, all columns]. Dropout on probabilities is keyed by whole rows: where it
-/// acts, every rank computes all queries, with zeros in place of those that it has not.
+/// core takes masks, of a range of this rank's columns and all columns up to its end. Dropout on probabilities is keyed
+/// by whole rows: where it acts, every rank computes all queries, with zeros in place of those that it has not.
 class Gather {
  public:
   Gather(const std::shared_ptr<capstan::comm::Group>& group, const std::string& layer, double dropout);

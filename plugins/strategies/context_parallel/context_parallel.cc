@@ -6,6 +6,7 @@
 #include <capstan/ops/collectives.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "attention.h"
 #include "columns.h"
@@ -38,19 +39,7 @@ void ContextParallel::claim(strategy::Claims& claims) const {
   claims.exclusive(strategy::sequence_cut_point);
 }
 
-Method ContextParallel::method_for(std::int64_t queries, std::int64_t keys) const {
-  if (options_->method == "gather") return Method::gather;
-  return options_->method == "ulysses" || divides_heads(queries, keys, options_->size) ? Method::ulysses
-                                                                                       : Method::gather;
-}
-
 namespace {
-
-/// Heads that a rank has once tensor parallelism has taken its share.
-struct RankHeads {
-  std::int64_t queries;
-  std::int64_t keys;
-};
 
 RankHeads heads_of_rank(std::int64_t queries, std::int64_t keys, int tp) {
   return {queries / tp, std::max<std::int64_t>(1, keys / tp)};
@@ -58,22 +47,29 @@ RankHeads heads_of_rank(std::int64_t queries, std::int64_t keys, int tp) {
 
 }  // namespace
 
+std::optional<Method> ContextParallel::method_for(const RankHeads& heads) const {
+  if (options_->method == "gather") return Method::gather;
+  if (divides_heads(heads.queries, heads.keys, options_->size)) return Method::ulysses;
+  return options_->method == "auto" ? std::optional(Method::gather) : std::nullopt;
+}
+
+Diagnostic ContextParallel::indivisible(const RankHeads& heads, int tp) const {
+  const auto left = tp > 1 ? " that tensor parallelism leaves a rank" : "";
+  return {options_.where(&ContextParallelOptions::size),
+          cat("strategy.context_parallel.size is ", options_->size, ", which does not divide the ",
+              counted(heads.queries, "attention head"), " and ", counted(heads.keys, "key head"), left),
+          "choose a size that does, or method = \"gather\""};
+}
+
 void ContextParallel::check(const strategy::Facts& facts, Diagnostics& diagnostics) const {
   const auto size = options_->size;
-  const auto where = options_.where(&ContextParallelOptions::size);
   const auto tp = facts.mesh.size(Axis::tp);
-  const auto all_keys = facts.model.num_kv_heads > 0 ? facts.model.num_kv_heads : facts.model.num_heads;
-  const auto [queries, keys] = heads_of_rank(facts.model.num_heads, all_keys, tp);
-  if (options_->method == "ulysses" && queries > 0 && !divides_heads(queries, keys, size)) {
-    const auto shared = tp > 1 ? cat(" that tensor parallelism leaves a rank") : "";
-    diagnostics.add(where,
-                    cat("strategy.context_parallel.size is ", size, ", which does not divide the ",
-                        counted(queries, "attention head"), " and ", counted(keys, "key head"), shared),
-                    "choose a size that does, or method = \"gather\"");
-  }
+  const auto& model = facts.model;
+  const auto heads = heads_of_rank(model.num_heads, model.num_kv_heads > 0 ? model.num_kv_heads : model.num_heads, tp);
+  if (model.num_heads > 0 && !method_for(heads)) diagnostics.add(indivisible(heads, tp));
   if (facts.rank == 0 && facts.ranks_per_node % (size * tp) != 0) {
-    log::warning(cat(where, ": strategy.context_parallel.size is ", size, tp > 1 ? cat(", times tp ", tp) : "",
-                     ", but a node has ", counted(facts.ranks_per_node, "rank"),
+    log::warning(cat(options_.where(&ContextParallelOptions::size), ": strategy.context_parallel.size is ", size,
+                     tp > 1 ? cat(", times tp ", tp) : "", ", but a node has ", counted(facts.ranks_per_node, "rank"),
                      ": attention then waits for the network between nodes"));
   }
 }
@@ -91,13 +87,23 @@ void ContextParallel::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
   notes_ = nn::notes_on_other_kinds(units, "context_parallel");
 }
 
+void ContextParallel::note(Method method) {
+  const auto line =
+      cat("context_parallel: attention gets ",
+          method == Method::ulysses ? "all columns of some heads (ulysses)" : "all keys and values (gather)");
+  if (std::find(notes_.begin(), notes_.end(), line) == notes_.end()) notes_.push_back(line);
+}
+
 void ContextParallel::place(nn::Unit& unit, const strategy::Placement& placement) {
   if (options_->size == 1) return;
   const auto group = placement.group({Axis::cp});
+  const auto tp = placement.mesh.size(Axis::tp);
   unit.each<nn::Attention>([&](nn::Attention& attention) {
-    const auto& all = attention.heads();
-    const auto [queries, keys] = heads_of_rank(all.queries, all.keys, placement.mesh.size(Axis::tp));
-    if (method_for(queries, keys) == Method::ulysses) {
+    const auto heads = heads_of_rank(attention.heads().queries, attention.heads().keys, tp);
+    const auto method = method_for(heads);
+    if (!method) throw Error(std::vector{indivisible(heads, tp)});
+    note(*method);
+    if (*method == Method::ulysses) {
       attention.around.fill("context_parallel", Ulysses(group, unit.name()));
     } else {
       attention.around.fill("context_parallel", Gather(group, unit.name(), attention.dropout().probability()));

@@ -2,6 +2,8 @@
 #include <capstan/strategy.h>
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +16,12 @@ struct ContextParallelOptions {
   std::int64_t size = 1;
   std::string method = "auto";
   static void describe(capstan::config::OptionTable<ContextParallelOptions>& t);
+};
+
+/// An attention layer's heads that tensor parallelism leaves a rank.
+struct RankHeads {
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
 };
 
 /// Shares the tokens of each sample among the ranks of the axis cp: each has some columns of every row and computes all
@@ -32,8 +40,10 @@ class ContextParallel : public capstan::strategy::Strategy {
   capstan::nn::SequenceCut cut_sequence(const capstan::strategy::Placement& placement) override;
 
  private:
-  /// The method for a layer, by the numbers of heads that a rank has of it.
-  Method method_for(std::int64_t queries, std::int64_t keys) const;
+  /// None: the one that is asked for cannot be.
+  std::optional<Method> method_for(const RankHeads& heads) const;
+  capstan::Diagnostic indivisible(const RankHeads& heads, int tp) const;
+  void note(Method method);
 
   capstan::config::Options<ContextParallelOptions> options_;
   std::vector<std::string> notes_;
