@@ -17,7 +17,7 @@ at::Tensor visible(const at::Tensor& positions, std::int64_t keys, std::optional
   const auto index = at::arange(keys, positions.options()).view({1, 1, keys});
   const auto own = positions.unsqueeze(-1);
   const auto past = index <= own;
-  return window ? past.logical_and(index > own - *window) : past;
+  return window ? past.bitwise_and(index > own - *window) : past;
 }
 
 at::Tensor causal_mask(const at::Tensor& q, const at::Tensor& k, std::optional<std::int64_t> window = {}) {
@@ -92,7 +92,7 @@ at::Tensor visible_from(const at::Tensor& own_columns, Batch all, std::int64_t k
   all.loss_rows = at::Tensor();  // of all positions; padding, which no token before it sees, is said to be the first's
   const auto sequences = all.label_sequences().view_as(all.tokens);
   const auto own = sequences.index_select(1, own_columns).unsqueeze(-1);
-  return past.logical_and(own.eq(sequences.narrow(1, 0, keys).unsqueeze(1)).unsqueeze(1));
+  return past.bitwise_and(own.eq(sequences.narrow(1, 0, keys).unsqueeze(1)).unsqueeze(1));
 }
 
 // This rank's queries and all keys: each range of queries attends to the keys up to its end. A range may be empty, and

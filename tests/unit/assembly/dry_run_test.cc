@@ -175,7 +175,7 @@ TEST_CASE("a dry run takes the strategies' part of the work off a rank") {
     // Half of the tokens are half of what is kept, but for keys and values that are gathered, and a mask.
     const std::string tokens = "[strategy.context_parallel]\nsize = 2\nmethod = ";
     CHECK(kept(model, tokens + "\"ulysses\"\n", 2) < 0.6 * one);
-    CHECK(kept(model, tokens + "\"gather\"\n", 2) < 0.8 * one);
+    CHECK(kept(model, tokens + "\"gather\"\n", 2) < 0.9 * one);
   }
   // Ranks along ep have samples of their own: at an even load as many rows as a single rank has.
   const std::string experts = "[strategy.expert_parallel]\nsize = 2\nmemory_factor = ";
