@@ -87,7 +87,7 @@ at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::
 // [B or 1, 1, own columns, keys]: which of the first keys of whole rows are seen from some of this rank's columns.
 at::Tensor visible_from(const at::Tensor& own_columns, Batch all, std::int64_t keys,
                         std::optional<std::int64_t> window) {
-  const auto past = visible(own_columns.unsqueeze(0), keys, window).unsqueeze(1);
+  auto past = visible(own_columns.unsqueeze(0), keys, window).unsqueeze(1);
   if (!all.documents) return past;
   all.loss_rows = at::Tensor();  // of all positions; padding, which no token before it sees, is said to be the first's
   const auto sequences = all.label_sequences().view_as(all.tokens);

@@ -151,7 +151,7 @@ using Counts = std::vector<std::int64_t>;
 
 at::Tensor exchange(comm::Group& group, const at::Tensor& x, const Counts& sent, const Counts& received,
                     std::string_view label) {
-  const at::Tensor out = room(x, std::accumulate(received.begin(), received.end(), std::int64_t{0}));
+  at::Tensor out = room(x, std::accumulate(received.begin(), received.end(), std::int64_t{0}));
   group.all_to_all(out, x.contiguous(), received, sent, label);
   return out;
 }
