@@ -60,12 +60,13 @@ TEST_CASE("float64: a window is one of positions, whichever rank has them", "[ma
 
 TEST_CASE("float64: together with tensor parallelism, with split positions, and sharded over all ranks", "[matrix]") {
   const std::string tp = "[strategy.tensor_parallel]\nsize = 2\n", sp = tp + "sequence_parallel = true\n";
+  const auto sharded = sp + full_shard, packed_and_sharded = packed + full_shard, all = packed + sharded;
   for (const auto& family : {families()[1], families()[2], mixture()}) {
     const auto model = family_config(family);
     check(model, context_on(2) + tp, 4);
-    check(model, context_on(2) + sp + packed + full_shard, 8);
-    check(model, context_on(2, "gather") + sp + full_shard, 4);
-    check(model, context_on(3) + full_shard + packed, 6);
+    check(model, context_on(2) + all, 8);
+    check(model, context_on(2, "gather") + sharded, 4);
+    check(model, context_on(3) + packed_and_sharded, 6);
   }
 }
 
