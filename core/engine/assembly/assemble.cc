@@ -55,17 +55,6 @@ void join_balances(const layout::Mesh& mesh, const AssembledModel& model) {
   }
 }
 
-void place(const AssembledModel& model, const Strategies& strategies, const Topology& topology) {
-  const strategy::Placement placement{topology.mesh, topology.rank,
-                                      [groups = model.groups](const auto& axes) { return (*groups)(axes); }};
-  for (const auto& unit : model.units) {
-    each_strategy(strategies, "placement of unit " + unit->name(),
-                  [&](strategy::Strategy& strategy) { strategy.place(*unit, placement); });
-    for (const auto& adapter : unit->adapters()) nn::place_like_base(adapter);
-    nn::refuse_undeclared(*unit);
-  }
-}
-
 // What strategies have changed: their notes, then the numbers of the whole model and of this rank.
 std::string changes_text(const AssembledModel& model, const Strategies& strategies, const Topology& topology) {
   std::string text;
@@ -128,10 +117,10 @@ class NamedHooks : public strategy::UnitHooks {
 
 }  // namespace
 
-BuiltModel build_model(const Plugins& plugins) {
+BuiltModel build_model(const Made<nn::Model>& plugin) {
   BuiltModel built;
-  plugin::guard(plugins.model.name, "build", [&] { built.units = plugins.model.object->build(); });
-  name_modules(built.units, plugins.model.object->file_map());
+  plugin::guard(plugin.name, "build", [&] { built.units = plugin.object->build(); });
+  name_modules(built.units, plugin.object->file_map());
   for (const auto& unit : built.units)
     built.own.insert(built.own.end(), unit->weights().begin(), unit->weights().end());
   refuse_too_large(built.units);
@@ -141,6 +130,17 @@ BuiltModel build_model(const Plugins& plugins) {
 
 void structure(BuiltModel& model, const Strategies& strategies) {
   each_strategy(strategies, "structure", [&](strategy::Strategy& strategy) { strategy.structure(model.units); });
+}
+
+void place(const AssembledModel& model, const Strategies& strategies, const Topology& topology) {
+  const strategy::Placement placement{topology.mesh, topology.rank,
+                                      [groups = model.groups](const auto& axes) { return (*groups)(axes); }};
+  for (const auto& unit : model.units) {
+    each_strategy(strategies, "placement of unit " + unit->name(),
+                  [&](strategy::Strategy& strategy) { strategy.place(*unit, placement); });
+    for (const auto& adapter : unit->adapters()) nn::place_like_base(adapter);
+    nn::refuse_undeclared(*unit);
+  }
 }
 
 std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const PluginsBesidesModel& plugins,

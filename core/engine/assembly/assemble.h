@@ -42,14 +42,17 @@ struct AssembledModel : BuiltModel {
   strategy::Program program(int micros) const;
 };
 
-/// Asks the plugin for its units: once in a command.
-BuiltModel build_model(const Plugins& plugins);
+/// Asks the plugin for its units: once in a command for each model.
+BuiltModel build_model(const Made<nn::Model>& plugin);
 /// Lets strategies change the units. Their structure() is called once: for another model take fresh_strategies().
 void structure(BuiltModel& model, const Strategies& strategies);
 /// Lets strategies change and place the units: those of the plugins, or others that were made from the same tables.
 std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const PluginsBesidesModel& plugins,
                                                const Strategies& strategies, const Topology& topology, BuiltModel built,
                                                c10::Device device);
+
+/// Lets strategies place the units that they have changed, or those of a model that they don't change.
+void place(const AssembledModel& model, const Strategies& strategies, const Topology& topology);
 
 std::vector<nn::Unit*> pointers(const std::vector<std::unique_ptr<nn::Unit>>& units);
 /// The records of all units, each once.

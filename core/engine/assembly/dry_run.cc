@@ -7,6 +7,9 @@
 #include "strategy/unit_runner.h"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
+#include <utility>
 
 #include "assembly/assemble.h"
 #include "assembly/memory_counter.h"
@@ -114,28 +117,74 @@ void counting(MicroStepWork& work, const Topology& topology, const MicroStep& mi
   work.waited = std::move(waited);
 }
 
-// A model, and what its units allocate and its engine gathers.
+// Units as an engine gathers them.
+class Gathered {
+ public:
+  Gathered(const AssembledModel& model, const DryRunOf& what, const shard::EngineOptions& options,
+           const std::function<void(std::int64_t)>& gather)
+      : plan_(shard::make_plan(pointers(model.units), options)),
+        executor_(plan_, what, [gather](const shard::Buffer&, std::int64_t bytes) { gather(bytes); }),
+        protocol_(plan_, options, executor_) {}
+  void count_into(Transfers* gathers) { executor_.count_into(gathers); }
+  template <class Runner>
+  void follow(Runner& runner, std::string& at, const std::vector<nn::Unit*>& units, const std::string& of = {}) {
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      runner.add_hooks(i, std::make_unique<Place>(at, of + units[i]->name()));
+      runner.add_hooks(i, protocol_.hooks(i));
+    }
+  }
+
+ private:
+  shard::ShardPlan plan_;
+  WorkExecutor executor_;
+  shard::GatherProtocol protocol_;
+};
+
+// A model of the objective's plan.
+struct Other {
+  Other(FrozenModel made, const DryRunOf& what, const std::function<void(std::int64_t)>& gather)
+      : frozen(std::move(made)),
+        gathered(*frozen.model, what, without_optimizer(what.options), gather),
+        runner(pointers(frozen.model->units), frozen.plugin.model.name) {}
+  void follow(std::string& at) {
+    gathered.follow(runner, at, pointers(frozen.model->units), frozen.plugin.name + "'s ");
+  }
+  static shard::EngineOptions without_optimizer(shard::EngineOptions options) {
+    options.optimizer = nullptr;
+    return options;
+  }
+  FrozenModel frozen;
+  Gathered gathered;
+  strategy::FrozenRunner runner;
+};
+
+// A model, those that the objective compares it with, and what units allocate and engines gather.
 class Watched {
  public:
   explicit Watched(const DryRunOf& what)
       : strategies_(fresh_strategies(what.plugins.strategies, what.topology)),
-        model_(assemble(what.config, what.plugins, strategies_, what.topology, build_model(what.plugins),
+        model_(assemble(what.config, what.plugins, strategies_, what.topology, build_model(what.plugins.model),
                         c10::Device(c10::DeviceType::Meta))),
-        plan_(shard::make_plan(pointers(model_->units), what.options)),
-        executor_(plan_, what, [this](const shard::Buffer&, std::int64_t bytes) { gather(bytes); }),
-        protocol_(plan_, what.options, executor_),
-        runner_(pointers(model_->units), what.plugins.model.name),
-        passes_(what.plugins.minimised, [this](const nn::Batch& batch) { return runner_.forward(batch); }) {
-    const auto units = pointers(model_->units);
-    for (std::size_t i = 0; i < units.size(); ++i) {
-      runner_.add_hooks(i, std::make_unique<Place>(at_, units[i]->name()));
-      runner_.add_hooks(i, protocol_.hooks(i));
-      wrap_unit(strategies_, i, runner_);
+        gathered_units_(*model_, what, what.options, [this](std::int64_t bytes) { gather(bytes); }),
+        runner_(pointers(model_->units), what.plugins.model.name) {
+    gathered_units_.follow(runner_, at_, pointers(model_->units));
+    for (std::size_t i = 0; i < model_->units.size(); ++i) wrap_unit(strategies_, i, runner_);
+    std::vector<strategy::FrozenRunner*> runners;
+    for (const auto& frozen : what.frozen) {
+      auto other = assemble_frozen(frozen.plugin, what.plugins.strategies, what.topology, model_->groups);
+      others_.push_back(std::make_unique<Other>(other, what, [this](std::int64_t bytes) { gather(bytes); }));
+      others_.back()->follow(at_);
+      runners.push_back(&others_.back()->runner);
     }
+    passes_.emplace(
+        what.plugins.minimised, [this](const nn::Batch& batch) { return runner_.forward(batch); }, std::move(runners));
   }
   strategy::UnitRunner& runner() { return runner_; }
-  strategy::Passes& passes() { return passes_; }
-  void count_gathers_into(Transfers* gathers) { executor_.count_into(gathers); }
+  strategy::Passes& passes() { return *passes_; }
+  void count_gathers_into(Transfers* gathers) {
+    gathered_units_.count_into(gathers);
+    for (const auto& other : others_) other->gathered.count_into(gathers);
+  }
   // Bytes of the tensors that the work has made and not freed.
   std::int64_t held() const { return memory_->now() - gathered_; }
 
@@ -171,12 +220,11 @@ class Watched {
 
   Strategies strategies_;
   std::shared_ptr<const AssembledModel> model_;
-  shard::ShardPlan plan_;
-  WorkExecutor executor_;
-  shard::GatherProtocol protocol_;
+  Gathered gathered_units_;
   std::string at_;
   strategy::UnitRunner runner_;
-  strategy::Passes passes_;
+  std::vector<std::unique_ptr<Other>> others_;
+  std::optional<strategy::Passes> passes_;
   meta::MemoryCounter* memory_ = nullptr;
   std::int64_t gathered_ = 0;
 };

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "assembly/frozen_models.h"
 #include "assembly/samples.h"
 #include "assembly/step_work.h"
 #include "shard/plan.h"
@@ -33,7 +35,8 @@ struct DryRunOf {
   const Plugins& plugins;
   const Topology& topology;
   const Samples& samples;
-  const shard::EngineOptions& options;  ///< options of the engine that is counted
+  const shard::EngineOptions& options;     ///< options of the engine that is counted
+  const std::vector<FrozenModel>& frozen;  ///< the objective's models
 };
 
 /// Assembles a model of its own, with strategies of its own, on the meta device.

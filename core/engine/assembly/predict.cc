@@ -78,13 +78,24 @@ std::string divided_blocks(const shard::ShardPlan& plan, const shard::EngineOpti
 
 }  // namespace
 
+std::vector<layout::Footprint> named(const std::string& model, std::vector<layout::Footprint> parts) {
+  std::erase_if(parts, [](const auto& part) { return part.bytes == 0; });
+  for (auto& part : parts) part.part = cat(model, ": ", part.part);
+  return parts;
+}
+
 Prediction predict(const setup::Configuration& config, const Plugins& plugins, const Topology& topology,
-                   const Samples& samples, const AssembledModel& model) {
+                   const Samples& samples, const AssembledModel& model, const std::vector<FrozenModel>& frozen) {
   const auto options = engine_options(config, topology, samples, model, device_of(config));
   const auto plan = shard::make_plan(model.own_units(), options);
   Prediction prediction;
   prediction.footprints = shard::footprint(plan, options);
   prediction.state_note = divided_blocks(plan, options);
+  for (const auto& one : frozen) {
+    const auto its = engine_options(config, topology, samples, *one.model, device_of(config));
+    for (auto& part : named(one.plugin.name, shard::footprint(shard::make_plan(one.model->own_units(), its), its)))
+      prediction.footprints.push_back(std::move(part));
+  }
   const auto& saves = *config.checkpoint;
   if (saves.saves() && saves.asynchronous) {
     const bool only_trainable = settled_save(config, plugins, model) == "trainable";
@@ -105,9 +116,9 @@ Prediction predict(const setup::Configuration& config, const Plugins& plugins, c
     whole.stages.reset();
     whole.backwards.clear();
     const auto flat = topology.without_stages();
-    auto micro = add_micro_step({config, plugins, flat, samples, whole}, config.device, prediction);
+    auto micro = add_micro_step({config, plugins, flat, samples, whole, frozen}, config.device, prediction);
     if (prediction.activations) prediction.work = step_work(std::move(micro), plan, options, topology);
-    if (prediction.work && config.train->cuda_graphs == "off") prediction.work->replayed = 0;
+    if (prediction.work && (config.train->cuda_graphs == "off" || !frozen.empty())) prediction.work->replayed = 0;
   }
   return prediction;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "assembly/assemble.h"
+#include "assembly/frozen_models.h"
 #include "assembly/samples.h"
 #include "assembly/step_work.h"
 
@@ -24,9 +25,13 @@ struct Prediction {
 
 /// What this rank will allocate for parameters, gradients, optimizer state (as many tensors as the rule asks for),
 /// collectives and checkpoints, and what strategies say. No rank is asked. Where the request asks for activations, a
-/// second model is assembled for the dry run of a micro-step.
+/// second model is assembled for the dry run of a micro-step. `frozen`: the objective's models, which have rows of
+/// their own.
 Prediction predict(const setup::Configuration& config, const Plugins& plugins, const Topology& topology,
-                   const Samples& samples, const AssembledModel& model);
+                   const Samples& samples, const AssembledModel& model, const std::vector<FrozenModel>& frozen);
+
+/// The parts of an objective's model as they are listed: "teacher: parameters". Empty ones are left out.
+std::vector<layout::Footprint> named(const std::string& model, std::vector<layout::Footprint> parts);
 
 /// Host memory that this rank will allocate: on a CPU all that it trains with; with a GPU what is offloaded, and the
 /// copy of a checkpoint.

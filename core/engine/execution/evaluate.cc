@@ -44,7 +44,7 @@ void append(std::vector<double>& numbers, const at::Tensor& sums) {
 Evaluation evaluation_of(const strategy::Objective& objective, const std::vector<double>& counts,
                          const std::vector<double>& sums) {
   const auto mean = [&](double sum, std::size_t count) { return counts[count] > 0 ? sum / counts[count] : 0.0; };
-  const auto& [passes, names, terms, figures, sequences, fields] = objective.plan();
+  const auto& [models, passes, names, terms, figures, sequences, fields] = objective.plan();
   Evaluation evaluation;
   for (std::size_t i = 0; i < terms.size(); ++i) evaluation.loss += terms[i].weight * mean(sums[i], terms[i].count);
   for (std::size_t i = 0; i < figures.size(); ++i)

@@ -30,6 +30,11 @@ GraphSetting graph_setting(const session::Session& session) {
   const auto& job = *session.job;
   GraphSetting setting{ops::graph_recorder(session.device)};
   if (job.config.train->cuda_graphs == "off" || !setting.recorder) return {};
+  if (!job.frozen.empty()) {
+    log::info(
+        cat("micro-steps do not run as CUDA graphs: the objective also runs '", job.frozen.front().plugin.name, "'"));
+    return {};
+  }
   if (splits_layers(job.topology.mesh)) {
     log::info("micro-steps do not run as CUDA graphs: ranks that share layers communicate in the middle of them");
     return {};

@@ -14,8 +14,10 @@ MicroSteps::MicroSteps(const session::Session& session, GraphSetting graphs)
       program_(session.job->model->program(static_cast<int>(accumulation_))),
       layers_(session.job->model->units),
       graphs_(session, std::move(graphs)),
-      passes_(session.job->plugins.minimised,
-              [runner = session.runner.get()](const nn::Batch& batch) { return runner->forward(batch); }) {
+      passes_(
+          session.job->plugins.minimised,
+          [runner = session.runner.get()](const nn::Batch& batch) { return runner->forward(batch); },
+          session.frozen_runners()) {
   const auto doubles = at::TensorOptions().dtype(at::kDouble).device(session.device);
   const auto& plan = passes_.objective().plan();
   if (!session.runner->stages().is_whole() && plan.passes.size() > 1) {

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "strategy/frozen_runner.h"
+
 CAPSTAN_BEGIN_NAMESPACE
 namespace strategy {
 
@@ -24,6 +26,8 @@ class Objective {
   std::size_t base() const { return plan_.terms.front().count; }
   /// Whether some pass is of the base model, without what strategies add to it.
   bool needs_base() const;
+  void check_models(const objective::KnownModel& trained, const std::vector<objective::KnownModel>& others,
+                    Diagnostics& diagnostics) const;
   std::vector<double> counts(const data::HostBatch& batch) const;
   objective::Sums sums(const std::vector<at::Tensor>& outputs, const nn::Batch& batch) const;
   /// What the sum of each term is multiplied by, so that the sum of them, divided by the count base(), is what is
@@ -44,11 +48,11 @@ double divisor(double count);
 class Passes {
  public:
   using Forward = std::function<nn::Hidden(const nn::Batch&)>;
-  /// `forward` runs all units and is called without gradient.
-  Passes(std::shared_ptr<const Objective> objective, Forward forward)
-      : objective_(std::move(objective)), forward_(std::move(forward)) {}
+  /// `forward` runs all units and is called without gradient. `models` are those of the plan, and must outlive it.
+  Passes(std::shared_ptr<const Objective> objective, Forward forward, std::vector<FrozenRunner*> models = {})
+      : objective_(std::move(objective)), forward_(std::move(forward)), models_(std::move(models)) {}
   const Objective& objective() const { return *objective_; }
-  /// The batch as the pass with the gradient gets it.
+  /// The batch as the pass with the gradient gets it, once the others have run.
   nn::Batch trained(nn::Batch batch) const;
   /// Runs the passes without gradient and keeps what they give for sums().
   void run_others(const nn::Batch& batch);
@@ -58,8 +62,10 @@ class Passes {
   objective::Sums evaluate(const nn::Batch& batch);
 
  private:
+  ops::Teacher teacher_of(std::size_t pass) const;
   std::shared_ptr<const Objective> objective_;
   Forward forward_;
+  std::vector<FrozenRunner*> models_;
   std::vector<at::Tensor> outputs_;  // of the passes without gradient, by pass
 };
 

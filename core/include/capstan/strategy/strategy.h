@@ -59,7 +59,9 @@ struct Placement {
 /// One object is for one model: structure() is called once, and place(), wrap() and the others get the same units,
 /// which outlive the object's use. So the object may store facts about units, and never has to undo anything. If core
 /// needs another model (`check` runs a micro-step of one on the meta device), it makes other objects from the same
-/// options.
+/// options. A model that an objective compares with (objective::ModelSpec) is only placed, by an object of its own: the
+/// methods before place() and place() are called, not structure(), wrap(), recompute() or step(), and no record is
+/// trained.
 ///
 /// All are called on the training thread. An exception ends the run on all ranks, with the plugin's name and the phase.
 class Strategy {
