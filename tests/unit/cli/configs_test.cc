@@ -104,6 +104,7 @@ const std::map<std::string, Fate> fates{
     {"llama31_8b.toml", {8, "meta-llama/Llama-3.1-8B", 0}},
     {"llama31_8b_lora_fp8.toml", {8, "meta-llama/Llama-3.1-8B", 0}},
     {"llama31_8b_random.toml", {8, "", 8'030'261'248}},
+    {"llama32_1b_distill.toml", {8, "meta-llama/Llama-3.2-1B", 0}},
     {"mixtral_8x7b.toml", {8, "mistralai/Mixtral-8x7B-v0.1", 0}},
     {"mixtral_8x7b_lora_nf4.toml", {1, "mistralai/Mixtral-8x7B-v0.1", 0}},
     {"mixtral_8x7b_random.toml", {8, "", 46'702'792'704}},
