@@ -234,6 +234,22 @@ TEST_CASE("another teacher, or none, is seen in every gradient") {
   CHECK(differences(train(setting(dense(), none, compositions().front(), false)), alone(dense(), all[0]), 1e-3) != "");
 }
 
+TEST_CASE("a teacher that ranks cannot share as they share the student is refused by its name") {
+  const test::Folder folders;
+  write_model(
+      "[model]\nplugin = \"mixtral\"\nvocab_size = 261\nnum_layers = 1\nseq_length = 24\nhidden_size = 12\n"
+      "num_heads = 3\nff_dim = 10\nnum_experts = 3\n",
+      5, folders / "odd");
+  const auto refused = [&](const Composition& layout, const std::string& what) {
+    const Case odd{"", cat("[objective]\nplugin = \"distill\"\nteacher = \"", (folders / "odd").string(), "\"\n")};
+    INFO(layout.name);
+    CHECK_THROWS_WITH(train(setting(mixture(), odd, layout, false)),
+                      Contains(what) && Contains("the objective's model 'teacher' was placed"));
+  };
+  refused({"TP 2", 2, "[strategy.tensor_parallel]\nsize = 2\n"}, "3 attention heads are not divisible");
+  refused({"EP 2", 2, "[strategy.expert_parallel]\nsize = 2\n"}, "3 experts cannot be shared evenly");
+}
+
 TEST_CASE("with adapters only, the model as it began is the model without them", "[train]") {
   const std::string lora =
       "[strategy.lora]\nrank = 3\nalpha = 5\ndropout = 0.1\ntargets = [\"linear_qkv\", \"linear_proj\"]\n";

@@ -90,6 +90,12 @@ void ExpertParallel::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
 void ExpertParallel::place(nn::Unit& unit, const strategy::Placement& placement) {
   if (placement.mesh.size(Axis::ep) == 1) return;
   unit.each<nn::Experts>([&](nn::Experts& experts) {
+    const auto count = experts.down()->records().front().shape.front();
+    if (count % options_->size != 0) {  // of the trained model check() has said it
+      throw Error(cat("strategy.expert_parallel.size is ", options_->size, ", but ", count,
+                      " experts cannot be shared evenly by ", options_->size, " ranks"),
+                  cat("use a size of ", divisors_of(count)));
+    }
     for (const auto& weight : {experts.gate_up(), experts.down()}) {
       for (auto& record : weight->records()) record.compute = record.compute.with({0, {Axis::ep}});
     }
