@@ -97,6 +97,9 @@ Prediction predict(const setup::Configuration& config, const Plugins& plugins, c
   }
   auto facts = facts_of(config, plugins.model_facts, topology, samples.length);
   facts.trainable_parameters = shard::parameters(plan, /*only_trainable=*/true);
+  shard::each_box(plan, options, shard::Of::parameters, /*only_trainable=*/true, [&](const shard::HeldBox& held) {
+    facts.updated.push_back({&held.record, held.box});
+  });
   each_strategy(plugins.strategies, "footprint", [&](strategy::Strategy& strategy) {
     for (auto& part : strategy.footprint(facts)) prediction.footprints.push_back(std::move(part));
   });

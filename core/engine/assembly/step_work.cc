@@ -79,6 +79,17 @@ double state_traffic(const shard::ShardPlan& plan, const shard::EngineOptions& o
   return bytes;
 }
 
+// What matrices that the optimizer needs whole cost on top: their rule's operations, and their parts, which go to the
+// owners and come back.
+void add_whole_matrices(const shard::ShardPlan& plan, const shard::EngineOptions& options, const Topology& topology,
+                        StepWork& work) {
+  const auto whole = strategy::work_of(shard::matrix_plans(plan, options, shard::plan_slices(plan, options)));
+  work.whole_flops = whole.flops;
+  if (whole.exchanges == 0) return;
+  const auto bytes = whole.sent_parts / whole.exchanges;
+  work.whole_parts[among("all-to-all", shard::matrix_axes(plan, options), topology, bytes)] += 2 * whole.exchanges;
+}
+
 }  // namespace
 
 int nodes_of(const std::vector<int>& ranks, int ranks_per_node) {
@@ -134,6 +145,7 @@ StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shar
     work.update_bytes -= own * static_cast<double>(2 * (master - gradient));
   }
   work.update_bytes += state_traffic(plan, options);
+  add_whole_matrices(plan, options, topology, work);
   return work;
 }
 

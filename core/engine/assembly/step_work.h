@@ -41,6 +41,8 @@ struct StepWork {
   Transfers reductions;      ///< sums of gradients during computation, in all micro-steps
   double update_bytes = 0;   ///< bytes of GPU memory that adding gradients, their norm and the optimizer read and write
   std::int64_t updated = 0;  ///< weights that the optimizer updates on the GPU, one tensor each
+  double whole_flops = 0;    ///< operations of the optimizer's rule for matrices that this rank has whole
+  Transfers whole_parts;     ///< exchanges of these matrices' parts, in the update: nothing hides them
   double host_elements = 0;  ///< parameters that are updated in host memory
   std::int64_t replayed = 0;  ///< micro-steps that a device graph replays: the host launches one thing for each
 };

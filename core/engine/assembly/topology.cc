@@ -77,6 +77,7 @@ strategy::Facts facts_of(const setup::Configuration& config, const nn::ModelFact
   facts.device = config.device;
   if (config.device != "cpu") facts.gpu_capability = config.request.gpu_capability;
   facts.ranks_per_node = topology.ranks_per_node;
+  facts.saves_checkpoints = config.checkpoint->saves();
   return facts;
 }
 

@@ -103,8 +103,9 @@ StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, con
                    const Links& links) {
   const auto& micro = work.micro;
   StepTime time;
-  if (links.bytes_per_second <= 0 && (crosses_nodes(micro.waited) || crosses_nodes(micro.gathers) ||
-                                      crosses_nodes(micro.later_gathers) || crosses_nodes(work.reductions))) {
+  if (links.bytes_per_second <= 0 &&
+      (crosses_nodes(micro.waited) || crosses_nodes(micro.gathers) || crosses_nodes(micro.later_gathers) ||
+       crosses_nodes(work.reductions) || crosses_nodes(work.whole_parts))) {
     time.unknown = "no bandwidth between nodes is known";
     return time;
   }
@@ -119,7 +120,8 @@ StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, con
                     figures.bytes_per_second;
   time.decoding = decoding_of(micro.gathers, figures) + (times - 1) * decoding_of(micro.later_gathers, figures);
   time.layers_wait = times * seconds(micro.waited, figures, links);
-  time.update = work.update_bytes / figures.update_bytes_per_second;
+  time.update = work.update_bytes / figures.update_bytes_per_second + work.whole_flops / figures.product_flops +
+                seconds(work.whole_parts, figures, links);
   const auto on_gpu = time.products + time.attention + time.decoding + time.others + time.layers_wait;
   const auto eager = (times - static_cast<double>(work.replayed)) / times;
   time.host_wait = std::max(0.0, eager * (times * launches * figures.host_kernel_seconds - on_gpu));

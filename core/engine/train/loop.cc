@@ -55,7 +55,11 @@ void describe(const session::Session& session, const std::filesystem::path& fold
       std::min(started.flops_per_token, 6.0 * static_cast<double>(facts.vocab_size * facts.hidden_size));
   add_settings(job, started);
   started.folder = folder.string();
-  started.memory.held = [&engine = *session.engine] { return observe::memory_parts(engine.held()); };
+  started.memory.held = [&session] {
+    auto held = session.engine->held();
+    for (auto& one : session.state->footprints()) held.push_back(std::move(one));
+    return observe::memory_parts(held);
+  };
 }
 
 }  // namespace

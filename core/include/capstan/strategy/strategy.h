@@ -1,10 +1,12 @@
 #pragma once
+#include <capstan/base/box.h>
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/comm/communicator.h>
 #include <capstan/layout/file_tensor.h>
 #include <capstan/layout/footprint.h>
 #include <capstan/layout/mesh.h>
+#include <capstan/layout/param.h>
 #include <capstan/layout/source.h>
 #include <capstan/nn/codec_files.h>
 #include <capstan/nn/model.h>
@@ -24,6 +26,12 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace strategy {
 
+/// A record that is trained, and the box of it whose master a rank updates.
+struct UpdatedBox {
+  const layout::Param* record = nullptr;
+  layout::Box box;
+};
+
 /// What is known of the run before anything is allocated.
 struct Facts {
   layout::Mesh mesh;
@@ -37,6 +45,8 @@ struct Facts {
   int gpu_capability = 0;  ///< compute capability of the GPUs, 90 for 9.0; 0: there is none, or it is not known
   std::int64_t ranks_per_node = 1;
   std::int64_t trainable_parameters = 0;  ///< in the whole model after structure(); known in footprint() only
+  std::vector<UpdatedBox> updated;        ///< of this rank: what StepContext::parts will be; known in footprint() only
+  bool saves_checkpoints = false;         ///< the run saves some, with strategies' state
 };
 
 /// What a strategy may use while it places a unit on the mesh.
@@ -95,7 +105,8 @@ class Strategy {
   virtual bool recompute(const nn::Unit&, std::size_t /*index*/) { return false; }
   /// Called once a run. Null: nothing to do each step.
   virtual std::unique_ptr<StepHooks> step() { return nullptr; }
-  /// Memory that this strategy itself will allocate on a rank: added to the prediction that `check` prints.
+  /// Memory that this strategy itself will allocate on a rank: added to the prediction that `check` prints. What it
+  /// keeps in State is counted while the run goes on as "NAME state": under the same name both are compared.
   virtual std::vector<layout::Footprint> footprint(const Facts&) const { return {}; }
 };
 
