@@ -127,6 +127,17 @@ TEST_CASE("float64: objectives on every layout of a dense model", "[matrix][trai
 
 TEST_CASE("float64: objectives on every layout of a mixture", "[matrix][train]") { check(mixture(), 1); }
 
+TEST_CASE("float64: objectives where ranks share the tokens of a pair", "[matrix][train]") {
+  for (const auto& objective : cases) {
+    for (const bool packs : {false, true}) {
+      const Composition layout{"CP 2 x zero 2", 4,
+                               "[strategy.context_parallel]\nsize = 2\n[strategy.zero]\nstage = 2\n"};
+      INFO(objective.name << (packs ? ", packed" : ""));
+      CHECK(differences(train(setting(dense(), objective, layout, packs)), alone(dense(), objective), tolerance) == "");
+    }
+  }
+}
+
 TEST_CASE("float64: objectives give the same for any accumulation, packed or not", "[matrix][train]") {
   for (const auto& objective : cases) {
     for (const bool packs : {false, true}) {

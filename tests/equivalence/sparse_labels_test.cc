@@ -3,7 +3,7 @@
 #include <capstan_catch.h>
 #include <capstan_places.h>
 
-#include "assembly/loss_rows.h"
+#include "execution/loss_rows.h"
 #include "checkpoint/scratch.h"
 #include "support/compositions.h"
 #include "support/small_run.h"

@@ -1,93 +1,36 @@
 // A model that is cut into stages over ranks learns what one rank learns, for programs with several micro-batches in
 // flight: before any pipeline is a plugin.
 #include <capstan/monitor.h>
-#include <capstan/strategy.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
-#include <algorithm>
 #include <map>
 #include <mutex>
+#include <set>
+#include <utility>
 
-#include "support/families.h"
+#include "support/in_stages.h"
 
 using namespace capstan;
-using strategy::Action;
+using testing::in_stages;
 
 namespace {
-
-struct StageOptions {
-  std::string form;
-  static void describe(config::OptionTable<StageOptions>& t) {
-    t.add("form", &StageOptions::form).doc("how the model is cut, and in which order its stages run");
-  }
-};
-
-strategy::Program one_forward_one_backward(int ranks, int position, int micros) {
-  strategy::Program program;
-  const int ahead = std::min(micros, ranks - 1 - position);
-  for (int m = 0; m < micros + ahead; ++m) {
-    if (m < micros) program.push_back({Action::Kind::forward, position, m});
-    if (m >= ahead) program.push_back({Action::Kind::backward, position, m - ahead});
-  }
-  return program;
-}
-
-// All forwards of a position's stages, then all backwards.
-strategy::Program all_forwards_first(const std::vector<int>& positions, int position, int micros) {
-  strategy::Program program;
-  const int stages = static_cast<int>(positions.size());
-  const auto add = [&](Action::Kind kind, int stage) {
-    if (positions[static_cast<std::size_t>(stage)] != position) return;
-    for (int m = 0; m < micros; ++m) program.push_back({kind, stage, m});
-  };
-  for (int stage = 0; stage < stages; ++stage) add(Action::Kind::forward, stage);
-  for (int stage = stages; stage-- > 0;) add(Action::Kind::backward, stage);
-  return program;
-}
-
-class InStages : public strategy::Strategy {
- public:
-  explicit InStages(const config::Options<StageOptions>& options) : form_(options->form) {}
-  void mesh(layout::MeshSpec& spec) override {
-    spec.set(layout::Axis::pp, form_ == "three" ? 3 : 2, "strategy.in_stages", "the test");
-  }
-  void claim(strategy::Claims& claims) const override {
-    claims.exclusive(strategy::step_program_point);
-    claims.exclusive("axis pp");
-  }
-  strategy::Stages stages(const std::vector<std::unique_ptr<nn::Unit>>& units, const layout::Mesh& mesh) override {
-    const int ranks = mesh.size(layout::Axis::pp);
-    strategy::Stages stages;
-    if (form_ == "two" || form_ == "three") {
-      stages.first_units =
-          ranks == 2 ? std::vector<std::size_t>{0, units.size() / 2} : std::vector<std::size_t>{0, 1, 3};
-      stages.positions = ranks == 2 ? std::vector<int>{0, 1} : std::vector<int>{0, 1, 2};
-      stages.program = [ranks](int position, int micros) { return one_forward_one_backward(ranks, position, micros); };
-      return stages;
-    }
-    stages.first_units = {0, 1, 2, 3};
-    stages.positions = form_ == "looped" ? std::vector<int>{0, 1, 0, 1} : std::vector<int>{0, 1, 1, 0};
-    stages.program = [positions = stages.positions](int position, int micros) {
-      return all_forwards_first(positions, position, micros);
-    };
-    return stages;
-  }
-
- private:
-  std::string form_;
-};
 
 struct NoOptions {
   static void describe(config::OptionTable<NoOptions>&) {}
 };
 
-// Notes the loss of each evaluation, which all ranks' monitors are told.
+// Notes the loss of each evaluation, which all ranks' monitors are told, and the model's size.
 std::mutex evaluated_mutex;
 std::map<std::int64_t, std::vector<double>> evaluated;  // by step
+std::set<std::pair<std::int64_t, std::int64_t>> sizes;  // parameters, and those that are trained
 class Seen : public monitor::Monitor {
  public:
   explicit Seen(const config::Options<NoOptions>&) {}
+  void run_started(const monitor::RunStarted& event) override {
+    const std::scoped_lock lock(evaluated_mutex);
+    sizes.emplace(event.parameters, event.trainable_parameters);
+  }
   void eval_ended(const monitor::EvalEnded& event) override {
     const std::scoped_lock lock(evaluated_mutex);
     evaluated[event.step].push_back(event.loss.value());
@@ -102,12 +45,8 @@ testing::Setting setting(const std::string& model, const std::string& strategies
                          const std::string& form = "") {
   auto config = "[model]\nplugin = \"" + model.substr(0, model.find(' ')) + "\"\n" + model.substr(model.find(' ') + 1) +
                 strategies;
-  if (!form.empty()) config += "[strategy.in_stages]\nform = \"" + form + "\"\n";
-  return {.world = world,
-          .config = config,
-          .overrides = {"train.accumulation=4"},
-          .steps = 4,
-          .types = {testing::type<strategy::Strategy, InStages, StageOptions>("strategy", "in_stages")}};
+  if (!form.empty()) config += testing::stages_table(form);
+  return {.world = world, .config = config, .overrides = {"train.accumulation=4"}, .steps = 4, .types = {in_stages()}};
 }
 
 const std::string mixtral = "mixtral " + tied_mixtral;
@@ -186,6 +125,7 @@ TEST_CASE("evaluation over stages: every rank's samples count once, and the loss
     testing::train(run);
     return evaluated;
   };
+  sizes.clear();
   const auto alone = losses("", 1, "");
   REQUIRE(alone.size() >= 2);
   for (const auto& [world, form] : {std::pair<int, std::string>{4, "two"}, {6, "three"}, {4, "looped"}}) {
@@ -197,4 +137,5 @@ TEST_CASE("evaluation over stages: every rank's samples count once, and the loss
       for (const auto told : staged.at(step)) CHECK(told == Approx(loss.front()).epsilon(1e-10));
     }
   }
+  CHECK(sizes.size() == 1);  // a stage's rank says the whole model's
 }

@@ -15,11 +15,12 @@ struct Composition {
   bool needs_experts = false;  ///< for mixtures only
 };
 
-/// Each kind of sharding, tensor parallelism with and without split sequences, expert parallelism, both, and some of
-/// them again with recompute or host memory. One rank is the first.
+/// Each kind of sharding, tensor parallelism with and without split sequences, expert parallelism, both, some of them
+/// again with recompute or host memory, and ranks that share tokens. One rank is the first.
 inline const std::vector<Composition>& compositions() {
   const std::string tp2 = "[strategy.tensor_parallel]\nsize = 2\n", tp4 = "[strategy.tensor_parallel]\nsize = 4\n";
   const std::string ep2 = "[strategy.expert_parallel]\nsize = 2\n", ep4 = "[strategy.expert_parallel]\nsize = 4\n";
+  const std::string cp2 = "[strategy.context_parallel]\nsize = 2\n";
   const std::string sp = "sequence_parallel = true\n", fsdp = "[strategy.fsdp]\n";
   static const std::vector<Composition> list{
       {"one rank", 1, ""},
@@ -34,6 +35,8 @@ inline const std::vector<Composition>& compositions() {
       {"TP 4 x EP 2, recompute", 8, tp4 + ep2 + "[strategy.recompute]\nregions = [\"attention\", \"mlp\"]\n", true},
       {"TP 2 x EP 2 x fsdp", 8, tp2 + ep2 + fsdp, true},
       {"EP 4", 4, ep4, true},
+      {"CP 2 x fsdp", 4, cp2 + fsdp},
+      {"CP 2 x TP 2 with SP", 4, cp2 + tp2 + sp},
   };
   return list;
 }

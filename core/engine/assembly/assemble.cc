@@ -55,17 +55,6 @@ void join_balances(const layout::Mesh& mesh, const AssembledModel& model) {
   }
 }
 
-void place(const AssembledModel& model, const Strategies& strategies, const Topology& topology) {
-  const strategy::Placement placement{topology.mesh, topology.rank,
-                                      [groups = model.groups](const auto& axes) { return (*groups)(axes); }};
-  for (const auto& unit : model.units) {
-    each_strategy(strategies, "placement of unit " + unit->name(),
-                  [&](strategy::Strategy& strategy) { strategy.place(*unit, placement); });
-    for (const auto& adapter : unit->adapters()) nn::place_like_base(adapter);
-    nn::refuse_undeclared(*unit);
-  }
-}
-
 // What strategies have changed: their notes, then the numbers of the whole model and of this rank.
 std::string changes_text(const AssembledModel& model, const Strategies& strategies, const Topology& topology) {
   std::string text;
@@ -108,6 +97,9 @@ class NamedHooks : public strategy::UnitHooks {
   void after_forward() override { call("after_forward", &strategy::UnitHooks::after_forward); }
   void before_backward() override { call("before_backward", &strategy::UnitHooks::before_backward); }
   void after_backward() override { call("after_backward", &strategy::UnitHooks::after_backward); }
+  void after_weight_gradients() override {
+    call("after_weight_gradients", &strategy::UnitHooks::after_weight_gradients);
+  }
   void end_backward() override { call("end_backward", &strategy::UnitHooks::end_backward); }
 
  private:
@@ -128,10 +120,10 @@ class NamedHooks : public strategy::UnitHooks {
 
 }  // namespace
 
-BuiltModel build_model(const Plugins& plugins) {
+BuiltModel build_model(const Made<nn::Model>& plugin) {
   BuiltModel built;
-  plugin::guard(plugins.model.name, "build", [&] { built.units = plugins.model.object->build(); });
-  name_modules(built.units, plugins.model.object->file_map());
+  plugin::guard(plugin.name, "build", [&] { built.units = plugin.object->build(); });
+  name_modules(built.units, plugin.object->file_map());
   for (const auto& unit : built.units)
     built.own.insert(built.own.end(), unit->weights().begin(), unit->weights().end());
   refuse_too_large(built.units);
@@ -141,6 +133,36 @@ BuiltModel build_model(const Plugins& plugins) {
 
 void structure(BuiltModel& model, const Strategies& strategies) {
   each_strategy(strategies, "structure", [&](strategy::Strategy& strategy) { strategy.structure(model.units); });
+}
+
+namespace {
+
+// Asks the strategy that shares columns of rows among ranks, once the units are placed.
+nn::SequenceCut cut_sequence(const Strategies& strategies, const strategy::Placement& placement) {
+  const auto ranks = placement.mesh.size(layout::Axis::cp);
+  if (ranks == 1) return {};
+  for (const auto& made : strategies) {
+    if (!claims(*made.object, strategy::sequence_cut_point)) continue;
+    auto cut = plugin::guard(made.name, "cut_sequence", [&] { return made.object->cut_sequence(placement); });
+    if (!cut.own || !cut.sum) claims_in_vain(made, strategy::sequence_cut_point, "cut_sequence");
+    return cut;
+  }
+  throw Error(cat("the mesh has cp = ", ranks, ", but no strategy shares a sample's tokens among these ranks"),
+              cat("the strategy that asks for cp claims \"", strategy::sequence_cut_point, "\""));
+}
+
+}  // namespace
+
+void place(AssembledModel& model, const Strategies& strategies, const Topology& topology) {
+  const strategy::Placement placement{topology.mesh, topology.rank,
+                                      [groups = model.groups](const auto& axes) { return (*groups)(axes); }};
+  for (const auto& unit : model.units) {
+    each_strategy(strategies, "placement of unit " + unit->name(),
+                  [&](strategy::Strategy& strategy) { strategy.place(*unit, placement); });
+    for (const auto& adapter : unit->adapters()) nn::place_like_base(adapter);
+    nn::refuse_undeclared(*unit);
+  }
+  model.sequence_cut = cut_sequence(strategies, placement);
 }
 
 std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const PluginsBesidesModel& plugins,
@@ -207,11 +229,14 @@ shard::EngineOptions engine_options(const setup::Configuration& config, const To
   options.micro_tokens = topology.batch.rows() * samples.longest_row;
   options.deterministic = config.run->deterministic;
   options.coalesce = device.is_cuda();
-  if (!model.rank_stages.is_whole()) {
-    options.stages = model.rank_stages;
-    for (const auto& action : model.program(static_cast<int>(options.accumulation))) {
-      if (action.kind == strategy::Action::Kind::backward)
-        options.backwards.push_back(model.rank_stages.index_of(action.stage));
+  if (const auto own = model.stages_at(topology.position()); !own.is_whole()) {
+    options.stages = own;
+    const auto program =
+        config.trains() ? model.program(static_cast<int>(options.accumulation), own.position) : strategy::Program();
+    for (const auto& action : program) {
+      const bool completes = strategy::completes_gradients(action.kind);
+      if (completes || strategy::makes_gradients(action.kind))
+        options.backwards.push_back({own.index_of(action.stage), completes});
     }
   }
   options.optimizer = model.optimizer;

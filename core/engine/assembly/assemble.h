@@ -33,23 +33,31 @@ struct AssembledModel : BuiltModel {
   std::shared_ptr<const strategy::Optimizer> optimizer;  ///< how it is trained
   std::vector<layout::Axis> overridden_sums;             ///< axes on which a strategy sums gradients, not the engine
 
+  nn::SequenceCut sequence_cut;      ///< how ranks along cp share columns of rows; empty: they don't
   strategy::Stages stages;           ///< how it is cut along pp
   strategy::RankStages rank_stages;  ///< what of them this rank computes
 
-  /// The units that this rank computes, in their order.
-  std::vector<nn::Unit*> own_units() const;
-  /// What this rank does in a step of that many micro-batches.
-  strategy::Program program(int micros) const;
+  /// What a position on pp computes.
+  strategy::RankStages stages_at(int position) const;
+  /// The units of these stages, in their order.
+  std::vector<nn::Unit*> units_of(const strategy::RankStages& some) const;
+  std::vector<nn::Unit*> own_units() const { return units_of(rank_stages); }
+  /// What a position does in a step of that many micro-batches.
+  strategy::Program program(int micros, int position) const;
+  strategy::Program program(int micros) const { return program(micros, rank_stages.position); }
 };
 
-/// Asks the plugin for its units: once in a command.
-BuiltModel build_model(const Plugins& plugins);
+/// Asks the plugin for its units: once in a command for each model.
+BuiltModel build_model(const Made<nn::Model>& plugin);
 /// Lets strategies change the units. Their structure() is called once: for another model take fresh_strategies().
 void structure(BuiltModel& model, const Strategies& strategies);
 /// Lets strategies change and place the units: those of the plugins, or others that were made from the same tables.
 std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const PluginsBesidesModel& plugins,
                                                const Strategies& strategies, const Topology& topology, BuiltModel built,
                                                c10::Device device);
+
+/// Lets strategies place the units that they have changed, or those of a model that they don't change.
+void place(AssembledModel& model, const Strategies& strategies, const Topology& topology);
 
 std::vector<nn::Unit*> pointers(const std::vector<std::unique_ptr<nn::Unit>>& units);
 /// The records of all units, each once.

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "assembly/frozen_models.h"
 #include "assembly/samples.h"
 #include "assembly/step_work.h"
 #include "shard/plan.h"
@@ -21,10 +23,12 @@ struct AtPeak {
 
 /// What a micro-step takes.
 struct MicroStepMemory : AtPeak {
-  std::int64_t kept = 0;        ///< activations between forward and backward
-  MicroStepWork computed;       ///< and what it moves
-  AtPeak evaluation;            ///< what the run's evaluations and answers take instead of it; nothing: it has none
-  std::string evaluation_note;  ///< why that is unknown; empty: it is not
+  std::int64_t kept = 0;            ///< activations between forward and backward
+  int in_flight = 1;                ///< forwards whose backward is to come, at most
+  MicroStepWork computed;           ///< and what it moves, in all stages of the rank
+  std::vector<ActionWork> actions;  ///< the same by the stages' actions
+  AtPeak evaluation;                ///< what the run's evaluations and answers take instead of it; nothing: it has none
+  std::string evaluation_note;      ///< why that is unknown; empty: it is not
 };
 
 /// What a dry run is made from.
@@ -33,16 +37,19 @@ struct DryRunOf {
   const Plugins& plugins;
   const Topology& topology;
   const Samples& samples;
-  const shard::EngineOptions& options;  ///< options of the engine that is counted
+  const shard::EngineOptions& options;     ///< options of the engine that is counted
+  const std::vector<FrozenModel>& frozen;  ///< the objective's models
 };
 
-/// Assembles a model of its own, with strategies of its own, on the meta device.
+/// Assembles a model of its own, with strategies of its own, on the meta device; one for each position on pp, for which
+/// `positions` has a rank.
 ///
-/// Runs forward and backward of one micro-batch of the longest samples on the meta device, with this rank's shapes, all
-/// strategies' hooks and an executor that only counts, and watches what is allocated and computed; then forward of an
-/// evaluation batch, and of its first answers' tokens. Answers for a GPU.
-/// Throws what an operator without a shape rule throws. No other thread may use the meta device meanwhile.
-MicroStepMemory dry_run(const DryRunOf& what);
+/// Runs micro-batches of the longest samples on the meta device, with that rank's shapes, all strategies' hooks and an
+/// executor that only counts, and watches what is allocated and computed; then forward of an evaluation batch, and of
+/// its first answers' tokens. Of a step's program it runs as much as has the most micro-batches in flight twice.
+/// Answers for a GPU, by position. Throws what an operator without a shape rule throws. No other thread may use the
+/// meta device meanwhile.
+std::vector<MicroStepMemory> dry_run(const std::vector<DryRunOf>& positions);
 
 }  // namespace assembly
 CAPSTAN_END_NAMESPACE

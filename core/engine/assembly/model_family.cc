@@ -39,8 +39,7 @@ Json config_of(const std::filesystem::path& file) {
   return is_there(file) ? try_parse_json<Json>(read_file(file)) : Json();
 }
 
-}  // namespace
-
+// "" where none computes it.
 std::string plugin_of_family(const std::string& model_type, plugin::Host& host) {
   for (const auto& found : host.discover()) {
     if (found.kind != "model" || !found.registration) continue;
@@ -48,6 +47,21 @@ std::string plugin_of_family(const std::string& model_type, plugin::Host& host) 
     if (families && has(*families, model_type)) return found.name;
   }
   return {};
+}
+
+}  // namespace
+
+std::string plugin_of_folder(const std::string& folder, plugin::Host& host) {
+  const auto file = std::filesystem::path(folder) / "config.json";
+  const auto json = try_parse_json<Json>(read_file(file));
+  if (json.is_discarded()) throw Error("it is not JSON", "download the model's folder again", file.string());
+  const auto found = json.is_object() ? json.find("model_type") : json.end();
+  if (found == json.end() || !found->is_string())
+    throw Error("it names no model_type", "name a Hugging Face model folder of a causal language model", file.string());
+  auto plugin = plugin_of_family(found->get<std::string>(), host);
+  if (!plugin.empty()) return plugin;
+  throw Error(cat("no model plugin computes models of type '", found->get<std::string>(), "'"),
+              "take another model; `capstan plugins` lists the plugins", file.string());
 }
 
 void check_family(const config::Section& section, const ModelFolder& folder, const plugin::Registration& registration,

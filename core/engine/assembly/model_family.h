@@ -11,9 +11,9 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
 
-/// The model plugin that reads config.json files of this model_type: whose option model_type has it among its choices.
-/// Empty: none does.
-std::string plugin_of_family(const std::string& model_type, plugin::Host& host);
+/// The model plugin that reads this folder: whose option model_type has that of its config.json among its choices.
+/// Throws Error at that file where there is none.
+std::string plugin_of_folder(const std::string& folder, plugin::Host& host);
 
 /// Refuses a folder whose config.json is of a family that this plugin does not read, by its name: everything else that
 /// its numbers and tensors would be refused for follows from that. A model_type that `section`, the configuration, has

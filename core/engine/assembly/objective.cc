@@ -84,12 +84,17 @@ void check_base(const Plugins& plugins, const std::vector<std::unique_ptr<nn::Un
 void check_passes(const Plugins& plugins, const Topology& topology, const std::vector<std::unique_ptr<nn::Unit>>& units,
                   Diagnostics& faults) {
   const auto& made = *plugins.objective;
-  const auto passes = plugins.minimised->plan().passes.size();
-  if (passes > 1 && topology.mesh.size(layout::Axis::pp) > 1) {
+  const auto plan = plugins.minimised->plan();
+  const auto pp = topology.mesh.size(layout::Axis::pp);
+  const bool has_teacher =
+      std::any_of(plan.passes.begin(), plan.passes.end(), [](const auto& pass) { return pass.teacher.has_value(); });
+  if (pp > 1 && (has_teacher || !plan.models.empty())) {
+    const auto other =
+        plan.models.empty() ? std::string("a teacher") : cat("another model ('", plan.models.front().name, "')");
     faults.add(made.where,
-               cat("the objective '", made.name, "' needs ", passes,
-                   " forwards of each micro-batch, and stages of a model run one"),
-               "use a mesh without stages, or an objective with one pass");
+               cat("the objective '", made.name, "' compares with ", other, ", and a mesh with pp ", pp,
+                   " cuts only the trained model into stages"),
+               "use a mesh without stages, or an objective without another model");
   }
   if (plugins.minimised->needs_base()) check_base(plugins, units, faults);
 }

@@ -15,8 +15,8 @@ namespace assembly {
 /// Asks the objective for its plan, and says what its options and the data's form do not allow.
 void settle_objective(LoadedPlugins& loaded, Diagnostics& faults);
 
-/// Says where an objective needs several forwards and the model is cut into stages, or where it needs the base model,
-/// and something besides adapters is trained, so that there is none.
+/// Says where an objective compares with another model and the trained one is cut into stages, or where it needs the
+/// base model, and something besides adapters is trained, so that there is none.
 void check_passes(const Plugins& plugins, const Topology& topology, const std::vector<std::unique_ptr<nn::Unit>>& units,
                   Diagnostics& faults);
 

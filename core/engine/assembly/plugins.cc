@@ -6,10 +6,8 @@
 #include <utility>
 
 #include "assembly/model_family.h"
-#include "assembly/model_file.h"
 #include "assembly/objective.h"
 #include "assembly/sample_form.h"
-#include "config/plugin_table.h"
 #include "setup/collect.h"
 
 namespace capstan::assembly {
@@ -332,6 +330,15 @@ LoadedPlugins load_plugins(const setup::Configuration& config, Needs needs, plug
       faults, [&] { plugin::guard(model.name, "check", [&] { model.object->check(faults); }); }, model.where);
   plugin::guard(model.name, "facts", [&] { loaded.model_facts = model.object->facts(); });
   return loaded;
+}
+
+std::optional<Made<nn::Model>> load_other_model(const config::PluginTable& table, const ModelFolder& folder,
+                                                plugin::Host& host, Diagnostics& faults) {
+  Loader loader(host, faults);
+  auto made = loader.make<nn::Model>("model", table, {{}, folder});
+  if (!loader.forms().empty())
+    faults.add(folder.where, cat(folder.path, " has quantized weights"), "take the model that it was quantized from");
+  return made;
 }
 
 Plugins complete(LoadedPlugins loaded) {

@@ -20,6 +20,8 @@
 #include <vector>
 
 #include <capstan/plugin/host.h>
+#include "assembly/model_file.h"
+#include "config/plugin_table.h"
 #include "config/to_toml.h"
 #include "setup/configuration.h"
 
@@ -114,6 +116,10 @@ std::vector<InstalledStrategy> installed_strategies(plugin::Host& host);
 enum class Needs { all, all_but_data, model_and_strategies };
 
 LoadedPlugins load_plugins(const setup::Configuration& config, Needs needs, plugin::Host& host, Diagnostics& faults);
+/// The plugin of one more model, which `table` names, as its folder's config.json has it. Nothing where it has a fault;
+/// quantized weights are one.
+std::optional<Made<nn::Model>> load_other_model(const config::PluginTable& table, const ModelFolder& folder,
+                                                plugin::Host& host, Diagnostics& faults);
 /// The stage itself, where there was no fault.
 Plugins complete(LoadedPlugins loaded);
 

@@ -33,16 +33,7 @@ void count_beyond(std::int64_t bytes, const std::string& device, std::vector<lay
 }
 
 // Replaces what the owners themselves count for forward or backward by what is there at a micro-step's peak.
-MicroStepWork add_micro_step(const DryRunOf& what, const std::string& device, Prediction& prediction) {
-  const auto bytes = [](std::int64_t n) { return bytes_text(static_cast<double>(n)); };
-  MicroStepMemory step;
-  try {
-    step = dry_run(what);
-  } catch (const std::exception& error) {
-    prediction.activations_note = cat("activations cannot be predicted: ", first_sentence(error.what()));
-    return {};
-  }
-  auto& list = prediction.footprints;
+void add_micro_step(const MicroStepMemory& step, const std::string& device, std::vector<layout::Footprint>& list) {
   std::erase_if(list, [](const auto& part) { return part.when == "forward" || part.when == "backward"; });
   const auto when = "peak: " + step.peak;
   if (step.gathered > 0) list.push_back({"gathered units", step.gathered, device, when});
@@ -51,13 +42,18 @@ MicroStepWork add_micro_step(const DryRunOf& what, const std::string& device, Pr
     list.push_back({"evaluation beyond a micro-step", more, device, "evaluation: " + step.evaluation.peak});
   count_beyond(std::max(step.bytes(), step.evaluation.bytes()), device, list);
   list.push_back({"cuBLAS", cublas_bytes, device, "always"});
-  prediction.activations = true;
-  prediction.activations_note =
-      cat("a micro-batch of ", what.topology.batch.rows(), " x ", thousands(what.samples.longest_row), " tokens keeps ",
-          bytes(step.kept), " of activations between forward and backward; the peak is in ", step.peak);
+}
+
+std::string note_of(const MicroStepMemory& step, const Topology& topology, const Samples& samples) {
+  const auto kept = bytes_text(static_cast<double>(step.kept));
+  auto note = cat("a micro-batch of ", topology.batch.rows(), " x ", thousands(samples.longest_row), " tokens keeps ",
+                  kept, " of activations between forward and backward");
+  if (topology.mesh.size(layout::Axis::pp) > 1)
+    note += cat(" of a stage at pp ", topology.position(), ", where up to ", step.in_flight, " are in flight");
+  note += cat("; the peak is in ", step.peak);
   if (!step.evaluation_note.empty())
-    prediction.activations_note += cat("; evaluation cannot be predicted: ", first_sentence(step.evaluation_note));
-  return step.computed;
+    note += cat("; evaluation cannot be predicted: ", first_sentence(step.evaluation_note));
+  return note;
 }
 
 // Records of which ranks' boxes divide a block of the optimizer's states: what is learned then depends on the layout.
@@ -78,13 +74,55 @@ std::string divided_blocks(const shard::ShardPlan& plan, const shard::EngineOpti
 
 }  // namespace
 
-Prediction predict(const setup::Configuration& config, const Plugins& plugins, const Topology& topology,
-                   const Samples& samples, const AssembledModel& model) {
-  const auto options = engine_options(config, topology, samples, model, device_of(config));
-  const auto plan = shard::make_plan(model.own_units(), options);
+std::vector<layout::Footprint> named(const std::string& model, std::vector<layout::Footprint> parts) {
+  std::erase_if(parts, [](const auto& part) { return part.bytes == 0; });
+  for (auto& part : parts) part.part = cat(model, ": ", part.part);
+  return parts;
+}
+
+namespace {
+
+// What a prediction is made from.
+struct Inputs {
+  const setup::Configuration& config;
+  const Plugins& plugins;
+  const Samples& samples;
+  const AssembledModel& model;
+  const std::vector<FrozenModel>& frozen;
+};
+
+// One of the ranks at a position on pp: what it computes and keeps.
+struct Position {
+  Topology topology;
+  shard::EngineOptions options;
+  std::vector<nn::Unit*> units;
+  shard::ShardPlan plan;
+};
+
+Position position_of(int number, const Inputs& inputs, const Topology& topology) {
+  const auto& model = inputs.model;
+  Position position{topology.at_position(number), {}, model.units_of(model.stages_at(number)), {}};
+  position.options = engine_options(inputs.config, position.topology, inputs.samples, model, device_of(inputs.config));
+  position.plan = shard::make_plan(position.units, position.options);
+  return position;
+}
+
+void add_frozen(const Inputs& inputs, const Topology& topology, Prediction& prediction) {
+  for (const auto& one : inputs.frozen) {
+    const auto options = engine_options(inputs.config, topology, inputs.samples, *one.model, device_of(inputs.config));
+    const auto plan = shard::make_plan(one.model->own_units(), options);
+    for (auto& part : named(one.plugin.name, shard::footprint(plan, options)))
+      prediction.footprints.push_back(std::move(part));
+  }
+}
+
+Prediction memory_of(const Position& position, const Inputs& inputs) {
+  const auto& [config, plugins, samples, model, frozen] = inputs;
+  const auto& [topology, options, units, plan] = position;
   Prediction prediction;
   prediction.footprints = shard::footprint(plan, options);
   prediction.state_note = divided_blocks(plan, options);
+  add_frozen(inputs, topology, prediction);
   const auto& saves = *config.checkpoint;
   if (saves.saves() && saves.asynchronous) {
     const bool only_trainable = settled_save(config, plugins, model) == "trainable";
@@ -97,48 +135,78 @@ Prediction predict(const setup::Configuration& config, const Plugins& plugins, c
   }
   auto facts = facts_of(config, plugins.model_facts, topology, samples.length);
   facts.trainable_parameters = shard::parameters(plan, /*only_trainable=*/true);
+  shard::each_box(plan, options, shard::Of::parameters, /*only_trainable=*/true, [&](const shard::HeldBox& held) {
+    facts.updated.push_back({&held.record, held.box});
+  });
   each_strategy(plugins.strategies, "footprint", [&](strategy::Strategy& strategy) {
     for (auto& part : strategy.footprint(facts)) prediction.footprints.push_back(std::move(part));
   });
-  if (config.request.activations && config.device == "cuda") {
-    auto whole = options;
-    whole.stages.reset();
-    whole.backwards.clear();
-    const auto flat = topology.without_stages();
-    auto micro = add_micro_step({config, plugins, flat, samples, whole}, config.device, prediction);
-    if (prediction.activations) prediction.work = step_work(std::move(micro), plan, options, topology);
-    if (prediction.work && config.train->cuda_graphs == "off") prediction.work->replayed = 0;
-  }
   return prediction;
 }
 
-std::int64_t host_bytes(const Prediction& prediction, const std::string& device) {
-  const auto host = layout::total_bytes(prediction.footprints, "host");
-  return device == "cpu" ? host + layout::total_bytes(prediction.footprints, "cpu") : host;
+// What micro-batches take and what a step computes, at each position.
+void add_work(const std::vector<Position>& positions, const Inputs& inputs, std::vector<Prediction>& predictions) {
+  const auto& [config, plugins, samples, model, frozen] = inputs;
+  std::vector<DryRunOf> dry_runs;
+  for (const auto& at : positions) dry_runs.push_back({config, plugins, at.topology, samples, at.options, frozen});
+  std::vector<MicroStepMemory> steps;
+  try {
+    steps = dry_run(dry_runs);
+  } catch (const std::exception& error) {
+    const auto note = cat("activations cannot be predicted: ", first_sentence(error.what()));
+    for (auto& prediction : predictions) prediction.activations_note = note;
+    return;
+  }
+  for (std::size_t p = 0; p < positions.size(); ++p) {
+    auto& prediction = predictions[p];
+    const auto& [topology, options, units, plan] = positions[p];
+    add_micro_step(steps[p], config.device, prediction.footprints);
+    prediction.activations = true;
+    prediction.activations_note = note_of(steps[p], topology, samples);
+    prediction.work = step_work(std::move(steps[p].computed), plan, options, topology);
+    prediction.work->actions = std::move(steps[p].actions);
+    if (config.train->cuda_graphs == "off" || !frozen.empty()) prediction.work->replayed = 0;
+  }
 }
 
-std::optional<std::int64_t> told_host_memory(const setup::RunOptions& run) {
-  if (run.host_memory <= 0) return {};
-  return static_cast<std::int64_t>(run.host_memory * (1LL << 30));
+std::string stages_note(const std::vector<Position>& positions, const std::vector<Prediction>& predictions,
+                        std::size_t largest, const std::string& device) {
+  std::vector<std::string> each;
+  for (std::size_t p = 0; p < positions.size(); ++p) {
+    const auto bytes = static_cast<double>(layout::total_bytes(predictions[p].footprints, device));
+    each.push_back(cat("pp ", p, " (", thousands(shard::parameters(positions[p].plan, false)), " parameters) ",
+                       bytes_text(bytes)));
+  }
+  return cat("memory by the stages' position: ", join(each, ", "), "; above is pp ", largest);
 }
 
-void check_host_memory(const setup::Configuration& config, const Topology& topology, const Prediction& prediction,
-                       std::optional<std::int64_t> available, Diagnostics& diagnostics) {
-  // `check` on a machine without a GPU judges "auto" for one elsewhere: only what is in host memory there too counts.
-  const bool elsewhere = config.request.may_move && config.run->device == "auto";
-  const auto needed = host_bytes(prediction, elsewhere ? "cuda" : config.device);
-  if (needed == 0) return;
-  const auto all = needed * topology.ranks_per_node;
-  if (!available || all <= *available) return;
-  const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
-  diagnostics.add({},
-                  cat(config.device == "cpu" && !elsewhere                             ? "training on CPUs needs "
-                      : topology.policy.offload_optim || topology.policy.offload_param ? "offloading needs "
-                                                                                       : "saving needs ",
-                      text(needed), " of host memory a rank, ", text(all), " for the ", topology.ranks_per_node,
-                      " ranks of a node, and ", text(*available), " are left"),
-                  "use more nodes (check learns of them by --nodes), offload less, ask for a node with more memory "
-                  "(#SBATCH --mem=0), or set run.host_memory if this is not the node");
+}  // namespace
+
+Prediction predict(const setup::Configuration& config, const Plugins& plugins, const Topology& topology,
+                   const Samples& samples, const AssembledModel& model, const std::vector<FrozenModel>& frozen) {
+  const Inputs inputs{config, plugins, samples, model, frozen};
+  std::vector<Position> positions;
+  std::vector<Prediction> predictions;
+  for (int number = 0; number < topology.mesh.size(layout::Axis::pp); ++number) {
+    positions.push_back(position_of(number, inputs, topology));
+    predictions.push_back(memory_of(positions.back(), inputs));
+  }
+  if (config.request.activations && config.device == "cuda") add_work(positions, inputs, predictions);
+  if (positions.size() == 1) return std::move(predictions.front());
+  std::vector<std::int64_t> bytes;
+  std::vector<StepWork> works;
+  for (std::size_t p = 0; p < positions.size(); ++p) {
+    bytes.push_back(layout::total_bytes(predictions[p].footprints, config.device));
+    if (!predictions[p].work) continue;
+    predictions[p].work->program = model.program(static_cast<int>(topology.batch.accumulation), static_cast<int>(p));
+    works.push_back(*predictions[p].work);
+  }
+  const auto largest = static_cast<std::size_t>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin());
+  const auto note = stages_note(positions, predictions, largest, config.device);
+  auto prediction = std::move(predictions[largest]);
+  prediction.stages_note = note;
+  prediction.works = std::move(works);
+  return prediction;
 }
 
 }  // namespace capstan::assembly

@@ -12,11 +12,11 @@
 #include <utility>
 
 #include "assembly/checkpoint_metric.h"
-#include "assembly/collate.h"
 #include "assembly/content.h"
 #include "assembly/fit.h"
 #include "assembly/open_tokenizer.h"
 #include "assembly/override_points.h"
+#include "assembly/padding.h"
 #include "setup/collect.h"
 #include "setup/schedule.h"
 #include "setup/stopping.h"

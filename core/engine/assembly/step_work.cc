@@ -59,6 +59,7 @@ void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& 
 // How many micro-steps are replayed, as execution::MicroGraphs decides: those in which this rank needs no other rank.
 // Where ranks sum gradients that were added up, these are all but the last.
 std::int64_t replayed(const MicroStepWork& micro, const shard::ShardPlan& plan, const shard::EngineOptions& options) {
+  if (options.stages) return 0;
   bool sums = false;
   for (const auto& bucket : plan.buckets) {
     if (bucket.on_host || bucket.shards_param) return 0;
@@ -79,7 +80,32 @@ double state_traffic(const shard::ShardPlan& plan, const shard::EngineOptions& o
   return bytes;
 }
 
+// What matrices that the optimizer needs whole cost on top: their rule's operations, and their parts, which go to the
+// owners and come back.
+void add_whole_matrices(const shard::ShardPlan& plan, const shard::EngineOptions& options, const Topology& topology,
+                        StepWork& work) {
+  const auto whole = strategy::work_of(shard::matrix_plans(plan, options, shard::plan_slices(plan, options)));
+  work.whole_flops = whole.flops;
+  if (whole.exchanges == 0) return;
+  const auto bytes = whole.sent_parts / whole.exchanges;
+  work.whole_parts[among("all-to-all", shard::matrix_axes(plan, options), topology, bytes)] += 2 * whole.exchanges;
+}
+
 }  // namespace
+
+void add(MicroStepWork& sum, const MicroStepWork& one) {
+  const auto join = [](auto& to, const auto& from) {
+    for (const auto& [what, times] : from) to[what] += times;
+  };
+  join(sum.compute.products, one.compute.products);
+  join(sum.compute.attention, one.compute.attention);
+  join(sum.compute.attention_backward, one.compute.attention_backward);
+  sum.compute.bytes += one.compute.bytes;
+  sum.compute.kernels += one.compute.kernels;
+  join(sum.waited, one.waited);
+  join(sum.gathers, one.gathers);
+  join(sum.later_gathers, one.later_gathers);
+}
 
 int nodes_of(const std::vector<int>& ranks, int ranks_per_node) {
   std::set<int> nodes;
@@ -134,6 +160,7 @@ StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shar
     work.update_bytes -= own * static_cast<double>(2 * (master - gradient));
   }
   work.update_bytes += state_traffic(plan, options);
+  add_whole_matrices(plan, options, topology, work);
   return work;
 }
 

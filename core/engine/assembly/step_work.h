@@ -1,5 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/strategy/program.h>
 
 #include <compare>
 #include <cstdint>
@@ -35,15 +36,28 @@ struct MicroStepWork {
   bool recomputes = false;  ///< units run again in backward
 };
 
+/// The same of an action in a stage, whichever its micro-batch is; transfers are told by who sends.
+struct ActionWork {
+  strategy::Action action;
+  MicroStepWork work;
+};
+
 /// What a step makes a rank do.
 struct StepWork {
-  MicroStepWork micro;
+  MicroStepWork micro;       ///< a micro-batch's, in all of the rank's stages
   Transfers reductions;      ///< sums of gradients during computation, in all micro-steps
   double update_bytes = 0;   ///< bytes of GPU memory that adding gradients, their norm and the optimizer read and write
   std::int64_t updated = 0;  ///< weights that the optimizer updates on the GPU, one tensor each
+  double whole_flops = 0;    ///< operations of the optimizer's rule for matrices that this rank has whole
+  Transfers whole_parts;     ///< exchanges of these matrices' parts, in the update: nothing hides them
   double host_elements = 0;  ///< parameters that are updated in host memory
+  strategy::Program program = {};  ///< the step's, where the model is cut into stages
+  std::vector<ActionWork> actions = {};
   std::int64_t replayed = 0;  ///< micro-steps that a device graph replays: the host launches one thing for each
 };
+
+/// Adds what an action computes and moves.
+void add(MicroStepWork& sum, const MicroStepWork& one);
 
 /// The number of nodes that these ranks are on, with `ranks_per_node` neighbours on each.
 int nodes_of(const std::vector<int>& ranks, int ranks_per_node);

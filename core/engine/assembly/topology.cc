@@ -39,13 +39,10 @@ void check_strategies(const Strategies& strategies, const strategy::Facts& facts
 
 }  // namespace
 
-Topology Topology::without_stages() const {
-  using layout::Axis;
-  const auto of = [this](Axis axis) { return std::pair{axis, mesh.size(axis)}; };
-  auto flat = *this;
-  flat.mesh = layout::Mesh({of(Axis::replicate), of(Axis::dp), of(Axis::cp), of(Axis::ep), of(Axis::tp)});
-  flat.rank = rank % flat.mesh.world_size();
-  return flat;
+Topology Topology::at_position(int position) const {
+  auto other = *this;
+  other.rank = mesh.ranks_along({layout::Axis::pp}, rank).at(static_cast<std::size_t>(position));
+  return other;
 }
 
 Topology make_topology(const setup::Configuration& config, const LoadedPlugins& plugins, Diagnostics& faults) {
@@ -77,6 +74,8 @@ strategy::Facts facts_of(const setup::Configuration& config, const nn::ModelFact
   facts.device = config.device;
   if (config.device != "cpu") facts.gpu_capability = config.request.gpu_capability;
   facts.ranks_per_node = topology.ranks_per_node;
+  facts.trains = config.trains();
+  facts.saves_checkpoints = config.checkpoint->saves();
   return facts;
 }
 

@@ -20,12 +20,15 @@ struct Topology {
 
   /// This rank's position among those that have samples of their own.
   std::int64_t data_coordinate() const { return mesh.position(rank, layout::sample_axes); }
-  /// The same without pipelines: what one of its stages' ranks would be if it computed all of the model.
-  Topology without_stages() const;
-  /// Does this rank represent its data coordinate among those of its stages?
+  /// This rank's position on pp.
+  int position() const { return mesh.coordinate(rank, layout::Axis::pp); }
+  /// The same as the rank sees it that has this rank's place at another position on pp.
+  Topology at_position(int position) const;
+  /// Does this rank give what its stage computes of its tokens, as one of those that compute the same?
   bool speaks_for_stage() const {
     return std::all_of(layout::axis_table.begin(), layout::axis_table.end(), [&](const auto& facts) {
-      return facts.other_samples || facts.axis == layout::Axis::pp || mesh.coordinate(rank, facts.axis) == 0;
+      const bool has_other_tokens = facts.other_samples || facts.splits_sequence;
+      return has_other_tokens || facts.axis == layout::Axis::pp || mesh.coordinate(rank, facts.axis) == 0;
     });
   }
   /// Does this rank represent its data coordinate? The one does whose position on all other axes is 0.

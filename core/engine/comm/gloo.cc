@@ -170,9 +170,13 @@ class GlooGroup final : public Group {
         [this, list, work = guarded([&] { return backend_->send(list, to, transfer_tag); })] { finish_transfer(work); };
   }
 
-  void do_receive(const at::Tensor& tensor, int from) override {
+  void do_receive(const at::Tensor& tensor, int from) override { do_start_receive(tensor, from)(); }
+
+  Rest do_start_receive(const at::Tensor& tensor, int from) override {
     std::vector<at::Tensor> list{as_bytes(tensor)};
-    finish_transfer(guarded([&] { return backend_->recv(list, from, transfer_tag); }));
+    return [this, list, work = guarded([&] { return backend_->recv(list, from, transfer_tag); })] {
+      finish_transfer(work);
+    };
   }
 
   /// A transfer has no future that calls back. A thread waits for it, so that this one notices a failure meanwhile;

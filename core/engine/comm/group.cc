@@ -18,18 +18,21 @@ namespace {
 /// A host call that wait() finishes.
 class Deferred final : public Pending {
  public:
-  explicit Deferred(std::function<void()> rest) : rest_(std::move(rest)) {}
+  explicit Deferred(std::function<void()> rest, bool has_ended = false)
+      : rest_(std::move(rest)), has_ended_(has_ended) {}
   void wait() override {
     CAPSTAN_ASSERT(rest_ != nullptr);
     std::exchange(rest_, nullptr)();
   }
+  bool has_ended() const override { return has_ended_; }
 
  private:
   std::function<void()> rest_;
+  bool has_ended_;
 };
 
 std::unique_ptr<Pending> finished() {
-  return std::make_unique<Deferred>([] {});
+  return std::make_unique<Deferred>([] {}, true);
 }
 
 /// A call that was queued on a side stream. Its tensors belong to the stream that waits, so that their memory can be
@@ -52,6 +55,7 @@ class Queued final : public Pending {
     waited_ = true;
     done_.wait(device_);
   }
+  bool has_ended() const override { return done_.is_reached(); }
 
  private:
   c10::Device device_;
@@ -296,17 +300,32 @@ std::unique_ptr<Pending> Group::start_send(const at::Tensor& tensor, int to, std
   if (connected_) return connected_->start_send(tensor, to, label);
   check(tensor, "send", label);
   if (tensor.numel() == 0) return finished();
-  auto named = transfer(rank_, to);
+  return start_transfer(rank_, to, label, [&] { return do_start_send(tensor, to); });
+}
+
+std::unique_ptr<Pending> Group::start_receive(const at::Tensor& tensor, int from, std::string_view label) {
+  if (connected_) return connected_->start_receive(tensor, from, label);
+  check(tensor, "receive", label);
+  if (tensor.numel() == 0) return finished();
+  return start_transfer(from, rank_, label, [&] { return do_start_receive(tensor, from); });
+}
+
+std::unique_ptr<Pending> Group::start_transfer(int from, int to, std::string_view label,
+                                               const std::function<Rest()>& begin) {
+  auto named = transfer(from, to);
   Rest rest;
-  const auto begin = [&] {
-    record_in(named.group, "transfer", label, named.number, [&] { rest = do_start_send(tensor, to); });
-  };
-  if (device_.is_cuda()) return start_on_device(begin);
-  begin();
+  const auto started = [&] { record_in(named.group, "transfer", label, named.number, [&] { rest = begin(); }); };
+  if (device_.is_cuda()) return start_on_device(started);
+  started();
+  if (device_.is_meta()) return finished();
   return std::make_unique<Deferred>(
       [this, named = std::move(named), label = std::string(label), rest = std::move(rest)] {
         record_in(named.group, "transfer", label, named.number, rest);
       });
+}
+
+Group::Rest Group::do_start_receive(const at::Tensor& tensor, int from) {
+  return [this, tensor, from] { do_receive(tensor, from); };
 }
 
 Group::Rest Group::do_start_all_reduce(const at::Tensor& tensor, ReduceOp op) {

@@ -138,6 +138,11 @@ class NcclGroup final : public DeviceGroup {
     backend_->recv(list, from, 0);
   }
 
+  Rest do_start_receive(const at::Tensor& tensor, int from) override {
+    do_receive(tensor, from);
+    return [] {};
+  }
+
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> backend_;
   std::atomic<bool> aborted_{false};
 };

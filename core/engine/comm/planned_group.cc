@@ -19,12 +19,12 @@ thread_local const PlannedCalls::Told* listener = nullptr;
 PlannedCalls::PlannedCalls(Told told) : told_(std::move(told)) { listener = &told_; }
 PlannedCalls::~PlannedCalls() { listener = nullptr; }
 
-void PlannedGroup::tell(const char* operation, const at::Tensor& all) const {
+void PlannedGroup::tell(const char* operation, const at::Tensor& all, const std::vector<int>& among) const {
   if (!device().is_meta())
     throw std::logic_error("a collective while a run is only planned: place() must not communicate");
   // A dry run: tensors have shapes and no values.
   if (!listener || !all.defined()) return;
-  (*listener)({operation, ranks(), all.numel() * static_cast<std::int64_t>(all.element_size())});
+  (*listener)({operation, among, all.numel() * static_cast<std::int64_t>(all.element_size())});
 }
 
 void PlannedGroup::do_all_reduce(const at::Tensor& tensor, ReduceOp) { tell("all-reduce", tensor); }
@@ -35,11 +35,11 @@ void PlannedGroup::do_all_to_all(const at::Tensor&, const at::Tensor& in, const 
                                  const std::vector<std::int64_t>&) {
   tell("all-to-all", in);
 }
-Group::Rest PlannedGroup::do_start_send(const at::Tensor& tensor, int) {
-  tell("transfer", tensor);
+Group::Rest PlannedGroup::do_start_send(const at::Tensor& tensor, int to) {
+  tell("transfer", tensor, {ranks()[static_cast<std::size_t>(rank())], ranks()[static_cast<std::size_t>(to)]});
   return [] {};
 }
-void PlannedGroup::do_receive(const at::Tensor& tensor, int) { tell("transfer", tensor); }
+void PlannedGroup::do_receive(const at::Tensor&, int) { tell("transfer", {}); }
 void PlannedGroup::do_barrier() { tell("barrier", {}); }
 
 }  // namespace capstan::comm

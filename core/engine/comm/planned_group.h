@@ -22,7 +22,8 @@ class PlannedGroup final : public Group {
   void connect(Communicator& communicator);
 
  private:
-  void tell(const char* operation, const at::Tensor& all) const;
+  void tell(const char* operation, const at::Tensor& all) const { tell(operation, all, ranks()); }
+  void tell(const char* operation, const at::Tensor& all, const std::vector<int>& among) const;
   void do_all_reduce(const at::Tensor& tensor, ReduceOp op) override;
   void do_all_gather(const at::Tensor& out, const at::Tensor& in) override;
   void do_reduce_scatter(const at::Tensor& out, const at::Tensor& in) override;
@@ -36,8 +37,8 @@ class PlannedGroup final : public Group {
 
 /// A call that a planned group was asked for on the meta device.
 struct PlannedCall {
-  std::string operation;  ///< "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "transfer"
-  std::vector<int> ranks;
+  std::string operation;   ///< "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "transfer"
+  std::vector<int> ranks;  ///< of a transfer, which only the sender tells, sender and receiver
   std::int64_t bytes = 0;  ///< all ranks' bytes: what an all-gather makes, a reduce-scatter or an all-reduce reads
 };
 

@@ -44,7 +44,7 @@ void append(std::vector<double>& numbers, const at::Tensor& sums) {
 Evaluation evaluation_of(const strategy::Objective& objective, const std::vector<double>& counts,
                          const std::vector<double>& sums) {
   const auto mean = [&](double sum, std::size_t count) { return counts[count] > 0 ? sum / counts[count] : 0.0; };
-  const auto& [passes, names, terms, figures, sequences, fields] = objective.plan();
+  const auto& [models, passes, names, terms, figures, sequences, fields] = objective.plan();
   Evaluation evaluation;
   for (std::size_t i = 0; i < terms.size(); ++i) evaluation.loss += terms[i].weight * mean(sums[i], terms[i].count);
   for (std::size_t i = 0; i < figures.size(); ++i)
@@ -78,7 +78,7 @@ Evaluation Evaluator::loss(const data::DataSource& source) {
     if (agreement_) agreement_->check();
     const auto rows = plan.rows(i, job_.topology.data_coordinate());
     const auto host = feed_.rows(source, rows);
-    const auto sums = passes_.evaluate(to_device(host, session_.device));
+    const auto sums = passes_.evaluate(to_device(host, session_.device, job_.model->sequence_cut));
     if (!sums.terms.empty()) device_sums = device_sums.defined() ? device_sums + all_of(sums) : all_of(sums);
     const auto counts = objective.counts(host);
     for (std::size_t k = 0; k < counted; ++k) mine[k] += counts[k];

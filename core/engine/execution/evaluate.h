@@ -20,8 +20,10 @@ class Evaluator {
         job_(*session.job),
         feed_(feed),
         generator_(session),
-        passes_(job_.plugins.minimised,
-                [all = session.interpreter.get()](const nn::Batch& batch) { return all->evaluate(batch); }) {}
+        passes_(
+            job_.plugins.minimised,
+            [all = session.interpreter.get()](const nn::Batch& batch) { return all->evaluate(batch); },
+            session.frozen_runners()) {}
   /// From here on loss() and answers() throw Stopped, on all ranks after the same batch, when one is asked to stop.
   void stops_by(const StopAgreement& agreement) { agreement_ = &agreement; }
   /// What the objective minimises and its figures, over all samples of the split.

@@ -9,7 +9,7 @@
 #include <functional>
 #include <numeric>
 
-#include "assembly/loss_rows.h"
+#include "execution/loss_rows.h"
 
 namespace capstan::execution {
 
@@ -206,31 +206,60 @@ nn::Field BatchNumbers::field(std::size_t index, const at::Tensor& words) const 
   return {declared.name, declared.per == Per::token ? values.view({rows_, cols_}) : values};
 }
 
-nn::Batch to_device(const data::HostBatch& host, c10::Device device) {
-  // From pageable memory the copy would wait for everything queued before it.
-  const bool on_cpu = device.is_cpu();
-  auto batch = BatchNumbers(host, 0, !on_cpu).to(device).batch();
+namespace {
+
+// From pageable memory a copy would wait for everything queued before it.
+template <class Numbers>
+at::Tensor moved(const Numbers& numbers, c10::Device device) {
+  const auto tensor = at::tensor(numbers);
+  return device.is_cpu() ? tensor : tensor.pin_memory().to(device, /*non_blocking=*/true);
+}
+
+nn::Batch whole_to_device(const data::HostBatch& host, c10::Device device) {
+  auto batch = BatchNumbers(host, 0, !device.is_cpu()).to(device).batch();
   if (host.documents.empty()) return batch;
-  const auto vector = [&](const auto& values) {
-    const auto tensor = at::tensor(values);
-    return on_cpu ? tensor : tensor.pin_memory().to(device, /*non_blocking=*/true);
-  };
   auto places = places_of(host);
   const auto count = static_cast<std::int64_t>(places.sequences.size());
   // Both in one transfer.
   auto& ids = places.sample_ids;
   ids.insert(ids.end(), places.sequences.begin(), places.sequences.end());
-  const auto of_documents = vector(ids).view({2, count});
-  batch.positions = vector(places.positions).view({host.rows, host.cols});
-  batch.documents = nn::Documents{vector(places.packed), vector(places.alone), of_documents[0], count, places.longest};
-  batch.documents->bounds = vector(bounds_of(host, places.longest));
+  const auto of_documents = moved(ids, device).view({2, count});
+  batch.positions = moved(places.positions, device).view({host.rows, host.cols});
+  batch.documents =
+      nn::Documents{moved(places.packed, device), moved(places.alone, device), of_documents[0], count, places.longest};
+  batch.documents->bounds = moved(bounds_of(host, places.longest), device);
   batch.documents->sequences = of_documents[1];
   return batch;
 }
 
-nn::Batch training_batch(const data::HostBatch& host, std::uint64_t seed, std::int64_t step, c10::Device device) {
-  auto batch = to_device(host, device);
-  batch.seed = seed;
+// The labels of some columns.
+data::HostBatch labels_of(const data::HostBatch& host, const std::vector<nn::ColumnRange>& columns) {
+  data::HostBatch own;
+  own.rows = host.rows;
+  for (const auto& range : columns) own.cols += range.length;
+  for (std::int64_t row = 0; row < host.rows; ++row) {
+    for (const auto& [begin, length] : columns) {
+      const auto first = host.labels.begin() + row * host.cols + begin;
+      own.labels.insert(own.labels.end(), first, first + length);
+    }
+  }
+  own.target_tokens = own.padded_tokens() - std::count(own.labels.begin(), own.labels.end(), data::ignored_label);
+  return own;
+}
+
+}  // namespace
+
+nn::Batch to_device(const data::HostBatch& host, c10::Device device, const nn::SequenceCut& cut) {
+  if (!cut.own) return whole_to_device(host, device);
+  auto batch = nn::cut_columns(std::make_shared<const nn::Batch>(whole_to_device(host, device)), cut);
+  const auto rows = data::loss_row_list(labels_of(host, batch.part->own));
+  if (!rows.empty()) batch.loss_rows = moved(rows, device);
+  return batch;
+}
+
+nn::Batch training_batch(const session::Session& session, const data::HostBatch& host, std::int64_t step) {
+  auto batch = to_device(host, session.device, session.job->model->sequence_cut);
+  batch.seed = session.job->seed();
   batch.step = step;
   batch.training = true;
   return batch;

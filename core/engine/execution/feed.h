@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "session/job.h"
+#include "session/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace execution {
@@ -79,10 +79,10 @@ class BatchNumbers {
   std::vector<std::int64_t> sizes_;  // words of each part, in the order that is named above
   at::Tensor numbers_;
 };
-/// The batch as tensors on the device.
-nn::Batch to_device(const data::HostBatch& host, c10::Device device);
-/// The same as a micro-step trains on it: dropout acts, with the masks of this step.
-nn::Batch training_batch(const data::HostBatch& host, std::uint64_t seed, std::int64_t step, c10::Device device);
+/// The batch as tensors on the device, or this rank's columns of it.
+nn::Batch to_device(const data::HostBatch& host, c10::Device device, const nn::SequenceCut& cut = {});
+/// The same as a micro-step of the session trains on it: dropout acts, with the masks of this step.
+nn::Batch training_batch(const session::Session& session, const data::HostBatch& host, std::int64_t step);
 
 }  // namespace execution
 CAPSTAN_END_NAMESPACE

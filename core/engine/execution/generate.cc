@@ -105,6 +105,18 @@ at::Tensor Generator::choose(const at::Tensor& logits, const std::vector<Row>& r
   return choose_tokens(logits, sampling_, draws);
 }
 
+// The positions on pp without the model's end have no logits, and are told what was chosen.
+at::Tensor Generator::next_tokens(const nn::Batch& batch, nn::KVCache& cache, const std::vector<Row>& rows) const {
+  const auto logits = session_.interpreter->evaluate(batch, &cache).states;
+  cache.set_filled();
+  if (session_.runner->stages().is_whole()) return choose(logits, rows);
+  const auto count = static_cast<std::int64_t>(rows.size());
+  auto chosen = logits.defined() ? choose(logits, rows) : at::empty({count}, longs());
+  const auto stages = session_.groups().own("generation", {layout::Axis::pp}, chosen.device());
+  stages->broadcast(chosen, job_.model->stages.positions.back(), "broadcast chosen tokens");
+  return chosen;
+}
+
 void Generator::append(Row& row, std::int64_t token, std::int64_t capacity, const AnswerEnd& end) const {
   if (!row.alive) return;
   if (tokenizer_.is_end(token) || std::find(end.ids.begin(), end.ids.end(), token) != end.ids.end()) {
@@ -125,18 +137,13 @@ bool Generator::anyone_alive(const std::vector<Row>& rows) {
 }
 
 std::vector<std::vector<std::int64_t>> Generator::tokens(const std::vector<Prompt>& prompts, const AnswerEnd& end) {
-  if (!session_.runner->stages().is_whole()) {
-    throw Error("a model that is cut into stages over several ranks cannot generate answers",
-                "set train.generate_samples = 0 and generate_train_samples = 0, and ask the saved model");
-  }
   const at::NoGradGuard no_grad;
   std::vector<Row> rows;
   auto batch = first_batch(prompts, rows);
   const auto wanted = job_.config.train->max_new_tokens;
   nn::KVCache cache(std::min(job_.bounds().positions, batch.tokens.size(1) + wanted));
   for (std::int64_t n = 0; n < wanted && anyone_alive(rows); ++n) {
-    const auto chosen = choose(session_.runner->forward(batch, &cache).states, rows);
-    cache.set_filled();
+    const auto chosen = next_tokens(batch, cache, rows);
     const auto* ids = chosen.const_data_ptr<std::int64_t>();
     for (std::size_t i = 0; i < rows.size(); ++i) append(rows[i], ids[i], cache.capacity(), end);
     batch = next_batch(chosen, rows);

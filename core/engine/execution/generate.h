@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "assembly/eval_plan.h"
+#include "execution/eval_plan.h"
 #include "session/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -45,7 +45,8 @@ data::EvalPlan eval_plan(const session::Job& job, std::int64_t samples);
 
 /// Continues prompts, all of a batch at once, with the keys and values of earlier tokens kept. Every rank runs the same
 /// number of unit calls, however many prompts it has and however long its answers are, since gathering a sharded unit
-/// takes all of them.
+/// takes all of them. Of a model in stages each rank keeps the keys and values of its own layers, and the ranks with
+/// the model's end choose the tokens.
 class Generator {
  public:
   /// `session` must outlive it.
@@ -71,6 +72,7 @@ class Generator {
   nn::Batch first_batch(const std::vector<Prompt>& prompts, std::vector<Row>& rows) const;
   nn::Batch next_batch(const at::Tensor& tokens, const std::vector<Row>& rows) const;
   at::Tensor choose(const at::Tensor& logits, const std::vector<Row>& rows) const;
+  at::Tensor next_tokens(const nn::Batch& batch, nn::KVCache& cache, const std::vector<Row>& rows) const;
   void append(Row& row, std::int64_t token, std::int64_t capacity, const AnswerEnd& end) const;
   bool anyone_alive(const std::vector<Row>& rows);
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "assembly/loss_rows.h"
+#include "execution/loss_rows.h"
 
 namespace capstan::execution {
 namespace {
@@ -19,9 +19,9 @@ constexpr std::size_t most_graphs = 32;
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Layers' collectives are between ranks of other axes than data's.
+// Layers' collectives are between ranks of other axes than data's, or between those that share tokens.
 bool splits_layers(const layout::Mesh& mesh) {
-  return mesh.size(layout::Axis::ep) > 1 || mesh.size(layout::data_axes) < mesh.world_size();
+  return mesh.size({layout::Axis::cp, layout::Axis::ep}) > 1 || mesh.size(layout::data_axes) < mesh.world_size();
 }
 
 }  // namespace
@@ -30,6 +30,11 @@ GraphSetting graph_setting(const session::Session& session) {
   const auto& job = *session.job;
   GraphSetting setting{ops::graph_recorder(session.device)};
   if (job.config.train->cuda_graphs == "off" || !setting.recorder) return {};
+  if (!job.frozen.empty()) {
+    log::info(
+        cat("micro-steps do not run as CUDA graphs: the objective also runs '", job.frozen.front().plugin.name, "'"));
+    return {};
+  }
   if (splits_layers(job.topology.mesh)) {
     log::info("micro-steps do not run as CUDA graphs: ranks that share layers communicate in the middle of them");
     return {};

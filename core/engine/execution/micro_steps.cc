@@ -1,8 +1,6 @@
 #include "execution/micro_steps.h"
 
 #include <ATen/ATen.h>
-#include <capstan/base/error.h>
-#include <capstan/base/text.h>
 
 #include <utility>
 
@@ -14,15 +12,13 @@ MicroSteps::MicroSteps(const session::Session& session, GraphSetting graphs)
       program_(session.job->model->program(static_cast<int>(accumulation_))),
       layers_(session.job->model->units),
       graphs_(session, std::move(graphs)),
-      passes_(session.job->plugins.minimised,
-              [runner = session.runner.get()](const nn::Batch& batch) { return runner->forward(batch); }) {
+      passes_(
+          session.job->plugins.minimised,
+          [all = session.interpreter.get()](const nn::Batch& batch) { return all->evaluate(batch); },
+          session.frozen_runners()),
+      others_(static_cast<std::size_t>(accumulation_)) {
   const auto doubles = at::TensorOptions().dtype(at::kDouble).device(session.device);
   const auto& plan = passes_.objective().plan();
-  if (!session.runner->stages().is_whole() && plan.passes.size() > 1) {
-    throw Error(cat("the objective needs ", plan.passes.size(),
-                    " forwards of each micro-batch, and a model that is cut into stages has one"),
-                "train without stages, or give it the reference's numbers as data");
-  }
   sums_.figures = at::zeros({static_cast<std::int64_t>(plan.figures.size())}, doubles);
   if (plan.terms.size() > 1 || plan.terms.front().weight != 1)
     factors_ = at::ones({static_cast<std::int64_t>(plan.terms.size())}, doubles);
@@ -32,22 +28,35 @@ MicroSteps::MicroSteps(const session::Session& session, GraphSetting graphs)
 
 void MicroSteps::run(const StepInput& input, const std::vector<double>& counts, const LossScale& scale) {
   begin(counts, scale);
+  run_others(input);
   strategy::Interpreter::Calls calls;
   calls.batch = [&](int micro) {
-    return passes_.trained(training_batch(input.micro[static_cast<std::size_t>(micro)], session_.job->seed(),
-                                          input.step, session_.device));
+    return passes_.trained(batch_of(input, micro), others_[static_cast<std::size_t>(micro)]);
   };
   calls.before_backward = [&](int index) { session_.engine->begin_backward(index); };
   calls.computed = [&](const auto& stage, const nn::Hidden& out) { add(stage, out); };
-  calls.start = [&](const nn::Batch& batch, const nn::Hidden& out) { return start(batch, out); };
+  calls.start = [&](int micro, const nn::Batch& batch, const nn::Hidden& out) { return start(micro, batch, out); };
   calls.whole = [&](int micro, const MicroGraphs::Body& both) {
-    const auto all = [&passes = passes_, both](const nn::Batch& batch) {
-      passes.run_others(batch);
-      both(passes.trained(batch));
+    const auto all = [&passes = passes_, &others = others_[static_cast<std::size_t>(micro)],
+                      both](const nn::Batch& batch) {
+      others = passes.run_others(batch);
+      both(passes.trained(batch, others));
     };
-    if (!graphs_.run(input, static_cast<std::size_t>(micro), all)) all(calls.batch(micro));
+    if (!graphs_.run(input, static_cast<std::size_t>(micro), all)) all(batch_of(input, micro));
   };
   session_.interpreter->run(program_, calls);
+}
+
+nn::Batch MicroSteps::batch_of(const StepInput& input, int micro) const {
+  return training_batch(session_, input.micro[static_cast<std::size_t>(micro)], input.step);
+}
+
+// Where each forward is followed by its backward, they run when the micro-batch's turn comes.
+void MicroSteps::run_others(const StepInput& input) {
+  const auto micros = static_cast<int>(accumulation_);
+  if (passes_.objective().plan().passes.size() == 1 || program_ == strategy::accumulation(1, micros)) return;
+  for (int micro = 0; micro < micros; ++micro)
+    others_[static_cast<std::size_t>(micro)] = passes_.run_others(batch_of(input, micro));
 }
 
 void MicroSteps::begin(const std::vector<double>& counts, const LossScale& scale) {
@@ -108,8 +117,8 @@ at::Tensor MicroSteps::minimised(const std::vector<at::Tensor>& terms) const {
 }
 
 // Recorded in a graph it runs again with other numbers in the same memory: where backward starts is in memory too.
-strategy::Start MicroSteps::start(const nn::Batch& batch, const nn::Hidden& out) {
-  const auto sums = passes_.sums(batch, out.states);
+strategy::Start MicroSteps::start(int micro, const nn::Batch& batch, const nn::Hidden& out) {
+  const auto sums = passes_.sums(batch, std::move(others_[static_cast<std::size_t>(micro)]), out.states);
   const auto loss = minimised(sums.terms);
   sums_.loss += loss.detach().to(at::kDouble);
   if (!sums.figures.empty()) sums_.figures += at::stack(sums.figures).detach().to(at::kDouble);

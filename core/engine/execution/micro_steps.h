@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "execution/expert_layers.h"
 #include "execution/feed.h"
@@ -27,7 +28,8 @@ struct MicroStepSums {
 /// Runs a step's program over its micro-batches. A micro-batch is trained on its sums of the objective's terms, divided
 /// by the step's counts, and on this rank's share of its auxiliary losses (Hidden::sums after the head), divided by the
 /// step's micro-batches. Gradients come multiplied by the loss scale. Where MicroGraphs can, it replays forward and
-/// backward.
+/// backward. Where the model is cut into stages, an objective's passes without gradient go through them before the
+/// step's program, all micro-batches one after the other, and what they give stays until its backward starts.
 class MicroSteps {
  public:
   /// `session` must outlive it.
@@ -43,7 +45,9 @@ class MicroSteps {
   void add(const strategy::RankStage& stage, const nn::Hidden& out);
   void set_factors(const std::vector<double>& counts);
   at::Tensor minimised(const std::vector<at::Tensor>& terms) const;
-  strategy::Start start(const nn::Batch& batch, const nn::Hidden& out);
+  nn::Batch batch_of(const StepInput& input, int micro) const;
+  void run_others(const StepInput& input);
+  strategy::Start start(int micro, const nn::Batch& batch, const nn::Hidden& out);
   void fill_seeds();
 
   const session::Session& session_;
@@ -52,6 +56,7 @@ class MicroSteps {
   ExpertLayers layers_;
   MicroGraphs graphs_;
   strategy::Passes passes_;
+  std::vector<std::vector<at::Tensor>> others_;  // what passes without gradient gave, by micro-batch and pass
   MicroStepSums sums_;
   at::Tensor factors_;  // [terms] float64, what each is multiplied by; undefined: a single term, by 1
   double divisor_ = 1;

@@ -55,13 +55,14 @@ std::vector<double> Step::divisors_of(const StepInput& input, const std::vector<
   return {begin, begin + local.numel()};
 }
 
-// Ranks of one data coordinate that compute the model's end give the same sums and counts, which cancel out.
+// Ranks of one data coordinate that compute the model's end give the same sums and counts, which cancel out. The sums
+// of ranks that share its tokens are parts, and one of these ranks gives the counts.
 void Step::add_figures(const StepInput& input, std::vector<strategy::Figure>& figures) const {
   const auto& sums = micro_steps_.sums().figures;
   const auto& specs = session_.job->plugins.minimised->plan().figures;
-  const bool has_end = session_.runner->stages().has_end();
+  const bool counts = session_.runner->stages().has_end() && session_.job->model->sequence_cut.speaks;
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    const auto count = has_end ? input.counts.at(specs[i].count) : 0.0;
+    const auto count = counts ? input.counts.at(specs[i].count) : 0.0;
     figures.push_back({specs[i].name, sums[static_cast<std::int64_t>(i)], at::full({}, count, sums.options())});
   }
 }

@@ -17,7 +17,7 @@ at::Tensor visible(const at::Tensor& positions, std::int64_t keys, std::optional
   const auto index = at::arange(keys, positions.options()).view({1, 1, keys});
   const auto own = positions.unsqueeze(-1);
   const auto past = index <= own;
-  return window ? past.logical_and(index > own - *window) : past;
+  return window ? past.bitwise_and(index > own - *window) : past;
 }
 
 at::Tensor causal_mask(const at::Tensor& q, const at::Tensor& k, std::optional<std::int64_t> window = {}) {
@@ -84,6 +84,33 @@ at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::
   return at::scaled_dot_product_attention(q, all(k), all(v), mask, 0.0, /*is_causal=*/false, scale);
 }
 
+// [B or 1, 1, own columns, keys]: which of the first keys of whole rows are seen from some of this rank's columns.
+at::Tensor visible_from(const at::Tensor& own_columns, Batch all, std::int64_t keys,
+                        std::optional<std::int64_t> window) {
+  auto past = visible(own_columns.unsqueeze(0), keys, window).unsqueeze(1);
+  if (!all.documents) return past;
+  all.loss_rows = at::Tensor();  // of all positions; padding, which no token before it sees, is said to be the first's
+  const auto sequences = all.label_sequences().view_as(all.tokens);
+  const auto own = sequences.index_select(1, own_columns).unsqueeze(-1);
+  return past.bitwise_and(own.eq(sequences.narrow(1, 0, keys).unsqueeze(1)).unsqueeze(1));
+}
+
+// This rank's queries and all keys: each range of queries attends to the keys up to its end. A range may be empty, and
+// is called for too, so that keys and values have a gradient on each rank.
+template <class Attend>
+at::Tensor attend_from_own(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch& batch,
+                           std::optional<std::int64_t> window, const Attend& attend) {
+  std::vector<at::Tensor> pieces;
+  std::int64_t first = 0;
+  for (const auto& [begin, length] : batch.part->own) {
+    const auto keys = begin + length;
+    const auto mask = visible_from(batch.part->columns.narrow(0, first, length), *batch.part->whole, keys, window);
+    pieces.push_back(attend(q.narrow(2, first, length), k.narrow(2, 0, keys), v.narrow(2, 0, keys), mask));
+    first += length;
+  }
+  return at::cat(pieces, 2);
+}
+
 // Takes one window's worth of queries after the other, each with its own keys and those of the one before: the cost
 // grows with the window, not with the row.
 at::Tensor attention_in_blocks(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t window,
@@ -114,6 +141,12 @@ at::Tensor attention_in_blocks(const at::Tensor& q, const at::Tensor& k, const a
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                             const Batch& batch, KVCache* cache, std::size_t layer, const AttentionScores& scores) {
+  if (batch.part) {
+    CAPSTAN_ASSERT(!cache && !(batch.training && dropout.probability() > 0));
+    return attend_from_own(q, k, v, batch, scores.window, [&](const auto&... one) {
+      return masked_attention(one..., scores.scale.value_or(scale_of(q)));
+    });
+  }
   if (batch.documents) {
     CAPSTAN_ASSERT(!cache);
     if (takes_segments(q, q.size(-1), dropout, batch)) return attend_in_segments(q, k, v, batch, scores);
@@ -174,6 +207,7 @@ at::Tensor Alibi::slopes(const at::Tensor& like) const {
 
 at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                             const Batch& batch, KVCache* cache, std::size_t layer) const {
+  if (batch.part) return attention_of_own_columns(q, k, v, batch);
   const bool in_segments = takes_segments(q, ops::alibi_columns(q.size(-1)), dropout, batch);
   if (batch.documents && !in_segments) {
     CAPSTAN_ASSERT(!cache);
@@ -182,8 +216,9 @@ at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::
                           return attention(queries, keys, values, dropout, own, nullptr, layer);
                         });
   }
-  const auto slope = slopes(q).view({1, -1, 1});
-  CAPSTAN_ASSERT(slope.size(1) == q.size(1));
+  const auto own = batch.heads ? slopes(q).narrow(0, batch.heads->first, q.size(1)) : slopes(q);
+  CAPSTAN_ASSERT(own.size(0) == q.size(1));
+  const auto slope = own.view({1, -1, 1});
   if (cache) {
     const bool decoding = cache->is_filled();
     const auto& entry = cache->put(layer, k, v, batch.positions);
@@ -204,6 +239,18 @@ at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::
   const auto wide = ops::with_bias_columns(q, k, bias, scale_of(q));
   if (in_segments) return attend_in_segments(wide.q, wide.k, v, batch, {scale_of(q), {}});
   return at::scaled_dot_product_attention(wide.q, wide.k, v, {}, 0.0, /*is_causal=*/true, scale_of(q));
+}
+
+// Keys of other sequences than a query's have biases of their own, which the mask hides.
+at::Tensor Alibi::attention_of_own_columns(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                           const Batch& batch) const {
+  const auto& positions = batch.part->whole->positions;
+  const auto bias = slopes(q).view({1, -1, 1}) * (positions - (positions.size(1) - 1)).unsqueeze(1);
+  return attend_from_own(q, k, v, batch, {},
+                         [&](const auto& some, const auto& keys, const auto& values, const auto& mask) {
+                           const Scores add{mask, bias.narrow(2, 0, keys.size(2)).unsqueeze(2), scale_of(q)};
+                           return plain_attention(some, keys, values, add, nullptr, batch);
+                         });
 }
 
 at::Tensor Alibi::attention_of_fused(const at::Tensor& fused, const Batch& batch) const {
@@ -277,7 +324,7 @@ Attention::Parts Attention::parts(const at::Tensor& fused, const Batch& batch) c
 
 // Where nothing changes q and k on their way, and the plain causal kernel runs.
 bool Attention::widens_fused(const at::Tensor& fused, const Batch& batch, const KVCache* cache) const {
-  const bool plain = !fused.is_cpu() && !cache && !(batch.training && dropout_.probability() > 0);
+  const bool plain = !fused.is_cpu() && !cache && !batch.part && !(batch.training && dropout_.probability() > 0);
   if (batch.documents && !takes_segments(fused, ops::alibi_columns(kind_.heads.dim), dropout_, batch)) return false;
   return plain && alibi_ && kind_.order == Order::by_head && !query_norm_ && !key_norm_ && !kind_.rotary;
 }
@@ -285,9 +332,13 @@ bool Attention::widens_fused(const at::Tensor& fused, const Batch& batch, const 
 at::Tensor Attention::attend(const at::Tensor& fused, const Batch& batch, KVCache* cache) const {
   if (widens_fused(fused, batch, cache)) return alibi_->attention_of_fused(fused, batch);
   const auto own = parts(fused, batch);
+  const auto core = [this, cache](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch& of) {
+    return alibi_ ? alibi_->attention(q, k, v, dropout_, of, cache, kind_.layer)
+                  : causal_attention(q, k, v, dropout_, of, cache, kind_.layer, kind_.scores);
+  };
   const auto q = own.q.transpose(1, 2), k = own.k.transpose(1, 2), v = own.v.transpose(1, 2);
-  return alibi_ ? alibi_->attention(q, k, v, dropout_, batch, cache, kind_.layer)
-                : causal_attention(q, k, v, dropout_, batch, cache, kind_.layer, kind_.scores);
+  CAPSTAN_ASSERT(!batch.part || around);
+  return batch.part ? around(core, q, k, v, batch) : core(q, k, v, batch);
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const Batch& batch, KVCache* cache) const {

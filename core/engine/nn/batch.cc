@@ -3,6 +3,7 @@
 #include <capstan/nn/batch.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ops/move_rows.h"
 
@@ -35,6 +36,48 @@ Batch Batch::apart() const {
   return batch;
 }
 
+Batch Batch::whole() const {
+  if (!part) return *this;
+  auto batch = *part->whole;
+  batch.pass = pass;
+  batch.seed = seed;
+  batch.step = step;
+  batch.device_step = device_step;
+  batch.training = training;
+  batch.kept = kept;
+  return batch;
+}
+
+at::Tensor Batch::own_columns(const at::Tensor& x) const { return part ? x.index_select(1, part->columns) : x; }
+
+at::Tensor Batch::among_all_columns(const at::Tensor& x) const {
+  if (!part) return x;
+  auto shape = x.sizes().vec();
+  shape[1] = part->whole->tokens.size(1);
+  return at::zeros(shape, x.options()).index_copy(1, part->columns, x);
+}
+
+Batch cut_columns(std::shared_ptr<const Batch> whole, const SequenceCut& cut) {
+  auto part = std::make_shared<SequencePart>(SequencePart{std::move(whole), {}, {}, cut});
+  const auto& tokens = part->whole->tokens;
+  part->own = cut.own(tokens.size(1));
+  std::vector<at::Tensor> columns{at::empty({0}, tokens.options())};
+  for (const auto& range : part->own)
+    columns.push_back(at::arange(range.begin, range.begin + range.length, tokens.options()));
+  part->columns = at::cat(columns);
+  auto batch = *part->whole;
+  batch.part = part;
+  batch.documents.reset();
+  batch.loss_rows = at::Tensor();
+  for (auto* of_columns : {&batch.tokens, &batch.labels, &batch.positions, &batch.real}) {
+    if (of_columns->defined()) *of_columns = batch.own_columns(*of_columns);
+  }
+  for (auto& field : batch.samples.fields) {
+    if (field.values.dim() == 2) field.values = batch.own_columns(field.values);
+  }
+  return batch;
+}
+
 const at::Tensor& Batch::field(std::string_view name) const {
   const auto& fields = samples.fields;
   const auto found = std::find_if(fields.begin(), fields.end(), [&](const Field& field) { return field.name == name; });
@@ -46,11 +89,12 @@ const at::Tensor& Batch::field(std::string_view name) const {
 }
 
 at::Tensor Batch::label_sequences() const {
-  at::Tensor of_positions;
-  if (documents) {
-    const auto each = documents->alone.div(documents->longest, "floor");
-    of_positions = at::zeros({tokens.numel()}, tokens.options());
-    of_positions.scatter_(0, documents->packed, documents->sequences.index_select(0, each));
+  const auto& all = part ? *part->whole : *this;
+  if (const auto& packed = all.documents) {
+    const auto each = packed->alone.div(packed->longest, "floor");
+    auto of_positions = at::zeros({all.tokens.numel()}, tokens.options());
+    of_positions.scatter_(0, packed->packed, packed->sequences.index_select(0, each));
+    of_positions = own_columns(of_positions.view_as(all.tokens)).flatten();
     return loss_rows.defined() ? of_positions.index_select(0, loss_rows) : of_positions;
   }
   const auto positions_of_all = loss_rows.defined() ? loss_rows : at::arange(tokens.numel(), tokens.options());
@@ -64,13 +108,18 @@ at::Tensor Batch::sum_by_sequence(const at::Tensor& values) const {
   };
   const auto of_positions = loss_rows.defined() ? moved(values, loss_rows, tokens.numel()) : values;
   const auto rows = of_positions.view(tokens.sizes());
-  if (!documents) return rows.sum(1);
-  const auto sums = documents->apart(rows.unsqueeze(-1)).squeeze(-1).sum(1);
-  return moved(sums, documents->sequences, samples.sequences());
+  auto sums = rows.sum(1);
+  if (const auto& packed = part ? part->whole->documents : documents) {
+    const auto each = packed->apart(among_all_columns(rows).unsqueeze(-1)).squeeze(-1).sum(1);
+    sums = moved(each, packed->sequences, samples.sequences());
+  }
+  return part ? part->cut.sum(sums) : sums;
 }
 
 at::Tensor Batch::has_sample() const {
-  if (documents) return at::ones({samples.count}, tokens.options().dtype(at::kBool));
+  if (part && !part->cut.speaks) return at::zeros({samples.count}, tokens.options().dtype(at::kBool));
+  if (documents || (part && part->whole->documents))
+    return at::ones({samples.count}, tokens.options().dtype(at::kBool));
   return sample_ids.view({samples.count, samples.per_sample}).select(1, 0).ge(0);
 }
 

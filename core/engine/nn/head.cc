@@ -2,8 +2,10 @@
 #include <capstan/base/text.h>
 #include <capstan/nn/head.h>
 #include <capstan/ops/cross_entropy.h>
+#include <capstan/ops/divergence.h>
 #include <capstan/ops/label_log_probabilities.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "ops/move_rows.h"
@@ -11,12 +13,17 @@
 namespace capstan::nn {
 namespace {
 
-Error only_one_port_filled(const VocabularyHead& head) {
-  const auto& filled = head.loss ? head.loss : head.log_probabilities;
-  const auto& empty = head.loss ? head.log_probabilities : head.loss;
-  return Error(cat("strategy ", filled.owner(), " fills port ", filled.name(), " of layer ", head.path(), ", but not ",
-                   empty.name(), ", which the objective needs"),
-               cat("choose an objective that uses ", filled.name(), ", or let the strategy fill both ports"));
+// A strategy that splits the matrix fills all ports for labels.
+void refuse_empty(const VocabularyHead& head, const PortBase& wanted) {
+  for (const PortBase* filled :
+       {static_cast<const PortBase*>(&head.loss), static_cast<const PortBase*>(&head.log_probabilities),
+        static_cast<const PortBase*>(&head.split)}) {
+    if (filled->owner().empty()) continue;
+    throw Error(
+        cat("strategy ", filled->owner(), " fills port ", filled->name(), " of layer ", head.path(), ", but not ",
+            wanted.name(), ", which the objective needs"),
+        cat("choose an objective that uses ", filled->name(), ", or let the strategy fill all ports for labels"));
+  }
 }
 
 }  // namespace
@@ -43,14 +50,60 @@ at::Tensor VocabularyHead::of_labels(const at::Tensor& x, const Batch& batch) co
     rows = ops::pick_rows(rows, batch.loss_rows);
     labels = labels.index_select(0, batch.loss_rows);
   }
+  switch (batch.pass.output) {
+    case HeadOutput::states:
+      return rows;
+    case HeadOutput::likeliest_words:
+      return likeliest_words(rows, batch.pass.comparison);
+    case HeadOutput::divergence:
+      return at::stack({loss_sum(rows, labels), divergence(rows, labels, batch.pass)});
+    case HeadOutput::log_probabilities:
+      return log_probabilities_of(rows, labels);
+    default:
+      return loss_sum(rows, labels);
+  }
+}
+
+std::int64_t VocabularyHead::chunk_rows() const {
   const auto& matrix = weight_->value();
-  const bool is_sum = batch.pass.output == HeadOutput::loss_sum;
-  if (const auto& port = is_sum ? loss : log_probabilities) return port(rows, matrix, labels);
-  if (loss || log_probabilities) throw only_one_port_filled(*this);
   const bool is_trained = at::GradMode::is_enabled() && matrix.requires_grad();
-  const auto chunk = ops::cross_entropy_chunk_rows(matrix.size(0), is_trained);
-  return is_sum ? ops::chunked_linear_cross_entropy(rows, matrix, labels, chunk)
-                : ops::chunked_label_log_probabilities(rows, matrix, labels, chunk);
+  return ops::cross_entropy_chunk_rows(matrix.size(0), is_trained);
+}
+
+at::Tensor VocabularyHead::loss_sum(const at::Tensor& rows, const at::Tensor& labels) const {
+  if (loss) return loss(rows, weight_->value(), labels);
+  refuse_empty(*this, loss);
+  return ops::chunked_linear_cross_entropy(rows, weight_->value(), labels, chunk_rows());
+}
+
+at::Tensor VocabularyHead::log_probabilities_of(const at::Tensor& rows, const at::Tensor& labels) const {
+  if (log_probabilities) return log_probabilities(rows, weight_->value(), labels);
+  refuse_empty(*this, log_probabilities);
+  return ops::chunked_label_log_probabilities(rows, weight_->value(), labels, chunk_rows());
+}
+
+// Several tensors of a chunk's logits exist at a time.
+ops::DivergenceSettings VocabularyHead::settings(const Comparison& comparison) const {
+  constexpr std::int64_t at_a_time = 4;
+  if (!split) refuse_empty(*this, split);
+  auto settings = split ? split() : ops::DivergenceSettings{1, ops::cross_entropy_chunk_rows(weight_->value().size(0))};
+  settings.temperature = comparison.temperature;
+  settings.chunk_rows = std::max<std::int64_t>(1, settings.chunk_rows / at_a_time);
+  return settings;
+}
+
+at::Tensor VocabularyHead::likeliest_words(const at::Tensor& rows, const Comparison& comparison) const {
+  const auto found = ops::likeliest_words(rows, weight_->value(), comparison.words, settings(comparison));
+  return at::stack({found.ids.to(at::kDouble), found.log_probabilities.to(at::kDouble)});
+}
+
+at::Tensor VocabularyHead::divergence(const at::Tensor& rows, const at::Tensor& labels, const Pass& pass) const {
+  CAPSTAN_ASSERT(pass.teacher.has_value());
+  return std::visit(
+      [&](const auto& teacher) {
+        return ops::chunked_linear_divergence(rows, weight_->value(), labels, teacher, settings(pass.comparison));
+      },
+      *pass.teacher);
 }
 
 at::Tensor VocabularyHead::last_logits(const at::Tensor& x, const Batch& batch) const {

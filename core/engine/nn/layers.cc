@@ -5,7 +5,9 @@
 #include <capstan/ops/random.h>
 #include <capstan/ops/swiglu.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "ops/activated_linear.h"
 #include "ops/add_norm.h"
@@ -164,17 +166,74 @@ at::Tensor Mlp::forward(const at::Tensor& x) const {
 
 namespace {
 
-ops::DropoutKey key_of(std::uint64_t site, const Batch& batch) {
-  ops::DropoutKey key;
+ops::DropoutKey with_batch(ops::DropoutKey key, const Batch& batch) {
   key.seed = batch.seed;
   key.step = batch.step;
   key.device_step = batch.device_step;
-  key.site = site;
   key.sample_ids = batch.sample_ids;
   return key;
 }
 
+ops::DropoutKey at_site(std::uint64_t site) {
+  ops::DropoutKey key;
+  key.site = site;
+  return key;
+}
+
+// Where some of the batch's columns are in whole rows.
+std::vector<ColumnRange> in_whole_rows(const Batch& batch, ColumnRange columns) {
+  if (!batch.part) return {columns};
+  std::vector<ColumnRange> ranges;
+  for (const auto& own : batch.part->own) {
+    const auto skipped = std::min(columns.begin, own.length);
+    const auto taken = std::min(columns.length, own.length - skipped);
+    if (taken > 0) ranges.push_back({own.begin + skipped, taken});
+    columns = {columns.begin - skipped, columns.length - taken};
+  }
+  return ranges;
+}
+
+// An element of the mask is one of its sample's, wherever packing has put that.
+at::Tensor drop_apart(const at::Tensor& x, double probability, ops::DropoutKey key, const Batch& batch,
+                      std::int64_t first) {
+  const auto& all = batch.part ? *batch.part->whole : batch;
+  const auto& documents = *all.documents;
+  const auto columns = batch.tokens.defined() ? batch.tokens.size(1) : x.size(1);
+  const bool is_all = x.size(1) == columns;
+  const auto own = is_all ? x : at::constant_pad_nd(x, {0, 0, first, columns - first - x.size(1)});
+  key.sample_ids = documents.sample_ids;
+  key.row_shape.insert(key.row_shape.begin(), documents.longest);
+  key.row_offset.insert(key.row_offset.begin(), 0);
+  const auto dropped = ops::dropout(documents.apart(batch.among_all_columns(own)), probability, key);
+  const auto together = documents.together(dropped, x.size(0), batch.part ? all.tokens.size(1) : columns);
+  return batch.own_columns(together).narrow(1, first, x.size(1));
+}
+
 }  // namespace
+
+at::Tensor drop_columns(const at::Tensor& x, double probability, ops::DropoutKey key, const Batch& batch,
+                        std::int64_t first) {
+  key = with_batch(std::move(key), batch);
+  if (key.row_shape.empty()) {
+    key.row_shape = x.sizes().slice(2).vec();
+    key.row_offset.assign(key.row_shape.size(), 0);
+  }
+  if (batch.documents || (batch.part && batch.part->whole->documents))
+    return drop_apart(x, probability, std::move(key), batch, first);
+  const auto ranges = in_whole_rows(batch, {first, x.size(1)});
+  std::vector<at::Tensor> dropped;
+  std::int64_t begin = 0;
+  for (const auto& range : ranges) {
+    auto own = key;
+    own.row_shape.insert(own.row_shape.begin(), range.begin + range.length);
+    own.row_offset.insert(own.row_offset.begin(), range.begin);
+    const auto piece = ranges.size() == 1 ? x : x.narrow(1, begin, range.length);
+    dropped.push_back(ops::dropout(piece, probability, own));
+    begin += range.length;
+  }
+  if (ranges.empty()) return x;
+  return ranges.size() == 1 ? dropped.front() : at::cat(dropped, 1);
+}
 
 Dropout::Dropout(Layer& parent, const std::string& site, double probability)
     : Layer(parent, site), site_(stable_hash(site)), probability_(probability) {}
@@ -183,24 +242,7 @@ Dropout::~Dropout() = default;
 
 at::Tensor Dropout::forward(const at::Tensor& x, const Batch& batch) const {
   if (!batch.training || probability_ == 0) return x;
-  if (batch.documents) {
-    // An element of the mask is one of its sample's, wherever packing has put that.
-    const auto& documents = *batch.documents;
-    const auto columns = first_position ? batch.tokens.size(1) : x.size(1);
-    const auto first = first_position ? first_position(x.size(1)) : 0;
-    const auto rows = first_position ? at::constant_pad_nd(x, {0, 0, first, columns - first - x.size(1)}) : x;
-    const auto dropped = ops::dropout(documents.apart(rows), probability_, key_of(site_, batch.apart()));
-    return documents.together(dropped, x.size(0), columns).narrow(1, first, x.size(1));
-  }
-  auto key = key_of(site_, batch);
-  if (first_position) {
-    const auto first = first_position(x.size(1));
-    key.row_shape = x.sizes().slice(1).vec();
-    key.row_shape.front() += first;
-    key.row_offset.assign(key.row_shape.size(), 0);
-    key.row_offset.front() = first;
-  }
-  return ops::dropout(x, probability_, key);
+  return drop_columns(x, probability_, at_site(site_), batch, first_position ? first_position(x.size(1)) : 0);
 }
 
 // A row's length is that of its micro-batch's longest sample, which depends on the layout: elements are counted as in a
@@ -209,10 +251,13 @@ at::Tensor Dropout::on_attention(const at::Tensor& probabilities, const Batch& b
   if (!batch.training || probability_ == 0) return probabilities;
   constexpr std::int64_t extent = 8192;
   constexpr std::int64_t most_heads = (std::int64_t{1} << 34) / (extent * extent);
-  auto attention = key_of(site_, batch);
+  auto attention = with_batch(at_site(site_), batch);
   const auto queries = probabilities.size(-2), keys = probabilities.size(-1);
-  auto heads = HeadRange{0, probabilities.size(1)};
-  if (own_heads) heads = own_heads(heads.all);
+  auto heads = batch.heads.value_or(HeadRange{0, probabilities.size(1)});
+  if (own_heads) {
+    const auto own = own_heads(heads.all);
+    heads = {own.first + heads.first, own.all};
+  }
   const bool fits = queries <= extent && keys <= extent && heads.all <= most_heads;
   attention.row_shape = {heads.all, fits ? extent : queries, fits ? extent : keys};
   attention.row_offset = {heads.first, 0, 0};

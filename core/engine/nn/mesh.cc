@@ -86,10 +86,10 @@ std::string Mesh::left_over() const {
   }
   if (factors.empty()) return {};
   const auto split = size(model_axes);
-  const auto dp = world_size() / split;
+  const auto cp = size(Axis::cp), dp = world_size() / split / cp;
   auto text = cat(join(factors, " x "), factors.size() > 1 ? cat(" = ", split) : "",
                   " ranks hold the model once, and what is left over goes to data parallelism: dp = ", world_size(),
-                  " / ", split, " = ", dp);
+                  " / ", split, cp > 1 ? cat(" / cp ", cp) : "", " = ", dp);
   if (const auto ep = size(Axis::ep); ep > 1) {
     text += cat("\nranks that share experts have samples of their own: data-parallel size = dp ", dp, " x ep ", ep,
                 " = ", dp * ep);
@@ -193,13 +193,6 @@ Mesh resolve(const MeshSpec& spec, Diagnostics& diagnostics) {
   CAPSTAN_ASSERT(world >= 1);
   const Requests settled = settle(spec, diagnostics);
   const auto asked = [&](Axis axis) { return settled.contains(axis) ? settled.at(axis).size : 1; };
-  if (asked(Axis::cp) != 1) {
-    const auto& request = settled.at(Axis::cp);
-    diagnostics.add(
-        request.where,
-        cat(request.who, " asks for cp = ", request.size, ", but nothing divides a sample's tokens over ranks"),
-        "set it to 1");
-  }
   if (diagnostics.size() != faults) return {};
 
   const auto split = split_of(settled);

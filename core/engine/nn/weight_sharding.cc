@@ -69,16 +69,31 @@ layout::Box WeightSharding::box(std::size_t record, int position, layout::Box lo
   return local;
 }
 
+RecordShard WeightSharding::shard(std::size_t record, int position) const {
+  auto part = whole[record];
+  const auto begin = std::min(position * rows[record], all_rows[record]);
+  const auto end = std::min(begin + rows[record], all_rows[record]);
+  const auto row = part.block_apart / std::max<std::int64_t>(1, all_rows[record]);  // elements, in one block
+  part.in_full += begin * row;
+  part.numel = (end - begin) * row * part.blocks;
+  return part;
+}
+
+std::vector<RecordShard> WeightSharding::of(int position) const {
+  std::vector<RecordShard> all;
+  for (std::size_t i = 0; i < whole.size(); ++i) all.push_back(shard(i, position));
+  return all;
+}
+
 at::Tensor WeightSharding::record_in(const at::Tensor& flat, std::size_t record, std::optional<int> position) const {
-  if (!position) return flat.narrow(0, of(0)[record].in_full, numels[record]);
-  const auto& shard = of(*position)[record];
-  return flat.narrow(0, shard.in_shard, shard.numel);
+  if (!position) return flat.narrow(0, whole[record].in_full, numels[record]);
+  const auto own = shard(record, *position);
+  return flat.narrow(0, own.in_shard, own.numel);
 }
 
 WeightSharding shard_weight(const nn::Weight& weight, const layout::Mesh& mesh, int rank, int group_size) {
   WeightSharding sharding;
   sharding.ranks = group_size;
-  sharding.shards.resize(static_cast<std::size_t>(group_size));
   std::int64_t shard_offset = 0;
   std::int64_t rows_so_far = 0;
   for (std::size_t i = 0; i < weight.records().size(); ++i) {
@@ -92,13 +107,8 @@ WeightSharding shard_weight(const nn::Weight& weight, const layout::Mesh& mesh, 
     const auto row_numel = empty ? 0 : product(local, dim + 1, local.size());  // elements of a row of one block
     const std::int64_t units = (rows + together - 1) / together;
     const std::int64_t shard_rows = std::min((units + group_size - 1) / group_size * together, rows);
-    for (int r = 0; r < group_size; ++r) {
-      const auto begin = std::min(r * shard_rows, rows);
-      const auto end = std::min((r + 1) * shard_rows, rows);
-      sharding.shards[static_cast<std::size_t>(r)].push_back({i, shard_offset, sharding.numel + begin * row_numel,
-                                                              (end - begin) * row_numel * blocks, blocks,
-                                                              rows * row_numel});
-    }
+    sharding.whole.push_back({i, shard_offset, sharding.numel, rows * row_numel * blocks, blocks, rows * row_numel});
+    sharding.all_rows.push_back(rows);
     const bool is_even = shard_rows * group_size == rows && (blocks == 1 || group_size == 1);
     const bool may_end_in_padding = grain_of(weight) == 1 && blocks == 1 && i + 1 == weight.records().size();
     sharding.even = sharding.even && is_even;

@@ -40,22 +40,27 @@ struct RecordShard {
 /// AdamW, whose scalar tail rounds otherwise than its vector body, sees no tail, sharded or not.
 struct WeightSharding {
   int ranks = 1;
-  std::vector<std::vector<RecordShard>> shards;  ///< by rank of the group, one a record
-  std::int64_t numel = 0;                        ///< elements of the full weight
-  std::int64_t shard_elements = 0;               ///< elements of a rank's shard, padded
-  std::int64_t full_elements = 0;                ///< elements of the full weight, padded
-  std::vector<std::int64_t> shape;               ///< the full weight's, as the layer uses it
+  /// By record: all of it, as one rank would have it that shares it with none. What each rank has follows (shard()), so
+  /// that a plan for a great many ranks is no larger than one for few.
+  std::vector<RecordShard> whole;
+  std::int64_t numel = 0;           ///< elements of the full weight
+  std::int64_t shard_elements = 0;  ///< elements of a rank's shard, padded
+  std::int64_t full_elements = 0;   ///< elements of the full weight, padded
+  std::vector<std::int64_t> shape;  ///< the full weight's, as the layer uses it
   /// Each record's shards, one rank's after the other's, are the record itself: `strides` elements apart, the last
   /// record's end in its padding. Then collectives can read and write the full weight in place.
   bool in_place = true;
-  bool even = true;                   ///< … and nothing is padded at all
-  std::vector<std::int64_t> strides;  ///< by record: elements of each rank's shard, padding included
-  std::vector<std::int64_t> numels;   ///< by record: elements of all ranks' shards
-  std::vector<std::size_t> dims;      ///< by record: the dimension that is sharded
-  std::vector<std::int64_t> rows;     ///< … and how much of it a rank has, if it is not one of the last
+  bool even = true;                    ///< … and nothing is padded at all
+  std::vector<std::int64_t> strides;   ///< by record: elements of each rank's shard, padding included
+  std::vector<std::int64_t> numels;    ///< by record: elements of all ranks' shards
+  std::vector<std::size_t> dims;       ///< by record: the dimension that is sharded
+  std::vector<std::int64_t> rows;      ///< … and how much of it a rank has, if it is not one of the last
+  std::vector<std::int64_t> all_rows;  ///< … and how much of it there is
 
-  /// A rank's shards of the records, in order.
-  const std::vector<RecordShard>& of(int position) const { return shards[static_cast<std::size_t>(position)]; }
+  /// What the rank at `position` has of a record.
+  RecordShard shard(std::size_t record, int position) const;
+  /// Its shards of the records, in order.
+  std::vector<RecordShard> of(int position) const;
   /// A record's elements in the rank's flat shard of the weight, or without a position in the flat full weight.
   at::Tensor record_in(const at::Tensor& flat, std::size_t record, std::optional<int> position) const;
   /// What the rank at `position` holds of a record of which `local` is there before data ranks share it.

@@ -5,6 +5,7 @@
 
 #include "ops/column_sums.h"
 #include "ops/operator.h"
+#include "ops/weight_gradients.h"
 
 namespace capstan::ops {
 namespace {
@@ -64,7 +65,7 @@ class ActivatedLinearFunction : public Function<ActivatedLinearFunction> {
     } else if (of_weight) {
       in = activated(x, by);
     }
-    if (of_weight) result[1] = at::mm(gradient.t(), matrix_of(in));
+    if (of_weight) result[1] = weight_gradient(1, [gradient, in] { return at::mm(gradient.t(), matrix_of(in)); });
     if (ctx->saved_data["has_bias"].toBool() && ctx->needs_input_grad(2)) result[2] = column_sums(gradient);
     return result;
   }

@@ -1,6 +1,9 @@
 #include <capstan/base/error.h>
 #include <capstan/ops/collectives.h>
 
+#include <numeric>
+#include <vector>
+
 #include "ops/operator.h"
 
 namespace capstan::ops {
@@ -144,6 +147,32 @@ class ScatterFunction : public Function<ScatterFunction> {
   }
 };
 
+using Counts = std::vector<std::int64_t>;
+
+at::Tensor exchange(comm::Group& group, const at::Tensor& x, const Counts& sent, const Counts& received,
+                    std::string_view label) {
+  at::Tensor out = room(x, std::accumulate(received.begin(), received.end(), std::int64_t{0}));
+  group.all_to_all(out, x.contiguous(), received, sent, label);
+  return out;
+}
+
+class AllToAllFunction : public Function<AllToAllFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Bound& bound, const Counts& sent,
+                            const Counts& received) {
+    keep(ctx, bound);
+    ctx->saved_data["sent"] = sent;
+    ctx->saved_data["received"] = received;
+    return exchange(*bound->group, x, sent, received, bound->forward_label);
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const Bound bound = kept(ctx);
+    const auto counts = [&](const char* name) { return ctx->saved_data[name].toIntVector(); };
+    return {
+        exchange(*bound->group, gradients[0], counts("received"), counts("sent"), bound->backward_label), {}, {}, {}};
+  }
+};
+
 }  // namespace
 
 ShardRange piece_of(std::int64_t full, int size, int rank) {
@@ -179,6 +208,10 @@ ScatterToGroup::ScatterToGroup(std::shared_ptr<comm::Group> group, std::int64_t 
 
 at::Tensor ScatterToGroup::operator()(const at::Tensor& x) const {
   return bound_->group->size() == 1 ? x : ScatterFunction::apply(x, bound_, dim_, value_);
+}
+
+at::Tensor AllToAllRows::operator()(const at::Tensor& x, const Counts& sent, const Counts& received) const {
+  return bound_->group->size() == 1 ? x : AllToAllFunction::apply(x, bound_, sent, received);
 }
 
 }  // namespace capstan::ops

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
+#include <utility>
 
 #include "ops/head_products.h"
 
@@ -63,6 +65,21 @@ class Divergence {
     const at::Tensor own = ids - settings_.part->begin;
     const std::int64_t last = student_.words() - 1;
     return {own.clamp(0, last), own.lt(0).logical_or(own.gt(last))};
+  }
+
+  /// The k best of all ranks, from this rank's own ones [N, up to k] and their ids.
+  std::pair<at::Tensor, at::Tensor> best_of_all(const at::Tensor& values, const at::Tensor& ids, std::int64_t k) const {
+    const auto missing = k - values.size(1);
+    const auto gathered = [&](const at::Tensor& mine) {
+      const auto all = at::empty({settings_.part->group->size(), mine.size(0), k}, mine.options());
+      settings_.part->group->all_gather(all, mine.contiguous(), settings_.part->label);
+      return all.transpose(0, 1).flatten(1);
+    };
+    constexpr double none = -std::numeric_limits<double>::infinity();
+    const auto all_values = gathered(at::constant_pad_nd(values, {0, missing}, none));
+    const auto all_ids = gathered(at::constant_pad_nd(ids + settings_.part->begin, {0, missing}));
+    auto [best, places] = all_values.topk(k, 1);
+    return {best, all_ids.gather(1, places)};
   }
 
  private:
@@ -183,6 +200,27 @@ at::Tensor chunked_linear_divergence(const at::Tensor& hidden, const at::Tensor&
     found = {TargetRows::among(student.grad_hidden(), targets.rows(), hidden.size(0)), student.grad_weight()};
   }
   return with_gradients(loss, hidden, weight, found);
+}
+
+TeacherWords likeliest_words(const at::Tensor& hidden, const at::Tensor& weight, std::int64_t k,
+                             const DivergenceSettings& settings) {
+  check_settings(settings);
+  CAPSTAN_ASSERT(k > 0 && settings.chunk_rows > 0 && hidden.size(1) == weight.size(1));
+  const at::NoGradGuard no_grad;
+  HeadProducts products(hidden, weight, {});
+  const Divergence divergence(products, settings);
+  TeacherWords found{at::empty({hidden.size(0), k}, hidden.options().dtype(at::kLong)),
+                     at::empty({hidden.size(0), k}, products.numbers())};
+  for (std::int64_t begin = 0; begin < hidden.size(0); begin += settings.chunk_rows) {
+    const auto rows = std::min(settings.chunk_rows, hidden.size(0) - begin);
+    const at::Tensor logits = products.logits(begin, rows).div_(settings.temperature);
+    divergence.to_log_softmax(logits);
+    auto [values, ids] = logits.topk(std::min(k, products.words()), 1);
+    if (settings.part) std::tie(values, ids) = divergence.best_of_all(values, ids, k);
+    found.log_probabilities.narrow(0, begin, rows).copy_(values);
+    found.ids.narrow(0, begin, rows).copy_(ids);
+  }
+  return found;
 }
 
 }  // namespace capstan::ops

@@ -3,6 +3,7 @@
 
 #include "ops/combine_rows.h"
 #include "ops/operator.h"
+#include "ops/weight_gradients.h"
 
 namespace capstan::ops {
 namespace {
@@ -61,7 +62,10 @@ class GroupedLinearFunction : public Function<GroupedLinearFunction> {
     const at::Tensor gradient = gradients[0].contiguous();
     variable_list out(3);
     if (ctx->needs_input_grad(0)) out[0] = rows_product(gradient, saved[1], saved[2]);
-    if (ctx->needs_input_grad(1)) out[1] = grouped_outer(gradient, saved[0], saved[2]);
+    if (ctx->needs_input_grad(1)) {
+      out[1] = weight_gradient(
+          1, [gradient, in = saved[0].detach(), ends = saved[2]] { return grouped_outer(gradient, in, ends); });
+    }
     return out;
   }
 };

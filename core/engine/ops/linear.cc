@@ -7,6 +7,7 @@
 #include "ops/column_sums.h"
 #include "ops/operator.h"
 #include "ops/shared_input.h"
+#include "ops/weight_gradients.h"
 
 namespace capstan::ops {
 namespace {
@@ -35,7 +36,10 @@ class LinearFunction : public Function<LinearFunction> {
     variable_list result(3);
     if (ctx->needs_input_grad(0) && !defer_gradient(*ctx, gradient, saved[1]))
       result[0] = at::mm(gradient, saved[1]).view(ctx->saved_data["shape"].toIntVector());
-    if (ctx->needs_input_grad(1)) result[1] = at::mm(gradient.t(), rows_of(InputForBackward::of(*ctx, saved[0])));
+    if (ctx->needs_input_grad(1)) {
+      const at::Tensor in = rows_of(InputForBackward::of(*ctx, saved[0])).detach();
+      result[1] = weight_gradient(1, [gradient, in] { return at::mm(gradient.t(), in); });
+    }
     if (ctx->saved_data["has_bias"].toBool() && ctx->needs_input_grad(2)) result[2] = column_sums(gradient);
     return result;
   }

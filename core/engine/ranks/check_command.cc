@@ -16,6 +16,7 @@
 #include "ranks/gpu_module.h"
 #include "session/cut_answers.h"
 #include "session/gpu_fit.h"
+#include "session/host_memory.h"
 #include "session/job.h"
 #include "train/unsaved.h"
 
@@ -24,8 +25,8 @@ namespace {
 
 // For a run on another machine: what its ranks take of host memory is held only against run.host_memory.
 void check_told_memory(const session::Job& job, Diagnostics& faults) {
-  assembly::check_host_memory(job.config, job.topology, job.prediction, assembly::told_host_memory(*job.config.run),
-                              faults);
+  session::check_host_memory(job.config, job.topology, job.prediction, session::told_host_memory(*job.config.run),
+                             faults);
 }
 
 }  // namespace
@@ -43,7 +44,7 @@ std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Chang
   const auto job = session::predict_with(request, overrides, host);
   if (!job || !job->prediction.activations) return {};
   plan::Peak peak{layout::total_bytes(job->prediction.footprints, job->config.device),
-                  assembly::host_bytes(job->prediction, job->config.device)};
+                  session::host_bytes(job->prediction, job->config.device)};
   Diagnostics diagnostics;
   check_told_memory(*job, diagnostics);
   peak.host_fits = diagnostics.empty();
@@ -81,8 +82,8 @@ bool is_here(const plan::Gpu& wanted) {
 
 // What ranks need on another machine, where run.host_memory does not say what there is.
 std::string host_elsewhere_text(const session::Job& job) {
-  const auto needed = assembly::host_bytes(job.prediction, job.config.device);
-  if (needed == 0 || assembly::told_host_memory(*job.config.run)) return {};
+  const auto needed = session::host_bytes(job.prediction, job.config.device);
+  if (needed == 0 || session::told_host_memory(*job.config.run)) return {};
   const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
   return cat("host memory: a rank needs ", text(needed), ", the ", job.topology.ranks_per_node, " of a node ",
              text(needed * job.topology.ranks_per_node),

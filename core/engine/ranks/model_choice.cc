@@ -17,16 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string model_type_of(const fs::path& file) {
-  const auto text = read_file(file);
-  const auto json = try_parse_json<nlohmann::json>(text);
-  if (json.is_discarded()) throw Error("it is not JSON", "download the model's folder again", file.string());
-  const auto found = json.is_object() ? json.find("model_type") : json.end();
-  if (found == json.end() || !found->is_string())
-    throw Error("it names no model_type", "name a Hugging Face model folder of a causal language model", file.string());
-  return found->get<std::string>();
-}
-
 // What a name on the command line means: a path, or else a model of the hub that is in its cache.
 fs::path find_place(const std::string& name, const config::HubCache& hub) {
   auto path = fs::absolute(name).lexically_normal();
@@ -45,13 +35,7 @@ ModelChoice choose_model(const std::string& name, const command::Call& call) {
   const auto path = find_place(name, config::hub_cache(call.environment));
   if (is_there(path / "config.toml")) return of_run(path, path);
   if (is_there(path / "config.json")) {
-    const auto file = path / "config.json";
-    const auto type = model_type_of(file);
-    const auto plugin = assembly::plugin_of_family(type, call.plugins);
-    if (plugin.empty()) {
-      throw Error(cat("no model plugin computes models of type '", type, "'"),
-                  "take another model; `capstan plugins` lists the plugins", file.string());
-    }
+    const auto plugin = assembly::plugin_of_folder(path.string(), call.plugins);
     // The id of a hub's model says more than the folder, which is a commit's hash.
     const auto given = is_there(name) ? path : fs::path(name.substr(0, name.find('@')));
     const auto own = given.has_filename() ? given.filename() : given.parent_path().filename();

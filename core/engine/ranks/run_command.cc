@@ -108,8 +108,8 @@ class Predictions final : public command::RunExtension {
   std::string after_training(const command::TrainedRun& run) override {
     const auto figures = plan::figures_of_device(rank_.device.description, rank_.device.bytes);
     double step_s = 0;
-    if (const auto& work = job_.prediction.work; work && figures)
-      step_s = plan::step_time(*work, job_.topology.batch.accumulation, *figures).total();
+    if (job_.prediction.work && figures)
+      step_s = plan::step_time(job_.prediction, job_.topology.batch.accumulation, *figures).total();
     return plan::against_actual(job_.prediction, job_.config.device, {run.setup_bytes, run.peak_bytes, run.step_s},
                                 step_s);
   }

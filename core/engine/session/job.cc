@@ -2,9 +2,10 @@
 
 #include <utility>
 
-#include "assembly/host_memory.h"
 #include "assembly/objective.h"
 #include "assembly/open_tokenizer.h"
+#include "session/frozen_models.h"
+#include "session/host_memory.h"
 #include "session/micro_batch.h"
 #include "session/resume.h"
 #include "session/start_values.h"
@@ -19,8 +20,8 @@ assembly::Needs needs_of(setup::Purpose purpose) {
 
 // The host memory that is left for all ranks of a node; nothing: it is unknown.
 std::optional<std::int64_t> left_on_host(const setup::RunOptions& run) {
-  const auto told = assembly::told_host_memory(run);
-  return told ? told : assembly::available_host_memory();
+  const auto told = told_host_memory(run);
+  return told ? told : available_host_memory();
 }
 
 // What parameters come from. Only a run resumes from a checkpoint: other jobs have no steps to compare with its.
@@ -39,28 +40,38 @@ void judge_start(const Job& job, Diagnostics& faults) {
 std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
   auto config = setup::read_configuration(request, faults, &host);
   auto loaded = assembly::load_plugins(config, needs_of(request.purpose), host, faults);
+  std::vector<assembly::FrozenPlugin> others;
+  if (request.purpose != setup::Purpose::generate) others = load_frozen(config, loaded, host, faults);
   choose_micro_batch(config, loaded, host, faults);
   auto topology = assembly::make_topology(config, loaded, faults);
   auto samples = assembly::open_samples(config, loaded, topology, host, faults);
+  if (samples) check_samples(others, *samples, faults);
   if (!faults.empty()) return {};
   auto plugins = assembly::complete(std::move(loaded));
   const auto host_memory = left_on_host(*config.run);
   std::vector<nn::WeightPtr> own;
   std::shared_ptr<const assembly::AssembledModel> model;
+  std::vector<assembly::FrozenModel> frozen;
   std::optional<assembly::Prediction> prediction;
   setup::collect(faults, [&] {
-    auto built = assembly::build_model(plugins);
+    auto built = assembly::build_model(plugins.model);
     own = built.own;
     model = assembly::assemble(config, plugins, plugins.strategies, topology, std::move(built),
                                assembly::device_of(config));
     assembly::check_passes(plugins, topology, model->units, faults);
-    prediction = assembly::predict(config, plugins, topology, *samples, *model);
+    check_start(others, plugins, model->units, faults);
+    for (const auto& other : others) {
+      if (faults.empty())
+        frozen.push_back(assembly::assemble_frozen(other, plugins.strategies, topology, model->groups));
+    }
+    prediction = assembly::predict(config, plugins, topology, *samples, *model, frozen);
   });
   setup::collect(faults, [&] { check_model_files(plugins, own, faults); });
+  setup::collect(faults, [&] { check_frozen_files(frozen, plugins, faults); });
   if (!prediction) return {};
-  if (!request.any_host_memory) assembly::check_host_memory(config, topology, *prediction, host_memory, faults);
-  Job job{std::move(config),   std::move(plugins), std::move(topology),
-          std::move(*samples), std::move(model),   std::move(*prediction)};
+  if (!request.any_host_memory) check_host_memory(config, topology, *prediction, host_memory, faults);
+  Job job{std::move(config), std::move(plugins), std::move(topology),   std::move(*samples),
+          std::move(model),  std::move(frozen),  std::move(*prediction)};
   if (job.samples.train || !job.config.trains()) judge_start(job, faults);
   if (!faults.empty()) return {};
   return job;
@@ -91,7 +102,7 @@ std::optional<ModelJob> prepare_model(const setup::JobRequest& request, plugin::
   auto tokenizer = assembly::open_tokenizer(config, loaded, host, faults);
   if (!faults.empty()) return {};
   auto plugins = assembly::complete(std::move(loaded));
-  auto model = assembly::build_model(plugins);
+  auto model = assembly::build_model(plugins.model);
   assembly::structure(model, plugins.strategies);
   return ModelJob{std::move(config), std::move(plugins), std::move(*tokenizer), std::move(model)};
 }

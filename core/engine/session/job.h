@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "assembly/collate.h"
 #include "assembly/fit.h"
 #include "assembly/predict.h"
+#include "session/collate.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace session {
@@ -24,6 +24,7 @@ struct Job {
   assembly::Topology topology;
   assembly::Samples samples;
   std::shared_ptr<const assembly::AssembledModel> model;
+  std::vector<assembly::FrozenModel> frozen;  ///< the objective's
   assembly::Prediction prediction;
 
   std::uint64_t seed() const { return static_cast<std::uint64_t>(config.run->seed); }

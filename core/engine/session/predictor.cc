@@ -4,6 +4,7 @@
 
 #include <capstan/config/model_path.h>
 #include "session/gpu_fit.h"
+#include "session/host_memory.h"
 #include "session/job.h"
 #include "session/step_time.h"
 
@@ -125,17 +126,20 @@ std::optional<Estimate> Predictor::predict(const std::vector<std::string>& overr
   if (!job || !job->prediction.work) return {};
   const auto& prediction = job->prediction;
   Diagnostics of_host;
-  assembly::check_host_memory(job->config, job->topology, prediction, assembly::told_host_memory(*job->config.run),
-                              of_host);
+  session::check_host_memory(job->config, job->topology, prediction, session::told_host_memory(*job->config.run),
+                             of_host);
   Estimate estimate;
   estimate.gpu_bytes = layout::total_bytes(prediction.footprints, "cuda");
-  estimate.host_bytes = assembly::host_bytes(prediction, "cuda");
+  estimate.host_bytes = session::host_bytes(prediction, "cuda");
   estimate.fits = estimate.gpu_bytes + estimate.gpu_bytes / 20 <= impl_->gpu.room() && of_host.empty();
-  estimate.memory_table = cat(layout::footprint_table(prediction.footprints), prediction.activations_note, "\n");
+  const auto stages = prediction.stages_note + (prediction.stages_note.empty() ? "" : "\n");
+  estimate.memory_table =
+      cat(layout::footprint_table(prediction.footprints), stages, prediction.activations_note, "\n");
   estimate.sample_length = job->samples.length;
   estimate.lacking = job->lacking();
+  estimate.changes = job->model->changes;
   if (!impl_->figures) return estimate;
-  const auto time = step_time(*prediction.work, job->topology.batch.accumulation, *impl_->figures, impl_->links);
+  const auto time = step_time(prediction, job->topology.batch.accumulation, *impl_->figures, impl_->links);
   estimate.seconds = time.total();
   estimate.no_time = time.unknown;
   if (estimate.seconds > 0) estimate.time_table = step_time_table(time);

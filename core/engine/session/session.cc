@@ -10,6 +10,7 @@
 #include "assembly/assemble.h"
 #include "assembly/override_points.h"
 #include "comm/agree.h"
+#include "session/frozen_models.h"
 #include "session/resume.h"
 #include "session/start_values.h"
 
@@ -61,12 +62,15 @@ void make_local_groups(comm::Communicator& communicator, Session& session) {
       communicator.group(cat("summed data ranks of ", members.front()), members, c10::Device(c10::DeviceType::CPU));
 }
 
-strategy::TransferGroups transfer_groups(const Session& session) {
-  const std::vector<layout::Axis> stages{layout::Axis::pp};
-  if (session.job->topology.mesh.size(stages) == 1) return {};
-  auto& groups = session.groups();
-  return {groups.own("the stages' states", stages, session.device),
-          groups.own("the stages' gradients", stages, session.device)};
+strategy::Channels connect_stages(const Session& session) {
+  const auto& topology = session.job->topology;
+  const auto ranks = topology.mesh.ranks_along({layout::Axis::pp}, topology.rank);
+  return strategy::channels_of(session.job->model->stages, topology.position(), ranks,
+                               [&](const strategy::Channel& channel, const std::vector<int>& ends) {
+                                 const auto what = channel.has_states ? "states" : "gradients";
+                                 const auto name = cat("stages' ", what, " of ", ends[0], " for ", ends[1]);
+                                 return session.communicator->group(name, ends, session.device);
+                               });
 }
 
 // Makes the strategies' step hooks, and gives the engine's options the functions for the sums of gradients that they
@@ -90,7 +94,35 @@ void install_step_hooks(Session& session, shard::EngineOptions& options) {
   }
 }
 
+// Nothing of a checkpoint is read: a run that resumes compares with what it began with.
+FrozenSession make_frozen(const Session& session, const assembly::FrozenModel& frozen) {
+  const auto& job = *session.job;
+  const auto units = frozen.model->own_units();
+  FrozenSession made{frozen.plugin.name, {}, std::make_unique<strategy::FrozenRunner>(units, frozen.plugin.model.name)};
+  made.engine = std::make_unique<shard::Engine>(
+      assembly::engine_options(job.config, job.topology, job.samples, *frozen.model, session.device), units,
+      [groups = frozen.model->groups](const auto& axes, std::int64_t part) { return (*groups)(axes, part); });
+  made.engine->fill(*frozen_values(job, frozen));
+  for (std::size_t i = 0; i < units.size(); ++i) made.runner->add_hooks(i, made.engine->hooks(i));
+  return made;
+}
+
 }  // namespace
+
+std::vector<strategy::FrozenRunner*> Session::frozen_runners() const {
+  std::vector<strategy::FrozenRunner*> runners;
+  for (const auto& one : frozen) runners.push_back(one.runner.get());
+  return runners;
+}
+
+std::vector<layout::Footprint> Session::held() const {
+  auto all = engine->held();
+  for (auto& part : state->footprints()) all.push_back(std::move(part));
+  for (const auto& one : frozen) {
+    for (auto& part : assembly::named(one.name, one.engine->held())) all.push_back(std::move(part));
+  }
+  return all;
+}
 
 Session materialise(const Job& job, comm::Communicator& communicator,
                     const std::function<void(std::int64_t, std::int64_t)>& progress, checkpoint::Reader* resumed) {
@@ -115,12 +147,13 @@ Session materialise(const Job& job, comm::Communicator& communicator,
       std::move(options), own,
       [groups = job.model->groups](const auto& axes, std::int64_t part) { return (*groups)(axes, part); });
   fill(session, progress, resumed);
+  for (const auto& frozen : job.frozen) session.frozen.push_back(make_frozen(session, frozen));
   session.runner = std::make_unique<strategy::UnitRunner>(own, job.model->rank_stages, job.plugins.model.name);
   for (std::size_t i = 0; i < own.size(); ++i) {
     session.runner->add_hooks(i, session.engine->hooks(i));
     assembly::wrap_unit(job.plugins.strategies, i, *session.runner);
   }
-  session.interpreter = std::make_unique<strategy::Interpreter>(*session.runner, transfer_groups(session));
+  session.interpreter = std::make_unique<strategy::Interpreter>(*session.runner, connect_stages(session));
   return session;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <capstan/base/export.h>
 #include <capstan/comm/communicator.h>
+#include "strategy/frozen_runner.h"
 #include "strategy/interpreter.h"
 #include "strategy/unit_runner.h"
 
@@ -24,6 +25,13 @@ struct StepHooksOf {
   bool evaluation_weights = false;  ///< it claims what evaluation sees
 };
 
+/// One of the objective's models in memory.
+struct FrozenSession {
+  std::string name;
+  std::unique_ptr<shard::Engine> engine;
+  std::unique_ptr<strategy::FrozenRunner> runner;
+};
+
 /// The last stage: an assembled model in memory, with its peers.
 struct Session {
   const Job* job = nullptr;  ///< which outlives it
@@ -35,12 +43,16 @@ struct Session {
   std::unique_ptr<shard::Engine> engine;
   std::unique_ptr<strategy::UnitRunner> runner;
   std::unique_ptr<strategy::Interpreter> interpreter;  ///< runs programs on it
+  std::vector<FrozenSession> frozen;                   ///< the objective's models, in its plan's order
   std::shared_ptr<comm::Group> world_device;           ///< all ranks, tensors on the run's device
   std::shared_ptr<comm::Group> world_host;             ///< all ranks, CPU tensors
   std::shared_ptr<comm::Group> norm_group;             ///< ranks whose gradients make one norm: all, but for local axes
   std::shared_ptr<comm::Group> divisor_group;  ///< CPU; data ranks whose gradients are summed; null: all of the world
 
   strategy::MeshGroups& groups() const { return *job->model->groups; }
+  std::vector<strategy::FrozenRunner*> frozen_runners() const;
+  /// What the engines' tensors and strategies' own take now, by part.
+  std::vector<layout::Footprint> held() const;
   /// Axes on which gradients are not summed.
   const std::vector<layout::Axis>& local_axes() const { return job->model->local_axes; }
 };

@@ -87,6 +87,23 @@ at::Tensor StateStore::take(Entry& entry, const std::string& name, at::IntArrayR
   return value;
 }
 
+std::vector<layout::Footprint> StateStore::footprints() const {
+  std::map<std::pair<std::string, std::string>, std::int64_t> sums;
+  const auto add = [&](const std::string& name, const Entry& entry) {
+    if (!entry.value.defined()) return;  // it was asked for as it cannot be
+    // On CPU ranks all memory is the device's, as in predictions.
+    const auto device = device_.is_cpu() ? "cpu" : entry.value.is_cpu() ? "host" : "cuda";
+    sums[{name.substr(0, name.find('/')), device}] += static_cast<std::int64_t>(entry.value.nbytes());
+  };
+  for (const auto& [name, entry] : own_) add(name, entry);
+  for (const auto& [name, records] : of_records_) {
+    for (const auto& [record, entry] : records) add(name, entry);
+  }
+  std::vector<layout::Footprint> footprints;
+  for (const auto& [key, bytes] : sums) footprints.push_back({key.first + " state", bytes, key.second, "always"});
+  return footprints;
+}
+
 std::map<std::string, at::Tensor> StateStore::own() const {
   std::map<std::string, at::Tensor> tensors;
   for (const auto& [name, entry] : own_) tensors[name] = entry.value;

@@ -1,5 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/layout/footprint.h>
 #include <capstan/strategy/step_hooks.h>
 
 #include <ATen/core/Tensor.h>
@@ -27,6 +28,9 @@ class StateStore {
 
   /// The boxes of records that this rank updates: of_part() takes no others, since a checkpoint saves these.
   void hold(const std::vector<strategy::StepPart>& parts);
+
+  /// What the tensors take, a line "PLUGIN state" for each strategy and kind of memory.
+  std::vector<layout::Footprint> footprints() const;
 
   using ByRecord = std::map<std::string, at::Tensor>;
   /// What a checkpoint saves: this rank's own, and boxes of records, [box.numel()] each.

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <iomanip>
+#include <utility>
+
+#include "session/pipeline_time.h"
 
 namespace capstan::plan {
 namespace {
@@ -23,7 +26,8 @@ double bus_of(const Transfer& transfer, const Figures& figures, const Links& lin
 // Bytes that a rank sends, by the definition of bus bandwidth that NCCL's tests have.
 double sent(const Transfer& transfer) {
   const auto bytes = static_cast<double>(transfer.bytes);
-  if (transfer.operation == "host" || transfer.operation == "broadcast") return bytes;
+  if (transfer.operation == "host" || transfer.operation == "broadcast" || transfer.operation == "transfer")
+    return bytes;
   const auto others = static_cast<double>(transfer.ranks - 1) / transfer.ranks;
   return transfer.operation == "all-reduce" ? 2 * others * bytes : others * bytes;
 }
@@ -53,6 +57,14 @@ double decoding_of(const Transfers& transfers, const Figures& figures) {
 
 bool crosses_nodes(const Transfers& transfers) {
   return std::any_of(transfers.begin(), transfers.end(), [](const auto& one) { return one.first.nodes > 1; });
+}
+
+bool crosses_nodes(const assembly::StepWork& work) {
+  const auto& micro = work.micro;
+  return crosses_nodes(micro.waited) || crosses_nodes(micro.gathers) || crosses_nodes(micro.later_gathers) ||
+         crosses_nodes(work.reductions) || crosses_nodes(work.whole_parts) ||
+         std::any_of(work.actions.begin(), work.actions.end(),
+                     [](const auto& one) { return crosses_nodes(one.work.waited); });
 }
 
 double rate_of(const meta::Product& product, const Figures& figures) {
@@ -97,29 +109,35 @@ std::int64_t count(const std::map<meta::Product, std::int64_t>& products) {
   return sum;
 }
 
+// What computing takes, launches without their waiting.
+void add_compute(const assembly::MicroStepWork& micro, double times, const Figures& figures, const Links& links,
+                 StepTime& time) {
+  const auto& compute = micro.compute;
+  const auto others = static_cast<double>(compute.kernels) - static_cast<double>(count(compute.products));
+  time.products += times * products_of(compute, figures);
+  time.attention += times * attention_of(compute, figures);
+  time.others += times * (compute.bytes / figures.bytes_per_second + others * figures.kernel_seconds);
+  time.layers_wait += times * seconds(micro.waited, figures, links);
+}
+
 }  // namespace
 
 StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, const Figures& figures,
                    const Links& links) {
   const auto& micro = work.micro;
   StepTime time;
-  if (links.bytes_per_second <= 0 && (crosses_nodes(micro.waited) || crosses_nodes(micro.gathers) ||
-                                      crosses_nodes(micro.later_gathers) || crosses_nodes(work.reductions))) {
+  if (links.bytes_per_second <= 0 && crosses_nodes(work)) {
     time.unknown = "no bandwidth between nodes is known";
     return time;
   }
   const auto times = static_cast<double>(micro_steps);
-  const auto& compute = micro.compute;
-  const auto launches = static_cast<double>(compute.kernels);
-  time.products = times * products_of(compute, figures);
-  time.attention = times * attention_of(compute, figures);
-  time.others = times * (compute.bytes / figures.bytes_per_second +
-                         (launches - static_cast<double>(count(compute.products))) * figures.kernel_seconds) +
-                (bytes_of("cast", micro.gathers) + (times - 1) * bytes_of("cast", micro.later_gathers)) /
-                    figures.bytes_per_second;
+  const auto launches = static_cast<double>(micro.compute.kernels);
+  add_compute(micro, times, figures, links, time);
+  time.others += (bytes_of("cast", micro.gathers) + (times - 1) * bytes_of("cast", micro.later_gathers)) /
+                 figures.bytes_per_second;
   time.decoding = decoding_of(micro.gathers, figures) + (times - 1) * decoding_of(micro.later_gathers, figures);
-  time.layers_wait = times * seconds(micro.waited, figures, links);
-  time.update = work.update_bytes / figures.update_bytes_per_second;
+  time.update = work.update_bytes / figures.update_bytes_per_second + work.whole_flops / figures.product_flops +
+                seconds(work.whole_parts, figures, links);
   const auto on_gpu = time.products + time.attention + time.decoding + time.others + time.layers_wait;
   const auto eager = (times - static_cast<double>(work.replayed)) / times;
   time.host_wait = std::max(0.0, eager * (times * launches * figures.host_kernel_seconds - on_gpu));
@@ -130,6 +148,30 @@ StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, con
   time.engine_wait = beside - hidden + std::max(0.0, figures.interference * hidden - time.host_wait);
   time.offload = work.host_elements / figures.host_elements;
   return time;
+}
+
+StepTime step_time(const assembly::Prediction& prediction, std::int64_t micro_steps, const Figures& figures,
+                   const Links& links) {
+  const auto& works = prediction.works;
+  if (works.empty()) return step_time(prediction.work.value(), micro_steps, figures, links);
+  StepTime longest;
+  std::vector<strategy::Program> programs;
+  for (const auto& work : works) {
+    auto time = step_time(work, micro_steps, figures, links);
+    if (!time.unknown.empty()) return time;
+    if (time.total() > longest.total()) longest = std::move(time);
+    programs.push_back(work.program);
+  }
+  const auto took = [&](std::size_t position, const strategy::Action& action) {
+    StepTime time;
+    for (const auto& [of, work] : works[position].actions) {
+      if (of.kind == action.kind && of.stage == action.stage) add_compute(work, 1, figures, links, time);
+    }
+    return time.total();
+  };
+  const auto pipeline = pipeline_time(programs, took);
+  longest.bubble = pipeline.seconds - *std::max_element(pipeline.busy.begin(), pipeline.busy.end());
+  return longest;
 }
 
 std::string step_time_table(const StepTime& time) {
@@ -146,6 +188,9 @@ std::string step_time_table(const StepTime& time) {
   add("waiting for the host's launches", time.host_wait);
   add("gradients' sums, norm, optimizer", time.update);
   add("update in host memory", time.offload);
+  add(cat("waiting for other stages, ", std::fixed, std::setprecision(1), 100 * time.bubble / time.total(), " %")
+          .c_str(),
+      time.bubble);
   add("sum", time.total());
   return table_text(rows);
 }

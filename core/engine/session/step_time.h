@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "assembly/step_work.h"
+#include "assembly/predict.h"
 #include "session/figures.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -23,9 +23,10 @@ struct StepTime {
       0;  ///< for gathers and reductions: what they cost computation meanwhile, and what it does not hide
   double host_wait = 0;  ///< for the host to launch
   double offload = 0;    ///< the update in host memory, and copies there that nothing hides
+  double bubble = 0;     ///< for other stages
   std::string unknown;   ///< for people: why there is no time; the parts are 0 then
   double total() const {
-    return products + attention + decoding + others + update + layers_wait + engine_wait + host_wait + offload;
+    return products + attention + decoding + others + update + layers_wait + engine_wait + host_wait + offload + bubble;
   }
 };
 
@@ -36,6 +37,11 @@ struct Links {
 
 /// Estimates what a rank's step takes: `micro_steps` times its micro-step, then the rest.
 StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, const Figures& figures,
+                   const Links& links = {});
+
+/// The same of a run, in stages of the position on pp whose work takes longest: all positions' programs are run with
+/// what their actions take (pipeline_time), and where it has nothing to do it waits for the others.
+StepTime step_time(const assembly::Prediction& prediction, std::int64_t micro_steps, const Figures& figures,
                    const Links& links = {});
 
 /// A table for people: milliseconds by part, those that are there.

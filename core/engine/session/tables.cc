@@ -91,7 +91,7 @@ std::string Job::lacking() const {
 
 std::string Job::arithmetic() const {
   const auto& plan = samples.plan;
-  const auto& [footprints, activations, activations_note, state_note, work] = prediction;
+  const auto& [footprints, activations, activations_note, state_note, stages_note, work, works] = prediction;
   auto text = model_summary() + ranks_summary();
   if (samples.train) {
     text += cat(thousands(plan.samples), plural(plan.samples, " training sample, ", " training samples, "),
@@ -102,7 +102,7 @@ std::string Job::arithmetic() const {
     text +=
         cat("memory of a rank, with", activations ? "" : "out", " activations:\n", layout::footprint_table(footprints));
   }
-  for (const auto& note : {activations_note, state_note}) text += note.empty() ? "" : note + "\n";
+  for (const auto& note : {stages_note, activations_note, state_note}) text += note.empty() ? "" : note + "\n";
   if (plugins.model_facts.attention_dropout) {
     text +=
         "note: dropout inside attention takes the unfused, slower path (set the model's attention_dropout = 0 for the "

@@ -65,7 +65,7 @@ void each_box(const ShardPlan& plan, const EngineOptions& options, Of what, bool
         auto layout = sharded ? record.sharded(options.mesh) : record.compute;
         auto box = layout.box(record.shape, options.mesh, options.rank);
         if (box.empty()) continue;
-        const auto& shard = planned.sharding.of(position)[r];
+        const auto shard = planned.sharding.shard(r, position);
         const bool writes = writes_record(record, layout, place, options);
         visit({b, w, record, std::move(layout), std::move(box), sharded ? shard.in_shard : shard.in_full, writes,
                copy_of(record, options)});

@@ -192,7 +192,7 @@ void BucketParameters::decode(const at::Tensor& bytes, int position) const {
       const auto& packed = planned.packed[j];
       const auto& extent = packed.extents[static_cast<std::size_t>(position)];
       if (extent.numel() == 0) continue;
-      const auto& shard = planned.sharding.of(position)[j];
+      const auto shard = planned.sharding.shard(j, position);
       const auto apart = plan_.ranks > 1 && shard.blocks > 1 ? shard.block_apart : extent.elements;
       const auto& flat = full_.flat(i);
       const auto values =

@@ -56,7 +56,7 @@ void Engine::finish() {
 std::vector<std::string> Engine::fill(layout::Source& source,
                                       const std::function<void(std::int64_t, std::int64_t)>& progress) {
   const at::NoGradGuard no_grad;
-  const auto all = parameters();
+  const auto all = shard::parameters(shared_.plan, false);
   std::int64_t done = 0;
   std::vector<std::string> differing;
   for (std::size_t b = 0; b < parameters_.size(); ++b) {
@@ -80,7 +80,7 @@ void Engine::resume(layout::Source& source, const std::function<void(std::int64_
 
 void Engine::begin_backward(std::int64_t index) {
   protocol_.begin_backward(index);
-  shared_.offload.begin_micro_step(index);
+  if (index == 0 || protocol_.completes_gradients()) shared_.offload.begin_micro_step(index);
 }
 
 void Engine::join() {

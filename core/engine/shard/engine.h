@@ -126,9 +126,6 @@ class Engine : private Executor {
   /// from its thread. Not autograd's, which are activations and gradients at work.
   std::vector<layout::Footprint> held() const;
 
-  std::int64_t parameters() const;
-  std::int64_t trainable_parameters() const;
-
  private:
   /// A weight that is trained, by bucket and place in it.
   struct Trained {

@@ -221,8 +221,4 @@ std::vector<layout::Footprint> Engine::held() const {
   return memory.list(c10::DeviceTypeName(shared_.device().type(), true));
 }
 
-std::int64_t Engine::parameters() const { return shard::parameters(shared_.plan, false); }
-
-std::int64_t Engine::trainable_parameters() const { return shard::parameters(shared_.plan, true); }
-
 }  // namespace capstan::shard

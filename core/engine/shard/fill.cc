@@ -69,8 +69,8 @@ class Filling {
       everyone.broadcast(full, 0, cat("broadcast ", shared_.options.owner(), " ", record.name));
       const auto mine = target(i, j);
       if (position_) {
-        auto shard = plan_.weights[i].sharding.of(*position_)[j];
-        shard.in_full -= plan_.weights[i].sharding.of(0)[j].in_full;
+        auto shard = plan_.weights[i].sharding.shard(j, *position_);
+        shard.in_full -= plan_.weights[i].sharding.whole[j].in_full;
         full = shard.of_full(full).reshape({-1});
       }
       const auto theirs = full.to(mine.device());
@@ -176,7 +176,7 @@ class Filling {
       for (std::size_t j = 0; j < weight.records().size(); ++j) {
         const auto own = encode_record(i, j);
         if (own.numel() == 0) continue;
-        auto rows = sharding.of(position_.value_or(0))[j];
+        auto rows = sharding.shard(j, position_.value_or(0));
         rows.in_full /= columns;
         rows.block_apart /= columns;
         rows.numel = own.numel();

@@ -16,7 +16,7 @@ GatherProtocol::GatherProtocol(const ShardPlan& plan, const EngineOptions& optio
       backwards_(options.backwards),
       gathered_(plan.buckets.size()),
       stays_(plan.runs.size(), 0) {
-  if (backwards_.empty()) backwards_.assign(static_cast<std::size_t>(options.accumulation), 0);
+  if (backwards_.empty()) backwards_.resize(static_cast<std::size_t>(options.accumulation));
 }
 
 void GatherProtocol::invalidate(std::size_t bucket) {
@@ -60,8 +60,9 @@ void GatherProtocol::release(std::size_t run) {
 
 Reduction GatherProtocol::reduction(std::size_t bucket, std::size_t backward) const {
   const auto& runs = plan_.buckets[bucket].runs;
-  const auto is_of = [&](std::size_t stage) {
-    return std::any_of(runs.begin(), runs.end(), [&](std::size_t run) { return plan_.runs[run].stage == stage; });
+  const auto is_of = [&](const Backward& one) {
+    return one.completes &&
+           std::any_of(runs.begin(), runs.end(), [&](std::size_t run) { return plan_.runs[run].stage == one.stage; });
   };
   const auto now = backwards_.begin() + static_cast<std::ptrdiff_t>(backward);
   const auto& gradients = plan_.buckets[bucket].gradients;
@@ -138,11 +139,15 @@ void GatherProtocol::before_backward(std::size_t run) {
 
 void GatherProtocol::after_backward(std::size_t run) {
   prefetch(schedule_.prefetch_in_backward(run, BackwardPrefetch::post), false);
+  if (completes_gradients()) after_weight_gradients(run);
+  release(run);
+}
+
+void GatherProtocol::after_weight_gradients(std::size_t run) {
   // A table is large and the first bucket; it comes after the others that are complete by now.
   for (auto b = plan_.buckets.size(); b-- > 0;) {
     if (plan_.buckets[b].gradients.reduced_after == run) executor_.reduce(b, reduction(b, backward_));
   }
-  release(run);
 }
 
 void GatherProtocol::end_backward(std::size_t run) {
@@ -176,6 +181,9 @@ class GatherProtocol::Hooks : public strategy::UnitHooks {
   }
   void after_backward() override {
     if (unit_ == run_.last_in_backward) protocol_.after_backward(number_);
+  }
+  void after_weight_gradients() override {
+    if (unit_ == run_.last_in_backward) protocol_.after_weight_gradients(number_);
   }
   void end_backward() override {
     if (unit_ == run_.last) protocol_.end_backward(number_);

@@ -25,6 +25,8 @@ class GatherProtocol {
   /// The step's backward to which the following calls of backward hooks belong, counted from 0: without pipelines, the
   /// micro-step.
   void begin_backward(std::int64_t index) { backward_ = static_cast<std::size_t>(index); }
+  /// Are gradients taken from the leaves when its units' are there?
+  bool completes_gradients() const { return backwards_[backward_].completes; }
   /// What a micro-step's hooks do depends only on this rank's memory, whose addresses stay the same: nothing is
   /// gathered, released, summed with other ranks or sent to host memory. Where parameters are gathered once a step,
   /// they already are.
@@ -37,6 +39,7 @@ class GatherProtocol {
   void after_forward(std::size_t run, bool with_grad);
   void before_backward(std::size_t run);
   void after_backward(std::size_t run);
+  void after_weight_gradients(std::size_t run);
   void end_backward(std::size_t run);
 
  private:
@@ -58,7 +61,7 @@ class GatherProtocol {
   const ShardPlan& plan_;
   Executor& executor_;
   Schedule schedule_;
-  std::vector<std::size_t> backwards_;  ///< of a step: the stage of each
+  std::vector<Backward> backwards_;  ///< of a step
   std::size_t backward_ = 0;
   std::vector<Gathered> gathered_;  ///< by bucket
   std::vector<int> stays_;          ///< by run: forwards since which it is gathered for their backward

@@ -40,6 +40,12 @@ using GroupOf = std::function<std::shared_ptr<comm::Group>(const std::vector<lay
 /// Sums a bucket over an axis instead of the engine: a strategy's override point.
 using ReduceOverride = std::function<void(strategy::Bucket&)>;
 
+/// A backward of a step.
+struct Backward {
+  std::size_t stage = 0;  ///< its place in EngineOptions::stages
+  bool completes = true;  ///< false: some weights' gradients come in a later one, and the others wait in the leaves
+};
+
 struct EngineOptions {
   layout::Mesh mesh;
   int rank = 0;
@@ -47,10 +53,10 @@ struct EngineOptions {
   strategy::ShardPolicy policy;
   ReduceWhen reduce = ReduceWhen::step;
   std::int64_t accumulation = 1;  ///< micro-steps a step
-  /// What this rank computes of the model, and the order of a step's backwards: of each the stage, by its place in
-  /// `stages`. None: the units are one whole model, and backward comes once a micro-step.
+  /// What this rank computes of the model, and a step's backwards in their order. None: the units are one whole model,
+  /// and backward comes once a micro-step.
   std::optional<strategy::RankStages> stages;
-  std::vector<std::size_t> backwards;
+  std::vector<Backward> backwards;
   /// The group of the ranks along these axes that hold what is laid out so; null where there are no stages.
   std::function<std::shared_ptr<comm::Group>(const std::vector<layout::Axis>&, const layout::Layout&)> holders;
   std::int64_t micro_tokens = 0;  ///< tokens of a rank's micro-batch at most, padding included; 0: unknown

@@ -32,9 +32,7 @@ void unpack_weight(const PlannedWeight& planned, int position, const at::Tensor&
 namespace {
 
 bool can_be_cut(const PlannedWeight& planned) {
-  const auto& shards = planned.sharding.shards;
-  return planned.weight->records().size() == 1 &&
-         std::all_of(shards.begin(), shards.end(), [](const auto& list) { return list.front().blocks == 1; });
+  return planned.weight->records().size() == 1 && planned.sharding.whole.front().blocks == 1;
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ void Reducer::add_rows(const Reduction& how) {
   auto& group = parameters_.group();
   group.all_gather(all.ids, own.ids, cat("all-gather ids ", label_));
   group.all_gather(all.values, own.values, cat("all-gather rows ", label_));
-  const auto& shard = planned.sharding.of(is_sharded() ? parameters_.position() : 0).front();
+  const auto shard = planned.sharding.shard(0, is_sharded() ? parameters_.position() : 0);
   if (plan_.gradients.table->only_looked_up && !is_accumulated() && how.first) slice(0).zero_();
   const auto to = is_sharded() ? owned(0, shard).view({-1, columns}) : parts_of_full_.front();
   ops::add_rows_(to, all.ids, all.values, is_sharded() ? shard.in_full / columns : 0);

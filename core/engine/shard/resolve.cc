@@ -249,7 +249,7 @@ std::int64_t partial_elements(const BucketPlan& bucket) {
     for (const auto& [weight, record] : partial.records) {
       // The first rank has the most.
       const auto& sharding = bucket.weights[weight].sharding;
-      sum += bucket.shards_optim ? sharding.of(0)[record].numel : sharding.numels[record];
+      sum += bucket.shards_optim ? sharding.shard(record, 0).numel : sharding.numels[record];
     }
     most = std::max(most, sum);
   }

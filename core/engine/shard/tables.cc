@@ -29,10 +29,13 @@ Owners owners_of(const nn::Weight& weight, const std::vector<nn::Unit*>& units) 
 }
 
 bool sums_whole_tables(const EngineOptions& options) {
-  // A table that two stages of a rank use is used in two backwards.
+  // A table that two stages of a rank use is used in two backwards, and rows of several may wait for one that
+  // completes.
   const bool has_stages = options.stages && options.stages->stages.size() > 1;
-  return options.micro_tokens == 0 || has_stages || options.deterministic || options.policy.offload_optim ||
-         !options.reduce_overrides.empty();
+  const bool leaves_some = std::any_of(options.backwards.begin(), options.backwards.end(),
+                                       [](const auto& backward) { return !backward.completes; });
+  return options.micro_tokens == 0 || has_stages || leaves_some || options.deterministic ||
+         options.policy.offload_optim || !options.reduce_overrides.empty();
 }
 
 // All ranks of its data group compute with the same whole table.

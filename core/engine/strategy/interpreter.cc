@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
 
+#include <utility>
+
 namespace capstan::strategy {
 namespace {
 
@@ -50,7 +52,8 @@ auto take(Map& map, const typename Map::key_type& key) {
 
 }  // namespace
 
-Interpreter::Interpreter(UnitRunner& runner, TransferGroups groups) : runner_(runner), transfers_(std::move(groups)) {}
+Interpreter::Interpreter(UnitRunner& runner, Channels channels)
+    : runner_(runner), transfers_(std::move(channels), runner.stages().position) {}
 
 const RankStage& Interpreter::stage_of(const Action& action) const {
   const auto& stages = runner_.stages();
@@ -65,28 +68,30 @@ bool Interpreter::is_whole(const Program& program, std::size_t at) const {
 void Interpreter::run(const Program& program, const Calls& calls) {
   forget();  // a program that failed may have left some
   for (std::size_t at = 0; at < program.size(); ++at) {
+    if (calls.before) calls.before(program[at]);
     if (!is_whole(program, at)) {
+      if (!is_transfer(program[at])) start_receives(program, at + 1, calls);
       act(program[at], calls);
       continue;
     }
     if (calls.before_backward) calls.before_backward(backwards_++);
-    const auto& [kind, stage, micro] = program[at++];
+    const int micro = program[at++].micro;
     if (calls.whole) {
-      calls.whole(micro, [&](const nn::Batch& batch) { both(batch, calls); });
+      calls.whole(micro, [&](const nn::Batch& batch) { both(micro, batch, calls); });
     } else {
-      both(calls.batch(micro), calls);
+      both(micro, calls.batch(micro), calls);
     }
   }
   transfers_.finish();
 }
 
 // Nothing of it stays: between steps there are no activations.
-void Interpreter::both(const nn::Batch& batch, const Calls& calls) {
+void Interpreter::both(int micro, const nn::Batch& batch, const Calls& calls) {
   const auto& stage = runner_.stages().stages.front();
   MicroContext context{batch, {}, {}};
   runner_.forward(context, stage);
   if (calls.computed) calls.computed(stage, context.out);
-  const auto start = calls.start(context.batch, context.out);
+  const auto start = calls.start(micro, context.batch, context.out);
   runner_.backward(context, stage, {start.root}, {start.gradient});
 }
 
@@ -97,7 +102,10 @@ void Interpreter::act(const Action& action, const Calls& calls) {
     case Kind::forward:
       return forward(action, calls);
     case Kind::backward:
+    case Kind::backward_input:
       return backward(action, calls);
+    case Kind::backward_weight:
+      return backward_weight(action, calls);
     case Kind::send_states:
       return transfers_.send_states(take(leaving_, key), contexts_.at(key).batch, stage.after, action);
     case Kind::receive_states:
@@ -110,6 +118,28 @@ void Interpreter::act(const Action& action, const Calls& calls) {
           transfers_.receive_gradients(with_gradient(tensors_of(contexts_.at(key).out)), stage.after, action);
       return;
   }
+}
+
+// Receives up to the next action that computes; those of a peer in their order.
+void Interpreter::start_receives(const Program& program, std::size_t from, const Calls& calls) {
+  bool states = true;
+  bool gradients = true;
+  for (auto at = from; at < program.size() && is_transfer(program[at]); ++at) {
+    const auto& action = program[at];
+    if (action.kind == Kind::receive_states) states = states && start_receive(action, calls);
+    if (action.kind == Kind::receive_gradients) gradients = gradients && start_receive(action, calls);
+  }
+}
+
+// False: it is not known yet what will come.
+bool Interpreter::start_receive(const Action& action, const Calls& calls) {
+  const auto& stage = stage_of(action);
+  if (action.kind == Kind::receive_states)
+    return transfers_.start_states(context_of(action, calls).batch, stage.before, action);
+  const auto found = contexts_.find({action.stage, action.micro});
+  if (found == contexts_.end() || !found->second.out.states.defined()) return false;
+  transfers_.start_gradients(with_gradient(tensors_of(found->second.out)), stage.after, action);
+  return true;
 }
 
 // The micro-batch's batch is made when it is first met, by what receives its states or by its forward.
@@ -139,25 +169,37 @@ void Interpreter::backward(const Action& action, const Calls& calls) {
   std::vector<at::Tensor> roots;
   std::vector<at::Tensor> gradients;
   if (stage.after < 0) {
-    auto start = calls.start(context.batch, context.out);
+    auto start = calls.start(action.micro, context.batch, context.out);
     roots = {std::move(start.root)};
     gradients = {std::move(start.gradient)};
   } else {
     roots = with_gradient(tensors_of(context.out));
     gradients = take(gradients_, key);
   }
-  runner_.backward(context, stage, roots, gradients);
+  const bool is_part = action.kind == Kind::backward_input;
+  is_part ? runner_.backward_input(context, stage, roots, gradients)
+          : runner_.backward(context, stage, roots, gradients);
   if (stage.before >= 0) {
     const bool stays = stage.before == runner_.stages().position;
     (stays ? gradients_[{action.stage - 1, action.micro}] : leaving_[key]) = gradients_of(context.in);
   }
-  contexts_.erase(key);
+  if (is_part) {
+    context.in = context.out = {};
+  } else {
+    contexts_.erase(key);
+  }
 }
 
-nn::Hidden Interpreter::evaluate(const nn::Batch& batch, const UnitRunner::Seen& seen) {
+void Interpreter::backward_weight(const Action& action, const Calls& calls) {
+  auto context = take(contexts_, {action.stage, action.micro});
+  if (calls.before_backward) calls.before_backward(backwards_++);
+  runner_.backward_weight(context, stage_of(action));
+}
+
+nn::Hidden Interpreter::evaluate(const nn::Batch& batch, nn::KVCache* cache, const UnitRunner::Seen& seen) {
   const at::NoGradGuard no_grad;
   const auto& stages = runner_.stages();
-  if (stages.is_whole()) return runner_.forward(batch, nullptr, seen);
+  if (stages.is_whole()) return runner_.forward(batch, cache, seen);
   nn::Hidden out;
   std::vector<at::Tensor> states;
   for (const auto& stage : stages.stages) {
@@ -165,7 +207,7 @@ nn::Hidden Interpreter::evaluate(const nn::Batch& batch, const UnitRunner::Seen&
       states = transfers_.receive_states(batch, stage.before, {Kind::receive_states, stage.number, 0});
     MicroContext context{batch, {}, {}};
     if (stage.before >= 0) context.in = hidden_of(states);
-    runner_.forward(context, stage, seen);
+    runner_.forward(context, stage, cache, seen);
     if (stage.after < 0) {
       out = std::move(context.out);
     } else {
@@ -176,6 +218,10 @@ nn::Hidden Interpreter::evaluate(const nn::Batch& batch, const UnitRunner::Seen&
   }
   transfers_.finish();
   return out;
+}
+
+void Interpreter::expect(int stage, const nn::Batch& batch, const nn::Hidden& in) {
+  transfers_.expect(stage, batch, tensors_of(in));
 }
 
 void Interpreter::forget() {

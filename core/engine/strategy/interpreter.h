@@ -31,36 +31,45 @@ class Interpreter {
   /// What a program is run on. All are called on the thread that runs it.
   struct Calls {
     std::function<nn::Batch(int micro)> batch;
-    /// Before the `index`-th backward of the program on this rank; where a forward is directly followed by its backward
-    /// and is all of the model, before the forward.
+    /// Before each action; before a forward that its backward directly follows, which is all of the model, for both.
+    std::function<void(const Action& action)> before = {};
+    /// Before the `index`-th backward of the program on this rank, each part of one counted; where a forward is
+    /// directly followed by its backward and is all of the model, before the forward.
     std::function<void(int index)> before_backward = {};
     /// A stage's forward is done; of the model's last one, `out` is what the head gives.
     std::function<void(const RankStage& stage, const nn::Hidden& out)> computed = {};
-    /// What backward starts from at the model's end.
-    std::function<Start(const nn::Batch& batch, const nn::Hidden& out)> start;
+    /// What a micro-batch's backward starts from at the model's end.
+    std::function<Start(int micro, const nn::Batch& batch, const nn::Hidden& out)> start;
     /// Takes over a forward that is directly followed by its backward and is all of the model: calls `both` with the
     /// micro-batch's batch, or repeats what it recorded of an earlier call. Null: `both` is called.
     std::function<void(int micro, const std::function<void(const nn::Batch&)>& both)> whole = {};
   };
 
   /// `runner` must outlive it.
-  explicit Interpreter(UnitRunner& runner, TransferGroups groups = {});
-  /// Runs the program's actions in their order. Collective over the positions on pp. Throws what a unit, a strategy or
-  /// a peer's failure throws; contexts are gone then.
+  explicit Interpreter(UnitRunner& runner, Channels channels = {});
+  /// Runs the program's actions in their order. What the action after next needs of other positions travels while an
+  /// action computes. Collective over the positions on pp. Throws what a unit, a strategy or a peer's failure throws;
+  /// contexts are gone then.
   void run(const Program& program, const Calls& calls);
   /// One micro-batch through all stages without gradient: what the head gives, where this rank has the last stage.
-  /// `seen` is called with the outputs of this rank's units, by their places in the whole model.
-  nn::Hidden evaluate(const nn::Batch& batch, const UnitRunner::Seen& seen = {});
+  /// `cache` has the keys and values of this rank's layers. `seen` is called with the outputs of its units, by their
+  /// places in the whole model.
+  nn::Hidden evaluate(const nn::Batch& batch, nn::KVCache* cache = nullptr, const UnitRunner::Seen& seen = {});
+  /// Says what a stage gets of batches of this shape, so that transfers need not tell.
+  void expect(int stage, const nn::Batch& batch, const nn::Hidden& in);
 
  private:
   using Key = std::pair<int, int>;  // stage and micro-batch
   const RankStage& stage_of(const Action& action) const;
   bool is_whole(const Program& program, std::size_t at) const;
-  void both(const nn::Batch& batch, const Calls& calls);
+  void both(int micro, const nn::Batch& batch, const Calls& calls);
   MicroContext& context_of(const Action& action, const Calls& calls);
   void act(const Action& action, const Calls& calls);
+  void start_receives(const Program& program, std::size_t from, const Calls& calls);
+  bool start_receive(const Action& action, const Calls& calls);
   void forward(const Action& action, const Calls& calls);
   void backward(const Action& action, const Calls& calls);
+  void backward_weight(const Action& action, const Calls& calls);
   void forget();
 
   UnitRunner& runner_;

@@ -187,6 +187,7 @@ class Dealer {
     batch.indices.push_back(matrix.index);
     batch.elements += matrix_elements(record);
     batch.work_bytes += matrix.of->spec.bytes;
+    batch.work += matrix.of->spec.work;
   }
 
   std::vector<MatrixPlan> plans_;
@@ -238,6 +239,20 @@ MatrixBytes bytes_of(const std::vector<MatrixPlan>& plans) {
     }
   }
   return most;
+}
+
+MatrixWork work_of(const std::vector<MatrixPlan>& plans) {
+  MatrixWork sum;
+  for (const auto& plan : plans) {
+    const auto size = static_cast<std::int64_t>(c10::elementSize(plan.dtype));
+    for (const auto& round : plan.rounds) {
+      for (const auto& batch : round.batches) sum.flops += batch.work;
+      if (!round.exchanges) continue;
+      ++sum.exchanges;
+      for (const auto& part : round.own) sum.sent_parts += part.elements() * size;
+    }
+  }
+  return sum;
 }
 
 MatrixBytes state_bytes_of(const std::vector<MatrixPlan>& plans) {

@@ -63,6 +63,7 @@ struct WholeBatch {
   std::int64_t begin = 0;
   std::int64_t elements = 0;
   std::int64_t work_bytes = 0;  ///< what the rule takes besides
+  double work = 0;              ///< floating-point operations for all of them
 };
 
 /// What one exchange brings to their owners and back.
@@ -93,6 +94,13 @@ struct MatrixBytes {
   std::int64_t host = 0;  ///< parts of matrices whose masters are in host memory
 };
 MatrixBytes bytes_of(const std::vector<MatrixPlan>& plans);
+/// What an update makes this rank do for whole matrices.
+struct MatrixWork {
+  double flops = 0;             ///< of the rule, for the matrices that this rank owns
+  std::int64_t sent_parts = 0;  ///< bytes of this rank's parts in rounds that exchange parts
+  std::int64_t exchanges = 0;   ///< such rounds: in each, parts go to the owners and come back
+};
+MatrixWork work_of(const std::vector<MatrixPlan>& plans);
 /// What this rank's states of whole matrices take.
 MatrixBytes state_bytes_of(const std::vector<MatrixPlan>& plans);
 

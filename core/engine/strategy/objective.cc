@@ -1,5 +1,6 @@
 #include "strategy/objective.h"
 
+#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/counted.h>
 #include <capstan/base/text.h>
@@ -24,14 +25,39 @@ using objective::Plan;
   throw Error(cat("plan() ", what), "correct the objective's plan (capstan/objective/objective.h)");
 }
 
+// What computes the pass.
+void check_model(const Plan& plan, const PassSpec& pass) {
+  if (pass.model && *pass.model >= plan.models.size())
+    refuse(cat("has pass '", pass.name, "' of model ", *pass.model, " of ", plan.models.size()));
+  if (pass.model && pass.gradient) refuse(cat("trains pass '", pass.name, "', which another model computes"));
+  if (pass.output == nn::HeadOutput::states && !pass.model)
+    refuse(cat("wants states of pass '", pass.name, "', which the trained model computes: its matrix changes"));
+}
+
+bool teaches(const Plan& plan, std::size_t index) {
+  if (index >= plan.passes.size()) return false;
+  const auto& pass = plan.passes[index];
+  return pass.output == nn::HeadOutput::states ||
+         (pass.output == nn::HeadOutput::likeliest_words && pass.comparison.words > 0);
+}
+
+void check_teacher(const Plan& plan, const PassSpec& pass) {
+  if ((pass.output == nn::HeadOutput::divergence) != pass.teacher.has_value() || (pass.teacher && !pass.gradient))
+    refuse(cat("has pass '", pass.name, "' with a teacher or a divergence, and not with both and a gradient"));
+  if (pass.teacher && !teaches(plan, *pass.teacher))
+    refuse(cat("has pass '", pass.name, "' whose teacher gives neither states nor likeliest words"));
+}
+
 void check_passes(const Plan& plan) {
   const auto with_gradient =
       std::count_if(plan.passes.begin(), plan.passes.end(), [](const PassSpec& pass) { return pass.gradient; });
   if (with_gradient != 1) refuse(cat("has ", with_gradient, " passes with a gradient, instead of one"));
   for (const auto& pass : plan.passes) {
     if (pass.output == nn::HeadOutput::last_logits)
-      refuse(cat("wants logits of pass '", pass.name, "': heads give objectives the loss sum or log-probabilities"));
+      refuse(cat("wants logits of pass '", pass.name, "': heads give them for answers only"));
     if (pass.gradient && !pass.adapters) refuse(cat("trains pass '", pass.name, "' without adapters"));
+    check_model(plan, pass);
+    check_teacher(plan, pass);
   }
 }
 
@@ -75,6 +101,11 @@ bool Objective::needs_base() const {
   return std::any_of(plan_.passes.begin(), plan_.passes.end(), [](const auto& pass) { return !pass.adapters; });
 }
 
+void Objective::check_models(const objective::KnownModel& trained, const std::vector<objective::KnownModel>& others,
+                             Diagnostics& diagnostics) const {
+  plugin::guard(plugin_, "check_models", [&] { object_->check_models(trained, others, diagnostics); });
+}
+
 std::vector<double> Objective::counts(const data::HostBatch& batch) const {
   std::vector<double> counts;
   plugin::guard(plugin_, "counts", [&] {
@@ -109,6 +140,7 @@ namespace {
 nn::Batch for_pass(nn::Batch batch, const PassSpec& pass) {
   batch.pass.output = pass.output;
   batch.pass.adapters = pass.adapters;
+  batch.pass.comparison = pass.comparison;
   if (pass.gradient) return batch;
   batch.pass.measured = false;
   batch.training = false;
@@ -117,32 +149,54 @@ nn::Batch for_pass(nn::Batch batch, const PassSpec& pass) {
 
 }  // namespace
 
-nn::Batch Passes::trained(nn::Batch batch) const {
-  return for_pass(std::move(batch), objective_->plan().passes[objective_->trained()]);
+nn::Batch Passes::trained(nn::Batch batch, const std::vector<at::Tensor>& others) const {
+  const auto& pass = objective_->plan().passes[objective_->trained()];
+  batch = for_pass(std::move(batch), pass);
+  if (pass.teacher && !others.empty()) batch.pass.teacher = teacher_of(*pass.teacher, others);
+  return batch;
 }
 
-void Passes::run_others(const nn::Batch& batch) {
+ops::Teacher Passes::teacher_of(std::size_t pass, const std::vector<at::Tensor>& others) const {
+  const auto& spec = objective_->plan().passes[pass];
+  const auto& output = others[pass];
+  const bool is_states = spec.output == nn::HeadOutput::states;
+  if (output.dim() != (is_states ? 2 : 3)) {
+    throw Error(cat("the model of pass '", spec.name, "' gives something else than the objective asks its head for"),
+                "take a model whose head is an nn::VocabularyHead");
+  }
+  if (is_states) return ops::TeacherStates{output, models_.at(*spec.model)->matrix()};
+  return ops::TeacherWords{output[0].to(at::kLong), output[1], spec.comparison.rest};
+}
+
+std::vector<at::Tensor> Passes::run_others(const nn::Batch& batch) const {
   const auto& passes = objective_->plan().passes;
-  outputs_.assign(passes.size(), {});
+  std::vector<at::Tensor> outputs(passes.size());
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < passes.size(); ++i) {
-    if (i != objective_->trained()) outputs_[i] = forward_(for_pass(batch, passes[i])).states;
+    if (i == objective_->trained()) continue;
+    const auto own = for_pass(batch, passes[i]);
+    outputs[i] = passes[i].model ? models_.at(*passes[i].model)->forward(own) : forward_(own).states;
   }
+  return outputs;
 }
 
-objective::Sums Passes::sums(const nn::Batch& batch, const at::Tensor& output) {
-  auto outputs = std::exchange(outputs_, {});
-  outputs.resize(objective_->plan().passes.size());
-  outputs[objective_->trained()] = output;
-  return objective_->sums(outputs, batch);
+objective::Sums Passes::sums(const nn::Batch& batch, std::vector<at::Tensor> others, const at::Tensor& output) const {
+  for (auto* model : models_) model->release();  // the trained model's head has run
+  if (batch.pass.output == nn::HeadOutput::divergence && output.dim() != 1) {
+    throw Error("the trained model's head gives no divergence from a teacher",
+                "take a model whose head is an nn::VocabularyHead");
+  }
+  others.resize(objective_->plan().passes.size());
+  others[objective_->trained()] = output;
+  return objective_->sums(others, batch);
 }
 
-objective::Sums Passes::evaluate(const nn::Batch& batch) {
-  run_others(batch);
-  const auto own = trained(batch);
+objective::Sums Passes::evaluate(const nn::Batch& batch) const {
+  auto others = run_others(batch);
+  const auto own = trained(batch, others);
   const at::NoGradGuard no_grad;
   const auto output = forward_(own).states;
-  return output.defined() ? sums(own, output) : objective::Sums();
+  return output.defined() ? sums(own, std::move(others), output) : objective::Sums();
 }
 
 }  // namespace capstan::strategy

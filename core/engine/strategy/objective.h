@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "strategy/frozen_runner.h"
+
 CAPSTAN_BEGIN_NAMESPACE
 namespace strategy {
 
@@ -24,6 +26,8 @@ class Objective {
   std::size_t base() const { return plan_.terms.front().count; }
   /// Whether some pass is of the base model, without what strategies add to it.
   bool needs_base() const;
+  void check_models(const objective::KnownModel& trained, const std::vector<objective::KnownModel>& others,
+                    Diagnostics& diagnostics) const;
   std::vector<double> counts(const data::HostBatch& batch) const;
   objective::Sums sums(const std::vector<at::Tensor>& outputs, const nn::Batch& batch) const;
   /// What the sum of each term is multiplied by, so that the sum of them, divided by the count base(), is what is
@@ -40,27 +44,30 @@ class Objective {
 /// What a count divides by.
 double divisor(double count);
 
-/// A micro-batch's way through the passes of an objective. One at a time.
+/// A micro-batch's way through the passes of an objective.
 class Passes {
  public:
   using Forward = std::function<nn::Hidden(const nn::Batch&)>;
-  /// `forward` runs all units and is called without gradient.
-  Passes(std::shared_ptr<const Objective> objective, Forward forward)
-      : objective_(std::move(objective)), forward_(std::move(forward)) {}
+  /// `forward` runs all units and is called without gradient. `models` are those of the plan, and must outlive it.
+  Passes(std::shared_ptr<const Objective> objective, Forward forward, std::vector<FrozenRunner*> models = {})
+      : objective_(std::move(objective)), forward_(std::move(forward)), models_(std::move(models)) {}
   const Objective& objective() const { return *objective_; }
-  /// The batch as the pass with the gradient gets it.
-  nn::Batch trained(nn::Batch batch) const;
-  /// Runs the passes without gradient and keeps what they give for sums().
-  void run_others(const nn::Batch& batch);
-  /// The micro-batch's sums; `output` is what the pass with the gradient gave.
-  objective::Sums sums(const nn::Batch& batch, const at::Tensor& output);
+  /// The batch as the pass with the gradient gets it, from what run_others() gave.
+  nn::Batch trained(nn::Batch batch, const std::vector<at::Tensor>& others = {}) const;
+  /// Runs the passes without gradient: what each gives, by pass, for sums(). Undefined on a rank that does not compute
+  /// the model's end, and for the pass with the gradient.
+  std::vector<at::Tensor> run_others(const nn::Batch& batch) const;
+  /// The micro-batch's sums, from what run_others() gave (empty: there is no such pass) and from the `output` of the
+  /// pass with the gradient.
+  objective::Sums sums(const nn::Batch& batch, std::vector<at::Tensor> others, const at::Tensor& output) const;
   /// All passes without gradient, in evaluation. Empty on a rank that does not compute the model's end.
-  objective::Sums evaluate(const nn::Batch& batch);
+  objective::Sums evaluate(const nn::Batch& batch) const;
 
  private:
+  ops::Teacher teacher_of(std::size_t pass, const std::vector<at::Tensor>& others) const;
   std::shared_ptr<const Objective> objective_;
   Forward forward_;
-  std::vector<at::Tensor> outputs_;  // of the passes without gradient, by pass
+  std::vector<FrozenRunner*> models_;
 };
 
 }  // namespace strategy

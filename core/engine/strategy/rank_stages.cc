@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
+#include <utility>
 
 namespace capstan::strategy {
 
@@ -50,6 +52,38 @@ std::size_t RankStages::of_unit(std::size_t unit) const {
   const auto found = std::find_if(stages.begin(), stages.end(), [&](const auto& stage) { return unit < stage.end; });
   CAPSTAN_ASSERT(found != stages.end());
   return static_cast<std::size_t>(found - stages.begin());
+}
+
+bool is_transfer(const Action& action) {
+  using Kind = Action::Kind;
+  return action.kind == Kind::send_states || action.kind == Kind::receive_states ||
+         action.kind == Kind::send_gradients || action.kind == Kind::receive_gradients;
+}
+
+BusiestPart busiest_part(const Program& program, const RankStages& stages) {
+  std::map<std::pair<int, int>, std::size_t> last;  // by stage and micro-batch
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    if (!is_transfer(program[i])) last[{program[i].stage, program[i].micro}] = i;
+  }
+  std::set<std::pair<Action::Kind, int>> seen;  // kinds of actions, by stage
+  std::size_t units = 0, most = 0, end = 0;
+  int now = 0, times = 0;
+  BusiestPart busiest;
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    const auto& [kind, number, micro] = program[i];
+    const auto& stage = stages.stages[stages.index_of(number)];
+    if (seen.insert({kind, number}).second) end = i + 1;
+    if (kind == Action::Kind::forward) {
+      busiest.in_flight = std::max(busiest.in_flight, ++now);
+      if ((units += stage.end - stage.first) > most) most = units, times = 0;
+    }
+    if (last.at({number, micro}) != i) continue;
+    if (units == most && ++times <= 2) end = i + 1;
+    units -= stage.end - stage.first;
+    --now;
+  }
+  busiest.program.assign(program.begin(), program.begin() + static_cast<std::ptrdiff_t>(end));
+  return busiest;
 }
 
 }  // namespace capstan::strategy

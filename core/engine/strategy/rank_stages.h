@@ -53,5 +53,17 @@ struct RankStages {
   }
 };
 
+/// Does the action move something between positions?
+bool is_transfer(const Action& action);
+/// A part of a program, and how many forwards are in flight in it at most: their backward is not complete.
+struct BusiestPart {
+  Program program;
+  int in_flight = 0;
+};
+/// A step's program up to the end of the second micro-batch that leaves a stage while the most is in flight, where
+/// stages count by their units: what is held from one to the next is there then. Each kind of action of each stage is
+/// in it at least once.
+BusiestPart busiest_part(const Program& program, const RankStages& stages);
+
 }  // namespace strategy
 CAPSTAN_END_NAMESPACE

@@ -4,6 +4,7 @@
 #include <capstan/strategy/recompute.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include "ops/weight_gradients.h"
 #include "plugin/guard.h"
 
 #include <functional>
@@ -49,6 +50,8 @@ class Recompute : public torch::autograd::Function<Recompute> {
       roots.push_back(outputs[i]);
       seeds.push_back(gradients[i]);
     }
+    // What was computed again is freed now: no product's input waits for its weight's gradient.
+    const ops::LeaveWeightGradients nowhere([] { return nullptr; });
     if (!roots.empty()) torch::autograd::backward(roots, seeds);
     variable_list result{at::Tensor()};
     for (const auto& input : inputs) result.push_back(input.grad());

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
 
+#include <utility>
+
 namespace capstan::strategy {
 namespace {
 
@@ -10,13 +12,32 @@ namespace {
 // dimensions and their sizes.
 constexpr std::int64_t header_length = 256;
 
+std::tuple<Action::Kind, int, int> name_of(const Action& action) { return {action.kind, action.stage, action.micro}; }
+
 }  // namespace
 
-StageTransfers::Key StageTransfers::key_of(int stage, const nn::Batch& batch) {
-  return {stage, c10::GradMode::is_enabled(), batch.tokens.size(0), batch.tokens.size(1)};
+Channels channels_of(const Stages& stages, int position, const std::vector<int>& ranks,
+                     const std::function<std::shared_ptr<comm::Group>(const Channel&, const std::vector<int>&)>& make) {
+  const auto& positions = stages.positions;
+  Channels channels;
+  for (std::size_t s = 0; s + 1 < positions.size(); ++s) {
+    const int here = positions[s];
+    const int next = positions[s + 1];
+    if (here == next || (here != position && next != position)) continue;
+    channels.try_emplace({here, next, true});
+    channels.try_emplace({next, here, false});
+  }
+  for (auto& [channel, group] : channels) {
+    group = make(channel, {ranks[static_cast<std::size_t>(channel.from)], ranks[static_cast<std::size_t>(channel.to)]});
+  }
+  return channels;
 }
 
-at::Tensor StageTransfers::header_of(const std::vector<at::Tensor>& states) const {
+StageTransfers::Key StageTransfers::key_of(int stage, const nn::Batch& batch) {
+  return {stage, c10::GradMode::is_enabled(), batch.training, batch.tokens.size(0), batch.tokens.size(1)};
+}
+
+at::Tensor StageTransfers::header_of(const std::vector<at::Tensor>& states, c10::Device device) {
   std::vector<std::int64_t> numbers{static_cast<std::int64_t>(states.size())};
   for (const auto& tensor : states) {
     numbers.insert(numbers.end(),
@@ -25,7 +46,7 @@ at::Tensor StageTransfers::header_of(const std::vector<at::Tensor>& states) cons
   }
   CAPSTAN_ASSERT(static_cast<std::int64_t>(numbers.size()) <= header_length);
   numbers.resize(header_length);
-  return at::tensor(numbers, at::kLong).to(groups_.states->device());
+  return at::tensor(numbers, at::kLong).to(device);
 }
 
 std::vector<StageTransfers::Form> StageTransfers::forms_in(const at::Tensor& header) {
@@ -42,46 +63,86 @@ std::vector<StageTransfers::Form> StageTransfers::forms_in(const at::Tensor& hea
   return forms;
 }
 
-void StageTransfers::send(comm::Group& group, const at::Tensor& tensor, int to, const Action& action) {
+comm::Group& StageTransfers::group_to(int position, bool has_states) const {
+  return *channels_.at({position_, position, has_states});
+}
+
+comm::Group& StageTransfers::group_from(int position, bool has_states) const {
+  return *channels_.at({position, position_, has_states});
+}
+
+void StageTransfers::send(comm::Group& group, const at::Tensor& tensor, const Action& action) {
+  for (; !sent_.empty() && sent_.front().pending->has_ended(); sent_.pop_front()) sent_.front().pending->wait();
   const auto memory = tensor.detach().contiguous();
-  sent_.push_back({memory, group.start_send(memory, to, cargo(action))});
+  sent_.push_back({memory, group.start_send(memory, 1, cargo(action))});
 }
 
 void StageTransfers::send_states(const std::vector<at::Tensor>& states, const nn::Batch& batch, int to,
                                  const Action& action) {
-  if (told_.insert(key_of(action.stage, batch)).second) send(*groups_.states, header_of(states), to, action);
-  for (const auto& tensor : states) send(*groups_.states, tensor, to, action);
+  auto& group = group_to(to, true);
+  if (told_.insert(key_of(action.stage, batch)).second) send(group, header_of(states, group.device()), action);
+  for (const auto& tensor : states) send(group, tensor, action);
+}
+
+void StageTransfers::start(comm::Group& group, const at::Tensor& tensor, const Action& action) {
+  coming_[name_of(action)].push_back({tensor, group.start_receive(tensor, 0, cargo(action))});
+}
+
+std::vector<at::Tensor> StageTransfers::take(const Action& action) {
+  std::vector<at::Tensor> tensors;
+  for (auto& one : coming_[name_of(action)]) {
+    one.pending->wait();
+    tensors.push_back(std::move(one.tensor));
+  }
+  coming_.erase(name_of(action));
+  return tensors;
+}
+
+bool StageTransfers::start_states(const nn::Batch& batch, int from, const Action& action) {
+  const auto found = forms_.find(key_of(action.stage, batch));
+  if (found == forms_.end()) return false;
+  auto& group = group_from(from, true);
+  for (const auto& form : found->second)
+    start(group, at::empty(form.shape, at::TensorOptions().dtype(form.dtype).device(group.device())), action);
+  return true;
 }
 
 std::vector<at::Tensor> StageTransfers::receive_states(const nn::Batch& batch, int from, const Action& action) {
-  auto& group = *groups_.states;
-  auto& forms = forms_[key_of(action.stage, batch)];
-  if (forms.empty()) {
+  const auto key = key_of(action.stage, batch);
+  if (!forms_.contains(key)) {
+    auto& group = group_from(from, true);
     const auto header = at::empty({header_length}, at::TensorOptions().dtype(at::kLong).device(group.device()));
-    group.receive(header, from, cargo(action));
-    forms = forms_in(header);
+    group.receive(header, 0, cargo(action));
+    forms_[key] = forms_in(header);
   }
-  std::vector<at::Tensor> states;
-  for (const auto& form : forms) {
-    states.push_back(at::empty(form.shape, at::TensorOptions().dtype(form.dtype).device(group.device())));
-    group.receive(states.back(), from, cargo(action));
-    states.back().set_requires_grad(form.requires_grad);
-  }
+  if (!coming_.contains(name_of(action))) start_states(batch, from, action);
+  auto states = take(action);
+  const auto& forms = forms_.at(key);
+  for (std::size_t i = 0; i < states.size(); ++i) states[i].set_requires_grad(forms[i].requires_grad);
   return states;
 }
 
 void StageTransfers::send_gradients(const std::vector<at::Tensor>& gradients, int to, const Action& action) {
-  for (const auto& tensor : gradients) send(*groups_.gradients, tensor, to, action);
+  for (const auto& tensor : gradients) send(group_to(to, false), tensor, action);
+}
+
+void StageTransfers::start_gradients(const std::vector<at::Tensor>& of, int from, const Action& action) {
+  for (const auto& tensor : of)
+    start(group_from(from, false), at::empty(tensor.sizes(), tensor.options().requires_grad(false)), action);
 }
 
 std::vector<at::Tensor> StageTransfers::receive_gradients(const std::vector<at::Tensor>& of, int from,
                                                           const Action& action) {
-  std::vector<at::Tensor> gradients;
-  for (const auto& tensor : of) {
-    gradients.push_back(at::empty(tensor.sizes(), tensor.options().requires_grad(false)));
-    groups_.gradients->receive(gradients.back(), from, cargo(action));
-  }
-  return gradients;
+  if (!coming_.contains(name_of(action))) start_gradients(of, from, action);
+  return take(action);
+}
+
+void StageTransfers::expect(int stage, const nn::Batch& batch, const std::vector<at::Tensor>& states) {
+  auto& forms = forms_[key_of(stage, batch)];
+  forms.clear();
+  for (const auto& tensor : states)
+    forms.push_back({tensor.scalar_type(), tensor.requires_grad(), tensor.sizes().vec()});
+  told_.insert(key_of(stage - 1, batch));
 }
 
 void StageTransfers::finish() {

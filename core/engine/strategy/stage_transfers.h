@@ -6,6 +6,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <compare>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -15,19 +18,27 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace strategy {
 
-/// The positions on pp, for what goes to later stages and for what comes back: two, since a rank that waits for
-/// gradients must not keep states from leaving. Null where one rank has the whole model.
-struct TransferGroups {
-  std::shared_ptr<comm::Group> states;
-  std::shared_ptr<comm::Group> gradients;
+/// A way from one position on pp to another, of states or of gradients.
+struct Channel {
+  int from = 0;
+  int to = 0;
+  bool has_states = true;
+  auto operator<=>(const Channel&) const = default;
 };
+/// A group of two ranks for each, the sender first: what goes one way waits for nothing that goes another.
+using Channels = std::map<Channel, std::shared_ptr<comm::Group>>;
+/// Those of a position; `ranks` by position. `make` makes the group of two ranks, in an order that is the same for all
+/// positions.
+Channels channels_of(const Stages& stages, int position, const std::vector<int>& ranks,
+                     const std::function<std::shared_ptr<comm::Group>(const Channel&, const std::vector<int>&)>& make);
 
-/// Moves hidden states and their gradients between positions on pp. What is sent stays in memory until finish(). The
-/// first time that a stage sends states of a batch's shape, their shapes, dtypes and whether their gradients are wanted
-/// go before them, which on a GPU the receiver's host waits for.
+/// Moves hidden states and their gradients between positions on pp. What is sent stays in memory until it has left, on
+/// CPU until finish(). The first time that a stage sends states of a batch's shape, their shapes, dtypes and whether
+/// their gradients are wanted go before them, which on a GPU the receiver's host waits for.
 class StageTransfers {
  public:
-  explicit StageTransfers(TransferGroups groups) : groups_(std::move(groups)) {}
+  /// Those of `position`.
+  StageTransfers(Channels channels, int position) : channels_(std::move(channels)), position_(position) {}
   /// `action` says which transfer it is, here and below.
   void send_states(const std::vector<at::Tensor>& states, const nn::Batch& batch, int to, const Action& action);
   /// Leaves, which require gradients where the sender's do.
@@ -35,6 +46,12 @@ class StageTransfers {
   void send_gradients(const std::vector<at::Tensor>& gradients, int to, const Action& action);
   /// The gradients of these tensors.
   std::vector<at::Tensor> receive_gradients(const std::vector<at::Tensor>& of, int from, const Action& action);
+  /// Starts what a receive of this action then waits for, so that it travels meanwhile. States only where their shapes
+  /// are known: false if they are not. Receives are started in the order in which they are made.
+  bool start_states(const nn::Batch& batch, int from, const Action& action);
+  void start_gradients(const std::vector<at::Tensor>& of, int from, const Action& action);
+  /// What a stage gets of batches of this shape, which then is not sent before it.
+  void expect(int stage, const nn::Batch& batch, const std::vector<at::Tensor>& states);
   /// Waits until all that was sent has left.
   void finish();
 
@@ -44,21 +61,28 @@ class StageTransfers {
     bool requires_grad;
     std::vector<std::int64_t> shape;
   };
-  /// A stage, whether gradients are recorded, and the batch's rows and columns.
-  using Key = std::tuple<int, bool, std::int64_t, std::int64_t>;
-  struct Sent {
+  /// A stage, whether gradients are recorded, whether the batch is trained on, and its rows and columns.
+  using Key = std::tuple<int, bool, bool, std::int64_t, std::int64_t>;
+  struct Moving {
     at::Tensor tensor;
     std::unique_ptr<comm::Pending> pending;
   };
   static Key key_of(int stage, const nn::Batch& batch);
-  at::Tensor header_of(const std::vector<at::Tensor>& states) const;
+  static at::Tensor header_of(const std::vector<at::Tensor>& states, c10::Device device);
   static std::vector<Form> forms_in(const at::Tensor& header);
-  void send(comm::Group& group, const at::Tensor& tensor, int to, const Action& action);
+  comm::Group& group_to(int position, bool has_states) const;
+  comm::Group& group_from(int position, bool has_states) const;
+  void send(comm::Group& group, const at::Tensor& tensor, const Action& action);
+  void start(comm::Group& group, const at::Tensor& tensor, const Action& action);
+  std::vector<at::Tensor> take(const Action& action);
 
-  TransferGroups groups_;
+  Channels channels_;
+  int position_;
   std::map<Key, std::vector<Form>> forms_;  ///< of what a stage receives
   std::set<Key> told_;                      ///< whose forms a stage has sent
-  std::vector<Sent> sent_;
+  std::deque<Moving> sent_;
+  /// What was started, by kind, stage and micro-batch.
+  std::map<std::tuple<Action::Kind, int, int>, std::vector<Moving>> coming_;
 };
 
 }  // namespace strategy

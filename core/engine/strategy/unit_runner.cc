@@ -64,6 +64,13 @@ std::string forward_context(const std::string& model, const std::string& unit) {
   return cat(model.empty() ? "the model" : cat("plugin '", model, "'"), " was in phase forward of unit ", unit);
 }
 
+// What a unit keeps until its next forward: what a teacher says of the tokens is large, and only a head's forward reads
+// it.
+nn::Batch without_teacher(nn::Batch batch) {
+  batch.pass.teacher.reset();
+  return batch;
+}
+
 nn::Hidden cross(const nn::Hidden& hidden, std::function<void()>& callback) {
   const auto tensors = flatten(hidden);
   if (std::none_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.requires_grad(); })) return hidden;
@@ -125,10 +132,10 @@ void UnitRunner::backward(const at::Tensor& loss, const at::Tensor& seed) {
   backward(alone_, stages_.stages.front(), {loss}, {seed});
 }
 
-void UnitRunner::forward(MicroContext& context, const RankStage& stage, const Seen& seen) {
+void UnitRunner::forward(MicroContext& context, const RankStage& stage, nn::KVCache* cache, const Seen& seen) {
   auto hidden = context.in;
   for (auto i = stage.first; i < stage.end; ++i) {
-    hidden = run(*links_[i], std::move(hidden), context.batch, nullptr);
+    hidden = run(*links_[i], std::move(hidden), context.batch, cache);
     if (seen) seen(stage.place + i - stage.first, hidden);
   }
   context.out = std::move(hidden);
@@ -136,7 +143,7 @@ void UnitRunner::forward(MicroContext& context, const RankStage& stage, const Se
 
 nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
   for (auto& hooks : link.hooks) hooks->before_forward();
-  link.unit->set_batch(batch);
+  link.unit->set_batch(without_teacher(batch));
   const bool with_grad = c10::GradMode::is_enabled() && link.index >= stages_.first_reached;
   if (with_grad) {
     // A re-entrant segment without a differentiable input returns no gradient at all, and post-backward needs a
@@ -158,7 +165,8 @@ nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const nn::Batch& batch
 void UnitRunner::enter_backward(Link& link) {
   CAPSTAN_ASSERT(current_ != nullptr && !current_->in_backward[link.index]);
   current_->in_backward[link.index] = true;
-  link.unit->set_batch(current_->batch);  // other micro-batches' forwards may have come between
+  entered_ = link.index;
+  link.unit->set_batch(without_teacher(current_->batch));  // other micro-batches' forwards may have come between
   for (auto& hooks : link.hooks) hooks->before_backward();
 }
 
@@ -170,6 +178,30 @@ void UnitRunner::leave_backward(Link& link) {
 
 void UnitRunner::backward(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
                           const std::vector<at::Tensor>& gradients) {
+  run_backward(context, stage, roots, gradients);
+  end_backward(stage);
+}
+
+void UnitRunner::backward_input(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
+                                const std::vector<at::Tensor>& gradients) {
+  context.left.resize(links_.size());
+  entered_ = stage.end - 1;
+  const ops::LeaveWeightGradients leave([&] { return &context.left[entered_]; });
+  run_backward(context, stage, roots, gradients);
+}
+
+// From the last unit to the first, as backward does: what is complete is on its way to other ranks early.
+void UnitRunner::backward_weight(MicroContext& context, const RankStage& stage) {
+  for (auto i = stage.end; i-- > first_reached(stage);) {
+    context.left[i].compute();
+    auto& hooks = links_[i]->hooks;
+    std::for_each(hooks.rbegin(), hooks.rend(), [](auto& each) { each->after_weight_gradients(); });
+  }
+  end_backward(stage);
+}
+
+void UnitRunner::run_backward(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
+                              const std::vector<at::Tensor>& gradients) {
   context.in_backward.assign(links_.size(), false);
   current_ = &context;
   torch::autograd::backward(roots, gradients);
@@ -177,10 +209,13 @@ void UnitRunner::backward(MicroContext& context, const RankStage& stage, const s
   for (auto i = stage.end; i-- > stage.first;) {
     if (context.in_backward[i]) leave_backward(*links_[i]);
   }
-  for (auto i = std::max(stage.first, stages_.first_reached); i < stage.end; ++i) {
+  current_ = nullptr;
+}
+
+void UnitRunner::end_backward(const RankStage& stage) {
+  for (auto i = first_reached(stage); i < stage.end; ++i) {
     for (auto& hooks : links_[i]->hooks) hooks->end_backward();
   }
-  current_ = nullptr;
 }
 
 }  // namespace capstan::strategy

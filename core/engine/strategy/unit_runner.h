@@ -6,11 +6,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "ops/weight_gradients.h"
 #include "strategy/rank_stages.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -22,6 +24,7 @@ struct MicroContext {
   nn::Hidden in;                       ///< what came from the stage before, leaves where its gradients are wanted
   nn::Hidden out;                      ///< what the stretch computed
   std::vector<bool> in_backward = {};  ///< by unit: before_backward has run and after_backward has not
+  std::vector<ops::WeightGradients> left = {};  ///< by unit: what backward_input leaves to backward_weight
 };
 
 /// Runs the chain of units: the only place where strategies act on execution. One forward or backward at a time, from
@@ -55,24 +58,34 @@ class UnitRunner {
   /// the hooks that the graph missed.
   void backward(const at::Tensor& loss, const at::Tensor& seed);
 
-  /// The units of a stage, from the context's batch and input to its output.
-  void forward(MicroContext& context, const RankStage& stage, const Seen& seen = {});
+  /// The units of a stage, from the context's batch and input to its output. `cache`: of an answer that is generated.
+  void forward(MicroContext& context, const RankStage& stage, nn::KVCache* cache = nullptr, const Seen& seen = {});
   /// Their backward from `roots` (the output's tensors, or what was made of them) with these gradients: leaves have
   /// theirs then, the context's input too.
   void backward(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
                 const std::vector<at::Tensor>& gradients);
+  /// The same in two parts, between which the context needs neither its input nor its output: gradients of products'
+  /// weights are left to the second.
+  void backward_input(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
+                      const std::vector<at::Tensor>& gradients);
+  void backward_weight(MicroContext& context, const RankStage& stage);
 
  private:
   struct Link;
   nn::Hidden run(Link& link, nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache);
   void enter_backward(Link& link);
   void leave_backward(Link& link);
+  std::size_t first_reached(const RankStage& stage) const { return std::max(stage.first, stages_.first_reached); }
+  void run_backward(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
+                    const std::vector<at::Tensor>& gradients);
+  void end_backward(const RankStage& stage);
 
   std::vector<nn::Unit*> units_;
   RankStages stages_;
   std::vector<std::unique_ptr<Link>> links_;
   MicroContext alone_;               // of forward(batch); keeps no activation
   MicroContext* current_ = nullptr;  // whose backward runs
+  std::size_t entered_ = 0;          // the unit whose backward began last
 };
 
 }  // namespace strategy

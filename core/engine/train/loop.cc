@@ -39,8 +39,9 @@ void describe(const session::Session& session, const std::filesystem::path& fold
   started.data_parallel_size = static_cast<int>(batch.data_parallel_size);
   started.backend = session.communicator->backend(session.device);
   started.device = job.config.device;
-  started.parameters = session.engine->parameters();
-  started.trainable_parameters = session.engine->trainable_parameters();
+  const auto model = nn::summarise(job.model->units);  // all of it, whatever this rank computes
+  started.parameters = model.parameters;
+  started.trainable_parameters = model.trainable;
   started.steps = job.samples.plan.steps;
   started.steps_per_epoch = job.samples.plan.steps_per_epoch;
   started.global_batch = batch.global_batch;
@@ -55,7 +56,7 @@ void describe(const session::Session& session, const std::filesystem::path& fold
       std::min(started.flops_per_token, 6.0 * static_cast<double>(facts.vocab_size * facts.hidden_size));
   add_settings(job, started);
   started.folder = folder.string();
-  started.memory.held = [&engine = *session.engine] { return observe::memory_parts(engine.held()); };
+  started.memory.held = [&session] { return observe::memory_parts(session.held()); };
 }
 
 }  // namespace

@@ -127,9 +127,8 @@ at::Tensor bad_outputs(const session::Session& session, const execution::StepInp
   const auto units = static_cast<std::int64_t>(session.units.size());
   const auto bad = at::zeros({micros, units}, at::TensorOptions().dtype(at::kBool).device(session.device));
   for (std::int64_t m = 0; m < micros; ++m) {
-    const auto batch = execution::training_batch(input.micro[static_cast<std::size_t>(m)], session.job->seed(),
-                                                 input.step, session.device);
-    session.interpreter->evaluate(batch, [&](std::size_t unit, const nn::Hidden& hidden) {
+    const auto batch = execution::training_batch(session, input.micro[static_cast<std::size_t>(m)], input.step);
+    session.interpreter->evaluate(batch, nullptr, [&](std::size_t unit, const nn::Hidden& hidden) {
       bad[m][static_cast<std::int64_t>(unit)].copy_(is_bad(hidden));
     });
   }

@@ -179,8 +179,8 @@ Lines nemo_trainer() {
           {"trainer.strategy.tensor_model_parallel_size", "strategy.tensor_parallel.size", ""},
           {"trainer.strategy.expert_model_parallel_size", "strategy.expert_parallel.size", ""},
           {"trainer.strategy.sequence_parallel", "strategy.tensor_parallel.sequence_parallel", ""},
-          {"trainer.strategy.pipeline_model_parallel_size", "", "there are no pipeline stages: it is 1"},
-          {"trainer.strategy.context_parallel_size", "", "sequences are not cut: it is 1"},
+          {"trainer.strategy.pipeline_model_parallel_size", "strategy.pipeline_parallel.size", ""},
+          {"trainer.strategy.context_parallel_size", "strategy.context_parallel.size", ""},
           {"trainer.strategy.ddp.overlap_grad_reduce", "", "always so"},
           {"trainer.strategy.ckpt_async_save", "checkpoint.asynchronous", ""}};
 }

@@ -1,8 +1,11 @@
 #include "dpo.h"
 
 #include <ATen/ATen.h>
+#include <capstan/base/text.h>
 
 #include <utility>
+
+#include "tokens/same_tokens.h"
 
 namespace dpo {
 
@@ -34,9 +37,14 @@ objective::Plan Dpo::plan() const {
   const auto output = nn::HeadOutput::log_probabilities;
   objective::Plan plan;
   plan.passes.push_back({.name = "policy", .output = output});
-  if (compares_with_base())
+  if (has_reference_pass())
     plan.passes.push_back({.name = "reference", .output = output, .gradient = false, .adapters = false});
-  if (preference_.needs_reference() && !compares_with_base())
+  if (has_reference_model()) {
+    plan.models = {{"reference", "reference"}};
+    plan.passes.back().model = 0;
+    plan.passes.back().adapters = true;
+  }
+  if (preference_.needs_reference() && !has_reference_pass())
     plan.fields = {{reference_field, data::FieldSpec::Type::float32, data::FieldSpec::Per::sequence}};
   plan.counts = {"pairs"};
   plan.terms = {{}};
@@ -45,13 +53,23 @@ objective::Plan Dpo::plan() const {
   return plan;
 }
 
+void Dpo::check_models(const objective::KnownModel& trained, const std::vector<objective::KnownModel>& others,
+                       Diagnostics& diagnostics) const {
+  for (const auto& other : others) {
+    const auto apart = tokens::difference(trained.folder, other.folder);
+    if (apart.empty()) continue;
+    diagnostics.add(other.where, cat("the reference has other tokens than the model that is trained: ", apart),
+                    "name a model with the same tokenizer");
+  }
+}
+
 std::vector<double> Dpo::counts(const data::HostBatch& batch) const {
   return {static_cast<double>(batch.real_samples)};
 }
 
 at::Tensor Dpo::reference(const std::vector<at::Tensor>& outputs, const nn::Batch& batch) const {
   if (!preference_.needs_reference()) return {};
-  if (compares_with_base()) return by_pair(outputs[1], batch);
+  if (has_reference_pass()) return by_pair(outputs[1], batch);
   return batch.field(reference_field).to(at::kDouble).view({batch.samples.count, 2});
 }
 

@@ -34,11 +34,11 @@ void DpoOptions::describe(config::OptionTable<DpoOptions>& t) {
           "sigmoid: DPO's own; ipo: a squared distance; orpo: odds and the likelihood of the chosen answer; simpo: "
           "mean log-probabilities and a margin. The last two need no reference");
   t.add("reference", &DpoOptions::reference)
-      .choices({"base", "data"})
       .doc(
           "what sigmoid and ipo compare an answer's log-probability with. base: that of the model without its "
-          "adapters, "
-          "where nothing else is trained; data: the data's field reference_log_probability, a number a sequence");
+          "adapters, where nothing else is trained; start: that of the model as the run began, which is a second one "
+          "in memory; data: the data's field reference_log_probability, a number a sequence; else a model's folder or "
+          "hub id");
   t.add("beta", &DpoOptions::beta)
       .above(0)
       .doc("how much a difference of log-probabilities counts: 0.1 in sigmoid and ipo, 2 in simpo; not in orpo");

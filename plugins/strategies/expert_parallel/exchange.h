@@ -1,14 +1,13 @@
 #pragma once
 #include <capstan/comm/group.h>
 #include <capstan/nn/experts.h>
+#include <capstan/ops/collectives.h>
 #include <capstan/ops/grouped.h>
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include "all_to_all_rows.h"
 
 namespace expert_parallel {
 
@@ -51,8 +50,8 @@ class Exchange {
   std::string counts_label_;
   std::string ids_label_;
   double memory_factor_;
-  AllToAllRows dispatch_;
-  AllToAllRows combine_;
+  capstan::ops::AllToAllRows dispatch_;
+  capstan::ops::AllToAllRows combine_;
 };
 
 }  // namespace expert_parallel

@@ -90,6 +90,12 @@ void ExpertParallel::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
 void ExpertParallel::place(nn::Unit& unit, const strategy::Placement& placement) {
   if (placement.mesh.size(Axis::ep) == 1) return;
   unit.each<nn::Experts>([&](nn::Experts& experts) {
+    const auto count = experts.down()->records().front().shape.front();
+    if (count % options_->size != 0) {  // of the trained model check() has said it
+      throw Error(cat("strategy.expert_parallel.size is ", options_->size, ", but ", count,
+                      " experts cannot be shared evenly by ", options_->size, " ranks"),
+                  cat("use a size of ", divisors_of(count)));
+    }
     for (const auto& weight : {experts.gate_up(), experts.down()}) {
       for (auto& record : weight->records()) record.compute = record.compute.with({0, {Axis::ep}});
     }
@@ -104,7 +110,9 @@ void ExpertParallel::place(nn::Unit& unit, const strategy::Placement& placement)
 
 std::vector<layout::Footprint> ExpertParallel::footprint(const strategy::Facts& facts) const {
   if (facts.mesh.size(Axis::ep) == 1) return {};
-  const auto even = facts.micro_batch * facts.sequence_length * facts.model.experts_per_token;
+  const auto cp = facts.mesh.size(Axis::cp);
+  const auto columns = (facts.sequence_length + cp - 1) / cp;
+  const auto even = facts.micro_batch * columns * facts.model.experts_per_token;
   const auto rows = static_cast<std::int64_t>(std::ceil(static_cast<double>(even) * options_->memory_factor));
   return {{cat("expert rows, even load x ", number_text(options_->memory_factor)),
            Exchange::buffers * rows * facts.model.hidden_size * bytes_of(facts.precision), facts.device, "forward"}};

@@ -20,7 +20,7 @@ std::int64_t Beside::features(const layout::Param& record) const {
 bool Beside::drops() const { return adapter().dropout > 0 && unit->batch().training; }
 
 // The mask belongs to the whole row of features; this rank may hold a part of it.
-ops::DropoutKey Beside::key(const std::vector<std::int64_t>& positions) const {
+ops::DropoutKey Beside::key() const {
   const auto& batch = unit->batch();
   const auto& down = adapter().down->records().front();
   ops::DropoutKey key;
@@ -28,10 +28,8 @@ ops::DropoutKey Beside::key(const std::vector<std::int64_t>& positions) const {
   key.step = batch.step;
   key.device_step = batch.device_step;
   key.site = stable_hash(adapter().module + ".lora_dropout");
-  key.row_shape = positions;
-  key.row_shape.push_back(down.shape.back());
-  key.row_offset.assign(positions.size(), 0);
-  key.row_offset.push_back(down.compute.box(down.shape, mesh, rank).offset.back());
+  key.row_shape = {down.shape.back()};
+  key.row_offset = {down.compute.box(down.shape, mesh, rank).offset.back()};
   return key;
 }
 
@@ -39,14 +37,8 @@ at::Tensor Beside::dropped(const at::Tensor& x) const {
   if (!drops()) return x;
   if (router) return dropped_tokens(x);
   const auto& batch = unit->batch();
-  const auto rows = batch.tokens.size(0), columns = batch.tokens.size(1);
-  const auto in_rows = x.view({rows, columns, x.size(-1)});
-  // An element of the mask is one of its sample's, wherever packing has put that.
-  const auto by_sample = batch.documents ? batch.documents->apart(in_rows) : in_rows;
-  auto whole = key({by_sample.size(1)});
-  whole.sample_ids = batch.documents ? batch.documents->sample_ids : batch.sample_ids;
-  const auto dropped = ops::dropout(by_sample, adapter().dropout, whole);
-  return (batch.documents ? batch.documents->together(dropped, rows, columns) : dropped).view_as(x);
+  const auto in_rows = x.view({batch.tokens.size(0), batch.tokens.size(1), x.size(-1)});
+  return nn::drop_columns(in_rows, adapter().dropout, key(), batch).view_as(x);
 }
 
 // A router sees tokens as rows: all of them, or for its load those of this rank's positions.
@@ -60,7 +52,7 @@ at::Tensor Beside::dropped_tokens(const at::Tensor& x) const {
 // Rows of experts stand in an order of the layout's own, on a rank of its choice: each is keyed by what it is.
 at::Tensor Beside::dropped_rows(const at::Tensor& rows, const at::Tensor& ids) const {
   if (!drops() || rows.size(0) == 0) return rows;
-  auto row = key({});
+  auto row = key();
   row.sample_ids = ids;
   return ops::dropout(rows, adapter().dropout, row);
 }
@@ -69,11 +61,12 @@ at::Tensor Beside::of_tokens() const {
   if (!drops()) return {};
   constexpr std::int64_t positions = 1 << 22;  // more than a sample has: ids of two tokens differ
   const auto& batch = unit->batch();
-  const auto rows = batch.tokens.size(0), columns = batch.tokens.size(1);
+  const auto& all = batch.part ? *batch.part->whole : batch;
   auto samples = batch.sample_ids.unsqueeze(1);
-  if (const auto& documents = batch.documents) {
+  if (const auto& documents = all.documents) {
     const auto each = documents->sample_ids.repeat_interleave(documents->longest).index_select(0, documents->alone);
-    samples = at::zeros({rows * columns}, each.options()).index_copy_(0, documents->packed, each).view({rows, columns});
+    const auto none = at::zeros({all.tokens.numel()}, each.options());
+    samples = batch.own_columns(none.index_copy_(0, documents->packed, each).view_as(all.tokens));
   }
   return (samples * positions + batch.positions).flatten();
 }

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace lora {
 
@@ -35,8 +34,8 @@ struct Beside {
   at::Tensor dropped_tokens(const at::Tensor& x) const;
   at::Tensor dropped_rows(const at::Tensor& rows, const at::Tensor& ids) const;
   bool drops() const;
-  // The key of this adapter's masks, whose rows are rows of inputs, without what tells samples apart.
-  capstan::ops::DropoutKey key(const std::vector<std::int64_t>& positions) const;
+  // The key of this adapter's masks for one token's features, without what tells tokens apart.
+  capstan::ops::DropoutKey key() const;
   // Elements of a record of the base that lie in one column of this rank: output features.
   std::int64_t features(const capstan::layout::Param& record) const;
 };

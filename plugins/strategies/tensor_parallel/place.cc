@@ -36,6 +36,9 @@ void mark(layout::Param& record) {
   if (std::find(axes.begin(), axes.end(), Axis::tp) == axes.end()) axes.push_back(Axis::tp);
 }
 
+// Tokens a row of the micro-batch that the unit computes, whose positions are split: what a rank's part does not tell.
+std::int64_t columns_of(const nn::Unit& unit) { return unit.batch().tokens.size(1); }
+
 }  // namespace
 
 std::optional<SplitFault> heads_fault(std::int64_t queries, std::int64_t keys, std::int64_t ranks) {
@@ -93,7 +96,7 @@ std::string UnitPlacement::label(const char* what, const std::string& layer) con
 UnitPlacement::Transform UnitPlacement::enter(const std::string& layer) const {
   if (!extent_.sequence) return ops::CopyToGroup(group_, label("all-reduce", layer));
   const ops::GatherFromGroup gather(group_, positions, ops::GatheredGradient::part, label("all-gather", layer));
-  return [gather, length = extent_.length](const at::Tensor& x) { return gather(x, *length); };
+  return [gather, unit = &unit_](const at::Tensor& x) { return gather(x, columns_of(*unit)); };
 }
 
 UnitPlacement::Transform UnitPlacement::leave(const std::string& layer) const {
@@ -160,13 +163,11 @@ void UnitPlacement::split_rows(nn::Linear& linear) {
 
 void UnitPlacement::split_embedding(nn::Embedding& embedding) {
   auto& weight = *embedding.weight();
-  const auto length = extent_.length;
   if (embedding.may_split() == nn::WeightSplit::vocabulary && extent_.vocabulary) {
     cut(weight, 0);
     const auto words = weight.records().front().shape.front();
     const auto begin = ops::piece_of(words, group_->size(), group_->rank()).begin;
-    embedding.lookup.fill(owner, [begin, length, sum = leave(embedding.name())](const auto& table, const auto& ids) {
-      *length = ids.size(1);
+    embedding.lookup.fill(owner, [begin, sum = leave(embedding.name())](const auto& table, const auto& ids) {
       const auto own = ids - begin;
       const auto elsewhere = own.lt(0).logical_or(own.ge(table.size(0))).unsqueeze(-1);
       return sum(at::embedding(table, own.clamp(0, table.size(0) - 1)).masked_fill(elsewhere, 0));
@@ -175,13 +176,11 @@ void UnitPlacement::split_embedding(nn::Embedding& embedding) {
     // The head's gradient of a tied table is whole on each rank, so this one is too.
     const ops::ScatterToGroup scatter(group_, positions, ops::ScatteredValue::same,
                                       label("all-gather", embedding.name()));
-    embedding.lookup.fill(owner, [length, scatter](const at::Tensor& table, const at::Tensor& ids) {
-      *length = ids.size(1);
+    embedding.lookup.fill(owner, [scatter](const at::Tensor& table, const at::Tensor& ids) {
       return scatter(at::embedding(table, ids));
     });
   } else if (extent_.sequence) {
-    embedding.lookup.fill(owner, [length, own = own_part(positions)](const at::Tensor& table, const at::Tensor& ids) {
-      *length = ids.size(1);
+    embedding.lookup.fill(owner, [own = own_part(positions)](const at::Tensor& table, const at::Tensor& ids) {
       return at::embedding(table, own(ids));
     });
   }
@@ -192,7 +191,7 @@ void UnitPlacement::split_head(nn::VocabularyHead& head) {
   if (!extent_.vocabulary) {
     if (!extent_.sequence) return;
     const ops::GatherFromGroup gather(group_, positions, ops::GatheredGradient::same, label("all-gather", head.name()));
-    head.before.fill(owner, [gather, length = extent_.length](const at::Tensor& x) { return gather(x, *length); });
+    head.before.fill(owner, [gather, unit = &unit_](const at::Tensor& x) { return gather(x, columns_of(*unit)); });
     return;
   }
   cut(weight, 0);
@@ -208,6 +207,7 @@ void UnitPlacement::split_head(nn::VocabularyHead& head) {
   head.log_probabilities.fill(owner, [part, rows](const auto& x, const auto& matrix, const auto& labels) {
     return ops::split_label_log_probabilities(x, matrix, labels, rows, part);
   });
+  head.split.fill(owner, [part, rows] { return ops::DivergenceSettings{1, rows, part}; });
   const ops::GatherFromGroup gather(group_, 1, ops::GatheredGradient::same, label("all-gather", "logits"));
   head.after_logits.fill(owner, [gather, words](const at::Tensor& logits) { return gather(logits, words); });
 }
@@ -240,8 +240,9 @@ void UnitPlacement::split_attention() {
 
 void UnitPlacement::split_positions() {
   unit_.each<nn::Dropout>([&](nn::Dropout& dropout) {
-    dropout.first_position.fill(owner, [length = extent_.length, size = group_->size(), rank = group_->rank()](
-                                           std::int64_t) { return ops::piece_of(*length, size, rank).begin; });
+    dropout.first_position.fill(owner, [unit = &unit_, size = group_->size(), rank = group_->rank()](std::int64_t) {
+      return ops::piece_of(columns_of(*unit), size, rank).begin;
+    });
   });
   unit_.each<nn::Mixture>([&](nn::Mixture& mixture) {
     mixture.enter.fill(owner, enter(mixture.experts().name()));

@@ -27,7 +27,6 @@ bool gives_all_some(std::int64_t n, std::int64_t ranks);
 struct Extent {
   bool sequence = false;
   bool vocabulary = true;
-  std::shared_ptr<std::int64_t> length;          ///< tokens a row of the micro-batch that runs; embeddings write it
   std::shared_ptr<std::set<std::string>> split;  ///< records in all units that were split so far
 };
 

@@ -79,7 +79,7 @@ void TensorParallel::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
 
 void TensorParallel::place(nn::Unit& unit, const strategy::Placement& placement) {
   if (options_->size == 1) return;
-  UnitPlacement(unit, placement, {options_->sequence_parallel, options_->vocab_parallel, length_, split_}).run();
+  UnitPlacement(unit, placement, {options_->sequence_parallel, options_->vocab_parallel, split_}).run();
 }
 
 }  // namespace tensor_parallel

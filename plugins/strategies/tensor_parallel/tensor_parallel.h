@@ -35,8 +35,6 @@ class TensorParallel : public capstan::strategy::Strategy {
 
   capstan::config::Options<TensorParallelOptions> options_;
   std::vector<std::string> notes_;
-  /// Tokens a row of the micro-batch that runs, whose positions are split: what a rank's part does not tell.
-  std::shared_ptr<std::int64_t> length_ = std::make_shared<std::int64_t>(0);
   std::shared_ptr<std::set<std::string>> split_ = std::make_shared<std::set<std::string>>();  ///< records
 };
 

@@ -1,5 +1,5 @@
-// A model split over processes that talk over Gloo, through the program and what it writes. The full matrix runs on
-// ranks that are threads (tests/plugins/strategies/tensor_parallel).
+// A model, or its samples' tokens, split over processes that talk over Gloo, through the program and what it writes.
+// The full matrices run on ranks that are threads (tests/plugins/strategies/tensor_parallel and context_parallel).
 #include <ATen/ATen.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
@@ -38,13 +38,17 @@ Result run(const Workspace& work, const std::string& name, int ranks, const std:
 
 }  // namespace
 
-TEST_CASE("over Gloo: a split model has the losses, norms, evaluations and answers of one rank", "[tensor_parallel]") {
+TEST_CASE(
+    "over Gloo: a split model, or one of split samples, has the losses, norms, evaluations and answers of one rank",
+    "[tensor_parallel]") {
   const Workspace work;
   const auto reference = run(work, "alone", 1, "");
   REQUIRE(reference.metrics.steps.size() == 8);
   const std::vector<std::pair<int, std::string>> ways{
       {4, "[strategy.tensor_parallel]\nsize = 2\nsequence_parallel = true\n[strategy.fsdp]\n"},
-      {4, "[strategy.tensor_parallel]\nsize = 4\nsequence_parallel = true\nvocab_parallel = false\n"}};
+      {4, "[strategy.tensor_parallel]\nsize = 4\nsequence_parallel = true\nvocab_parallel = false\n"},
+      {4, "[strategy.context_parallel]\nsize = 2\n[strategy.fsdp]\n"},
+      {2, "[strategy.context_parallel]\nsize = 2\nmethod = \"gather\"\n"}};
   for (std::size_t i = 0; i < ways.size(); ++i) {
     INFO(ways[i].second);
     const auto split = run(work, cat("split-", i), ways[i].first, ways[i].second);

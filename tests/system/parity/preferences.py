@@ -1,4 +1,5 @@
-"""Trains a tiny random Llama with adapters on pairs of answers, by TRL's own trainers: 10 steps of 2 pairs.
+"""Trains a tiny random Llama on pairs of answers, with adapters and with all of its parameters, by TRL's own trainers: 10
+steps of 2 pairs.
 
     preferences.py FOLDER
 
@@ -6,6 +7,7 @@ FOLDER gets config.json, model.safetensors (float32), adapter/ as training start
     LOSS.jsonl    {"prompt", "chosen", "rejected"} a line, in the order of training, and "reference_log_probability", what
                   the model without adapters gives both answers
     LOSS.json     lists of one number a step: loss, chosen and rejected (the mean rewards), accuracy
+    LOSS-all.json for each of REFERENCES the same without adapters, next to a reference model that is not trained
 
 AdamW at a constant rate, neither clipped nor decayed, no dropout, one micro-batch a step: TRL takes means over a
 micro-batch. Texts are tokenised as Capstan's tokenizer "byte" does.
@@ -28,6 +30,7 @@ from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 STEPS, PAIRS, RATE = 10, 2, 2e-2
 LETTERS = "abcdefghij klmnop"
+REFERENCES = ("sigmoid", "ipo")
 LOSSES = {
     "sigmoid": (DPOTrainer, DPOConfig, dict(loss_type=["sigmoid"], beta=0.3)),
     "ipo": (DPOTrainer, DPOConfig, dict(loss_type=["ipo"], beta=0.4)),
@@ -90,24 +93,28 @@ def recording(trainer_class, found):
     return Recording
 
 
-def train(folder, loss):
+def train(folder, loss, adapters=True):
     trainer_class, config_class, options = LOSSES[loss]
     rows = pairs(loss)
     base = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
     saved = [[log_probability(base, row["prompt"], row[answer]) for answer in ("chosen", "rejected")] for row in rows]
     lines = [row | {"reference_log_probability": numbers} for row, numbers in zip(rows, saved)]
     (folder / f"{loss}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    model = PeftModel.from_pretrained(base, folder / "adapter", is_trainable=True)
+    if adapters:
+        model, rate, reference = PeftModel.from_pretrained(base, folder / "adapter", is_trainable=True), RATE, {}
+    else:
+        frozen = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
+        model, rate, reference = base, RATE / 10, {"ref_model": frozen}
     arguments = config_class(
-        output_dir=str(folder / "trainer"), max_steps=STEPS, per_device_train_batch_size=PAIRS, learning_rate=RATE,
+        output_dir=str(folder / "trainer"), max_steps=STEPS, per_device_train_batch_size=PAIRS, learning_rate=rate,
         lr_scheduler_type="constant", weight_decay=0.0, max_grad_norm=0.0, adam_beta1=0.9, adam_beta2=0.95,
         adam_epsilon=1e-8, optim="adamw_torch", use_cpu=True, report_to=[], save_strategy="no", logging_steps=1,
         gradient_checkpointing=False, bf16=False, max_length=97, disable_tqdm=True, **options)
     found = {name: [] for name in ("loss", *FIGURES)}
     recording(trainer_class, found)(model=model, args=arguments, train_dataset=Dataset.from_list(rows),
-                                    processing_class=tokenizer()).train()
+                                    processing_class=tokenizer(), **reference).train()
     assert all(len(values) == STEPS for values in found.values()), found
-    (folder / f"{loss}.json").write_text(json.dumps(found))
+    (folder / (loss + ("" if adapters else "-all") + ".json")).write_text(json.dumps(found))
 
 
 def main(folder):
@@ -119,6 +126,8 @@ def main(folder):
     adapted.save_pretrained(folder / "adapter")
     for loss in LOSSES:
         train(folder, loss)
+    for loss in REFERENCES:
+        train(folder, loss, adapters=False)
 
 
 if __name__ == "__main__":

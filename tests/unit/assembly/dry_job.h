@@ -33,7 +33,7 @@ inline std::string small(const std::string& model, const std::string& precision,
 inline assembly::MicroStepMemory dry_run_on_gpu(const session::Job& job) {
   const auto options = assembly::engine_options(job.config, job.topology, job.samples, *job.model,
                                                 c10::Device(c10::DeviceType::CUDA, 0));
-  return assembly::dry_run({job.config, job.plugins, job.topology, job.samples, options});
+  return assembly::dry_run({{job.config, job.plugins, job.topology, job.samples, options, job.frozen}}).front();
 }
 
 inline const std::string gpt = "plugin = \"gpt\"\nff_dim = 256\ndropout = 0.1\nattention_dropout = 0.0\n";

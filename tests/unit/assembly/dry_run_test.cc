@@ -165,13 +165,17 @@ TEST_CASE("a dry run takes the strategies' part of the work off a rank") {
     return cat("[strategy.tensor_parallel]\nsize = ", size, "\nsequence_parallel = ", sequence ? "true" : "false",
                "\n");
   };
-  for (const auto& model : {gpt, bloom, llama, mixtral}) {
+  for (const auto& model : {gpt, bloom, llama, mistral + "16\n", mixtral}) {
     INFO(model);
     const auto one = kept(model, "", 1);
     const auto two = kept(model, tensor(2, false), 2);
     CHECK(two < one);
     CHECK(two > one / 2);
     CHECK(kept(model, tensor(2, true), 2) < two);
+    // Half of the tokens are half of what is kept, but for keys and values that are gathered, and a mask.
+    const std::string tokens = "[strategy.context_parallel]\nsize = 2\nmethod = ";
+    CHECK(kept(model, tokens + "\"ulysses\"\n", 2) < 0.6 * one);
+    CHECK(kept(model, tokens + "\"gather\"\n", 2) < 0.9 * one);
   }
   // Ranks along ep have samples of their own: at an even load as many rows as a single rank has.
   const std::string experts = "[strategy.expert_parallel]\nsize = 2\nmemory_factor = ";

@@ -173,3 +173,35 @@ TEST_CASE("where activations cannot be predicted, check says why") {
   CHECK(job.prediction.activations_note.empty());
   CHECK_THAT(job.text(), Contains("memory of a rank, without activations:"));
 }
+
+TEST_CASE("an objective's model has rows of its own, and its forwards count at the peak and as work") {
+  const auto bytes = [](const session::Job& job, const std::string& part) {
+    std::int64_t sum = 0;
+    for (const auto& one : job.prediction.footprints) sum += one.part == part ? one.bytes : 0;
+    return sum;
+  };
+  const auto count = [](const auto& all) {
+    std::int64_t sum = 0;
+    for (const auto& [what, times] : all) sum += times;
+    return sum;
+  };
+  const std::string fsdp = "[strategy.fsdp]\n", distill = "[objective]\nplugin = \"distill\"\nteacher = \"start\"\n";
+  const auto alone = job_of(small(llama, "bf16", fsdp), "cuda", 2, {"data.eval_samples=8"});
+  for (const std::string option : {"", "top_k = 5\n"}) {
+    INFO(option);
+    const auto job = job_of(small(llama, "bf16", fsdp + distill + option), "cuda", 2, {"data.eval_samples=8"});
+    INFO(job.prediction.activations_note);
+    CHECK(job.prediction.activations);
+    CHECK_THAT(job.prediction.activations_note, !Contains("cannot be predicted"));
+    // A shard of 16-bit numbers; those of the trained model are float32 too.
+    CHECK(bytes(job, "teacher: parameters") > 0);
+    CHECK(bytes(job, "teacher: parameters") < bytes(job, "parameters"));
+    CHECK(bytes(job, "parameters") == bytes(alone, "parameters"));
+    CHECK(bytes(job, "teacher: optimizer state") == 0);
+    REQUIRE(job.prediction.work);
+    const auto &work = job.prediction.work->micro, &less = alone.prediction.work->micro;
+    CHECK(count(work.compute.attention) == 2 * count(less.compute.attention));
+    CHECK(count(work.gathers) > count(less.gathers));
+    CHECK(job.prediction.work->replayed == 0);
+  }
+}

@@ -3,7 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan_catch.h>
 
-#include "assembly/collate.h"
+#include "session/collate.h"
 
 using namespace capstan;
 using data::FieldSpec;

@@ -102,11 +102,15 @@ const std::map<std::string, Fate> fates{
     {"bloom560m_baseline_bf16.toml", {1, "bigscience/bloom-560m", 0}},
     {"bloom560m_random.toml", {1, "", 559'214'592, {"data.tokenizer=byte"}}},
     {"llama31_8b.toml", {8, "meta-llama/Llama-3.1-8B", 0}},
+    {"llama31_8b_long_context.toml", {8, "meta-llama/Llama-3.1-8B", 0}},
     {"llama31_8b_lora_fp8.toml", {8, "meta-llama/Llama-3.1-8B", 0}},
+    {"llama31_8b_pp2.toml", {4, "meta-llama/Llama-3.1-8B", 0}},
     {"llama31_8b_random.toml", {8, "", 8'030'261'248}},
+    {"llama32_1b_distill.toml", {8, "meta-llama/Llama-3.2-1B", 0}},
     {"mixtral_8x7b.toml", {8, "mistralai/Mixtral-8x7B-v0.1", 0}},
     {"mixtral_8x7b_lora_nf4.toml", {1, "mistralai/Mixtral-8x7B-v0.1", 0}},
     {"mixtral_8x7b_random.toml", {8, "", 46'702'792'704}},
+    {"mixtral_8x7b_tp2_pp2_ep2.toml", {8, "mistralai/Mixtral-8x7B-v0.1", 0}},
 };
 
 }  // namespace

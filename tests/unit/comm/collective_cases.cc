@@ -153,7 +153,8 @@ void check_one_sided(Group& group, std::int64_t rows) {
   require(out.equal(ranks.expand({-1, 3})), cat("all-to-all of ", rows, " rows to one rank"));
 }
 
-/// A ring: each rank sends two messages to the next one before it receives those of the one before it.
+/// A ring: each rank sends two messages to the next one before it receives those of the one before it; then two whose
+/// receives were started before anything was sent, which are waited for in their order.
 void check_transfers(Group& group, at::ScalarType dtype, std::int64_t size) {
   if (group.size() == 1) return;
   const auto value = [&](int from, int message) { return rough_values(10 * from + message, size + message, dtype); };
@@ -166,6 +167,19 @@ void check_transfers(Group& group, at::ScalarType dtype, std::int64_t size) {
     const auto got = at::zeros({size + message}, dtype);
     group.receive(got, last, cat("message ", message));
     require(got.equal(value(last, message)), cat("message ", message, name_of(group, dtype, size)));
+  }
+  std::vector<at::Tensor> coming;
+  std::vector<std::unique_ptr<Pending>> started;
+  for (int message = 2; message < 4; ++message) {
+    coming.push_back(at::zeros({size + message}, dtype));
+    started.push_back(group.start_receive(coming.back(), last, cat("message ", message)));
+  }
+  for (int message = 2; message < 4; ++message)
+    sent.push_back(group.start_send(value(group.rank(), message), next, cat("message ", message)));
+  for (int message = 2; message < 4; ++message) {
+    const auto i = static_cast<std::size_t>(message - 2);
+    started[i]->wait();
+    require(coming[i].equal(value(last, message)), cat("started message ", message, name_of(group, dtype, size)));
   }
   for (auto& one : sent) one->wait();
 }

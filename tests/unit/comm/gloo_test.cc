@@ -7,6 +7,8 @@
 
 #include "comm/collective_cases.h"
 #include "comm/processes.h"
+#include "strategy/staged_chain.h"
+#include "support/in_stages.h"
 
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
@@ -48,6 +50,30 @@ TEST_CASE("rank: fast collectives", "[.rank]") {
 
 TEST_CASE("processes: Gloo's own all-reduce without deterministic") {
   check_all_succeeded(run_ranks("rank: fast collectives", 3));
+}
+
+// Receives are posted before the sender sends, and each way is a group: several micro-batches are on their way at once.
+TEST_CASE("rank: stages", "[.rank]") {
+  as_rank(rank_options(), [](Communicator& c) {
+    constexpr int micros = 4;
+    const int ranks = c.world().size;
+    const auto expected = testing::expected_gradients(micros);
+    const auto check = [&](const strategy::Stages& stages) {
+      for (const auto& [name, gradient] : testing::run_staged(c, stages, micros).gradients)
+        comm_test::require(at::allclose(gradient, expected.at(name), 1e-13, 1e-13), "gradient of " + name);
+    };
+    if (ranks == 3) {
+      check({{0, 1, 3}, {0, 1, 2}, [](int p, int m) { return testing::one_forward_one_backward(3, p, m); }});
+      return;
+    }
+    const std::vector<int> positions{0, 1, 1, 0};
+    check({{0, 1, 2, 3}, positions, [&](int p, int m) { return testing::all_forwards_first(positions, p, m); }});
+  });
+}
+
+TEST_CASE("processes: stages exchange states and gradients over Gloo while they compute") {
+  check_all_succeeded(run_ranks("rank: stages", 2));
+  check_all_succeeded(run_ranks("rank: stages", 3));
 }
 
 TEST_CASE("rank: another size", "[.rank]") {

@@ -74,6 +74,13 @@ TEST_CASE("group: transfers count by sender and receiver, and name both ranks") 
   group.receive(at::ones({2}), 1, "z");
   CHECK(log->last()->text() == "transfer 'z' of group dp (1 to 0), call 1");
   CHECK(group.asked == std::vector<std::string>{"send", "send", "receive"});
+  const auto started = group.start_receive(at::ones({2}), 1, "ahead");
+  CHECK(log->last()->text() == "transfer 'ahead' of group dp (1 to 0), call 2");
+  CHECK(group.asked.size() == 3);  // this group receives when it is waited for
+  CHECK_FALSE(started->has_ended());
+  started->wait();
+  CHECK(group.asked.back() == "receive");
+  CHECK(group.start_receive(at::empty({0}), 1, "nothing")->has_ended());
   CHECK(transfer_ends(log->last()->group) == std::vector<int>{1, 0});
   CHECK_FALSE(transfer_ends("dp of 0"));
   CHECK_THROWS_AS(group.send(at::ones({2}), 0, "to itself"), std::logic_error);

@@ -34,6 +34,24 @@ TEST_CASE("planned group: on the meta device a listener is told the bytes of all
                                          "all-to-all 24", "all-gather 24"});
 }
 
+TEST_CASE("planned group: what goes from one rank to another is told by the sender, with both ranks") {
+  const c10::Device meta(c10::kMeta);
+  PlannedGroup group("pp", {2, 5, 7}, 1, meta);
+  const auto two = at::empty({2}, meta);
+  std::vector<PlannedCall> told;
+  {
+    const PlannedCalls listens([&](const PlannedCall& call) { told.push_back(call); });
+    const auto sent = group.start_send(two, 2, "x");
+    CHECK(sent->has_ended());
+    group.receive(two, 0, "x");
+    group.start_receive(two, 0, "x")->wait();
+  }
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].operation == "transfer");
+  CHECK(told[0].ranks == std::vector<int>{5, 7});
+  CHECK(told[0].bytes == 8);
+}
+
 TEST_CASE("planned group: a call with values is a bug until the group is connected, and then the ranks' own") {
   run_in_process(2, [](Communicator& c) {
     PlannedGroup group("dp", {0, 1}, c.world().rank, at::kCPU);

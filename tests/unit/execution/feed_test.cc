@@ -92,3 +92,32 @@ TEST_CASE("a batch's memory takes another batch's fields, of an odd number of va
   CHECK(batch.field("big").item<std::int64_t>() == 77);
   CHECK(memory.step().item<std::int64_t>() == 4);
 }
+
+TEST_CASE("a rank's columns have the loss rows of their own labels, and may have none") {
+  data::HostBatch host;
+  host.rows = 2;
+  host.cols = 600;
+  host.tokens.assign(1200, 1);
+  host.labels.assign(1200, data::ignored_label);
+  for (const std::int64_t at : {299, 300, 900}) host.labels[static_cast<std::size_t>(at)] = at;
+  host.target_tokens = 3;
+  host.lengths = {600, 310};
+  host.sample_ids = {4, 5};
+  nn::SequenceCut cut;
+  cut.sum = [](const at::Tensor& x) { return x; };
+  for (const auto& [begin, rows] : {std::pair<std::int64_t, std::vector<std::int64_t>>{300, {0, 300}}, {301, {}}}) {
+    INFO("from column " << begin);
+    cut.own = [begin = begin](std::int64_t columns) { return std::vector<nn::ColumnRange>{{begin, columns - begin}}; };
+    const auto batch = execution::to_device(host, at::kCPU, cut);
+    REQUIRE(batch.loss_rows.numel() == 256);  // the least number of rows
+    const auto labels = batch.labels.flatten();
+    const auto bearing = labels.ne(data::ignored_label).nonzero().flatten();
+    CHECK(bearing.numel() == static_cast<std::int64_t>(rows.size()));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      CHECK(bearing[static_cast<std::int64_t>(i)].item<std::int64_t>() == rows[i]);
+      CHECK(batch.loss_rows.eq(rows[i]).any().item<bool>());
+    }
+    CHECK(at::equal(batch.positions.select(0, 0), at::arange(begin, 600, at::kLong)));
+    CHECK(batch.real.select(0, 1).sum().item<std::int64_t>() == 310 - begin);
+  }
+}

@@ -7,6 +7,7 @@
 #include <capstan_catch.h>
 
 #include "support/families.h"
+#include "support/in_stages.h"
 
 using namespace capstan;
 
@@ -42,7 +43,8 @@ std::string refusal(const std::string& tables, int world) {
     testing::train({.world = world,
                     .config = testing::family_config(testing::families().front()) + tables,
                     .steps = 2,
-                    .types = {testing::type<strategy::Strategy, Losing, LosingOptions>("strategy", "losing")}});
+                    .types = {testing::type<strategy::Strategy, Losing, LosingOptions>("strategy", "losing"),
+                              testing::in_stages()}});
   } catch (const Error& error) {
     return error.what();
   }
@@ -70,4 +72,9 @@ TEST_CASE("a weight that has a gradient on one of the ranks that are added up is
 TEST_CASE("ranks that hold different parts of a weight are each asked") {
   CHECK_THAT(refusal("[strategy.losing]\neverywhere = false\n[strategy.tensor_parallel]\nsize = 2\n", 2),
              Contains("left 3 trainable records without a gradient on rank 0, so"));
+}
+
+TEST_CASE("a weight that only one stage has and whose gradient is lost there is named on every rank") {
+  const auto text = refusal("[strategy.losing]\n" + testing::stages_table("two"), 2);
+  CHECK_THAT(text, Contains("without a gradient on rank 0, so training would never change"));
 }

@@ -85,6 +85,88 @@ TEST_CASE("sums by sequence of packed rows are in the order of samples, 0 for a 
   CHECK(at::equal(values.grad(), at::tensor({1.0, 1.0, 0.0, 1.0, 1.0}, at::kDouble)));
 }
 
+namespace {
+
+// Columns 1 and 3 of four, on the rank that speaks or on the other; sums are doubled, as if both ranks had the same.
+nn::SequenceCut odd_columns(bool speaks) {
+  nn::SequenceCut cut;
+  cut.own = [](std::int64_t columns) { return std::vector<nn::ColumnRange>{{1, 1}, {columns - 1, 1}}; };
+  cut.sum = [](const at::Tensor& x) { return 2 * x; };
+  cut.speaks = speaks;
+  return cut;
+}
+
+std::shared_ptr<nn::Batch> two_rows() {
+  auto batch = std::make_shared<nn::Batch>();
+  batch->tokens = at::arange(8, at::kLong).view({2, 4});
+  batch->labels = batch->tokens + 100;
+  batch->positions = at::arange(4, at::kLong).expand({2, 4});
+  batch->real = batch->tokens.lt(7);
+  batch->loss_rows = at::tensor({0, 5}, at::kLong);
+  batch->sample_ids = at::tensor({6, 7}, at::kLong);
+  batch->samples.count = 2;
+  batch->samples.fields = {{"weight", batch->tokens * 2}, {"group", at::tensor({3, 4}, at::kLong)}};
+  return batch;
+}
+
+}  // namespace
+
+TEST_CASE("a rank's columns of a batch: what is each token's is cut, and what is each row's stays") {
+  const auto batch = nn::cut_columns(two_rows(), odd_columns(true));
+  const auto own = at::tensor({1, 3, 5, 7}, at::kLong).view({2, 2});
+  CHECK(at::equal(batch.tokens, own));
+  CHECK(at::equal(batch.labels, own + 100));
+  CHECK(at::equal(batch.positions, at::tensor({1, 3, 1, 3}, at::kLong).view({2, 2})));
+  CHECK(at::equal(batch.real, own.lt(7)));
+  CHECK(at::equal(batch.field("weight"), own * 2));
+  CHECK(batch.field("group").size(0) == 2);
+  CHECK(at::equal(batch.sample_ids, at::tensor({6, 7}, at::kLong)));
+  CHECK_FALSE(batch.loss_rows.defined());
+  const auto x = at::arange(8, at::kDouble).view({2, 4, 1});
+  CHECK(at::equal(batch.own_columns(x).flatten(), at::tensor({1.0, 3.0, 5.0, 7.0}, at::kDouble)));
+  CHECK(at::equal(batch.among_all_columns(batch.own_columns(x)).flatten(),
+                  at::tensor({0.0, 1.0, 0.0, 3.0, 0.0, 5.0, 0.0, 7.0}, at::kDouble)));
+}
+
+TEST_CASE("the whole of a rank's columns is in the same forward") {
+  auto batch = nn::cut_columns(two_rows(), odd_columns(true));
+  batch.step = 5;
+  batch.seed = 9;
+  batch.training = true;
+  batch.pass.adapters = false;
+  const auto whole = batch.whole();
+  CHECK(whole.tokens.size(1) == 4);
+  CHECK(whole.part == nullptr);
+  CHECK(whole.step == 5);
+  CHECK(whole.seed == 9);
+  CHECK(whole.training);
+  CHECK_FALSE(whole.pass.adapters);
+}
+
+TEST_CASE("sums by sequence are all ranks', and one of them speaks for a sample") {
+  auto batch = nn::cut_columns(two_rows(), odd_columns(true));
+  batch.loss_rows = at::tensor({1, 2}, at::kLong);
+  const auto values = at::tensor({10.0, 20.0}, at::kDouble);
+  CHECK(at::equal(batch.sum_by_sequence(values), at::tensor({20.0, 40.0}, at::kDouble)));
+  CHECK(at::equal(batch.label_sequences(), at::tensor({0, 1}, at::kLong)));
+  CHECK(batch.has_sample().all().item<bool>());
+  CHECK_FALSE(nn::cut_columns(two_rows(), odd_columns(false)).has_sample().any().item<bool>());
+}
+
+TEST_CASE("sums by sequence of a rank's columns of packed rows know whose each position is") {
+  const auto whole = two_rows();
+  whole->documents = three_samples();
+  whole->documents->sequences = at::tensor({3, 0, 1}, at::kLong);
+  whole->samples.per_sample = 2;
+  const auto batch = nn::cut_columns(whole, odd_columns(true));
+  CHECK_FALSE(batch.documents.has_value());
+  const auto values = at::tensor({1.0, 100.0, 10.0, 1000.0}, at::kDouble);  // the second and the last are padding
+  CHECK(at::equal(batch.sum_by_sequence(values), at::tensor({0.0, 20.0, 0.0, 2.0}, at::kDouble)));
+  CHECK(
+      at::equal(batch.label_sequences().index_select(0, at::tensor({0, 2}, at::kLong)), at::tensor({3, 1}, at::kLong)));
+  CHECK(batch.has_sample().all().item<bool>());
+}
+
 TEST_CASE("a field that the data has not declared is refused by its name, and those that there are named") {
   nn::Batch batch;
   CHECK_THROWS_WITH(batch.field("reward"), Contains("the data has no field 'reward'") && Contains("declares none"));

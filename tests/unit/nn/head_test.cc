@@ -96,6 +96,36 @@ TEST_CASE("the head gives log-probabilities of the labels of the rows that are a
   CHECK(capstan::testing::jacobian_error(of_states, {e.x}) < 1e-8);
 }
 
+TEST_CASE("the head gives states and likeliest words of the rows that are asked for, and a divergence from a teacher") {
+  Example e;
+  auto batch = e.with_labels();
+  batch.loss_rows = at::tensor({0, 2, 3, 4, 5}, at::kLong);
+  batch.pass.comparison = {1.5, 3};
+  const auto rows = e.x.flatten(0, 1).index_select(0, batch.loss_rows);
+  batch.pass.output = nn::HeadOutput::states;
+  CHECK(at::equal(e.head.forward(e.x, batch), rows));
+  batch.pass.output = nn::HeadOutput::likeliest_words;
+  const auto logits = at::linear(rows, e.matrix);
+  const auto [values, ids] = at::log_softmax(logits / 1.5, 1).topk(3, 1);
+  const auto words = e.head.forward(e.x, batch);
+  CHECK(words.scalar_type() == at::kDouble);
+  CHECK(at::equal(words[0], ids.to(at::kDouble)));
+  CHECK(difference(words[1], values) < 1e-14);
+  const ops::TeacherStates teacher{numbers({5, 3}, 0.7), numbers({7, 3}, 0.2)};
+  batch.pass.output = nn::HeadOutput::divergence;
+  batch.pass.teacher = teacher;
+  const auto both = e.head.forward(e.x, batch);
+  const auto log_p = at::log_softmax(at::linear(teacher.hidden, teacher.weight) / 1.5, 1);
+  const auto labels = batch.labels.flatten().index_select(0, batch.loss_rows);
+  const auto expected =
+      (log_p.exp() * (log_p - at::log_softmax(logits / 1.5, 1))).sum(1).masked_select(labels.ne(-100));
+  CHECK(both[0].item<double>() ==
+        Approx(at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<double>()));
+  CHECK(both[1].item<double>() == Approx(expected.sum().item<double>()).epsilon(1e-13));
+  const auto of_states = [&](const std::vector<at::Tensor>& in) { return e.head.forward(in[0], batch).sum(); };
+  CHECK(capstan::testing::jacobian_error(of_states, {e.x}) < 1e-8);
+}
+
 TEST_CASE("the head gives logits to a batch that has labels if it is asked to") {
   Example e;
   auto batch = e.with_labels();
@@ -117,6 +147,9 @@ TEST_CASE("a strategy that fills only one of the ports for labels is named") {
     CHECK(fault.what.find("strategy mine fills port loss of layer root/lm_head") != std::string::npos);
     CHECK_FALSE(fault.fix.empty());
   }
+  batch.pass.output = nn::HeadOutput::likeliest_words;
+  batch.pass.comparison.words = 2;
+  CHECK_THROWS_WITH(e.head.forward(e.x, batch), Contains("fills port loss") && Contains("but not split"));
 }
 
 TEST_CASE("the head's ports") {

@@ -72,11 +72,12 @@ TEST_CASE("pp divides the world like the others; pp and cp are named where they 
 }
 
 TEST_CASE(
-    "the data-parallel size that a mesh explains is that of its data axes, and no axis is named that is not there") {
+    "the data-parallel size that a mesh explains is that of its sample axes, and no axis is named that is not there") {
   for (const auto& mesh : {Mesh({{Axis::ep, 2}}), Mesh({{Axis::dp, 2}, {Axis::ep, 2}, {Axis::tp, 2}}),
-                           Mesh({{Axis::ep, 4}, {Axis::tp, 2}})}) {
+                           Mesh({{Axis::ep, 4}, {Axis::tp, 2}}), Mesh({{Axis::dp, 3}, {Axis::cp, 2}, {Axis::tp, 2}}),
+                           Mesh({{Axis::dp, 3}, {Axis::cp, 2}, {Axis::ep, 2}})}) {
     INFO(mesh.arithmetic());
-    CHECK_THAT(mesh.left_over(), Catch::Matchers::EndsWith(cat(" = ", mesh.size(data_axes))));
+    CHECK_THAT(mesh.left_over(), Catch::Matchers::EndsWith(cat(" = ", mesh.size(sample_axes))));
     CHECK(mesh.arithmetic().find("pp") == std::string::npos);
   }
   CHECK(Mesh({{Axis::pp, 2}}).arithmetic() == "world 2 = pp 2 x dp 1 x ep 1 x tp 1");
@@ -165,10 +166,14 @@ TEST_CASE("a mesh that cannot be is refused with its arithmetic") {
   }
 }
 
-TEST_CASE("an axis along which nothing is divided yet is refused") {
-  MeshSpec spec(8);
-  spec.set(Axis::cp, 2, "strategy.context", "a.toml:3");
-  CHECK(faults_of(spec) == std::vector<std::string>{
-                               "a.toml:3: strategy.context asks for cp = 2, but nothing divides a sample's tokens over "
-                               "ranks\n    fix: set it to 1"});
+TEST_CASE("ranks that share a sample's tokens hold the model as data ranks do") {
+  MeshSpec spec(12);
+  spec.set(Axis::cp, 3, "strategy.context_parallel", "a.toml:3");
+  spec.set(Axis::tp, 2, "strategy.tensor_parallel", "a.toml:5");
+  Diagnostics faults;
+  const auto mesh = resolve(spec, faults);
+  REQUIRE(faults.empty());
+  CHECK(mesh.arithmetic() == "world 12 = dp 2 x cp 3 x ep 1 x tp 2");
+  CHECK(mesh.size(sample_axes) == 2);
+  CHECK(mesh.size(data_axes) == 6);
 }

@@ -50,9 +50,9 @@ void check_sizes(const nn::WeightSharding& sharding, int ranks) {
   CHECK(sharding.full_elements < sharding.numel + uneven + 64);
   CHECK(sharding.shard_elements % 64 == 0);
   std::int64_t largest = 0;
-  for (const auto& shards : sharding.shards) {
+  for (int r = 0; r < ranks; ++r) {
     std::int64_t end = 0;
-    for (const auto& shard : shards) {
+    for (const auto& shard : sharding.of(r)) {
       CHECK(shard.in_shard >= end);  // in order, without overlap
       end = shard.in_shard + shard.numel;
     }
@@ -96,9 +96,9 @@ void check_shards(const std::vector<Shape>& shapes, const layout::Mesh& mesh, co
     CHECK(sharding.numel == full.numel());
     CHECK(layout::numel(sharding.shape) == sharding.numel);
     auto covered = at::zeros({sharding.numel}, at::kLong);
-    REQUIRE(sharding.shards.size() == group.size());
+    REQUIRE(sharding.ranks == static_cast<int>(group.size()));
     for (int r = 0; r < ranks; ++r) {
-      const auto& shards = sharding.shards[static_cast<std::size_t>(r)];
+      const auto shards = sharding.of(r);
       REQUIRE(shards.size() == shapes.size());
       for (std::size_t i = 0; i < shards.size(); ++i) {
         const auto& shard = shards[i];
@@ -170,7 +170,7 @@ TEST_CASE("rows that do not divide: the last ranks hold less, or nothing") {
   const auto weight = make_weight({{5, 3}});
   const auto sharding = nn::shard_weight(weight, layout::Mesh({{layout::Axis::dp, 4}}), 0, 4);
   std::vector<std::int64_t> sizes;
-  for (const auto& shards : sharding.shards) sizes.push_back(shards.front().numel);
+  for (int r = 0; r < 4; ++r) sizes.push_back(sharding.shard(0, r).numel);
   CHECK(sizes == std::vector<std::int64_t>{6, 6, 3, 0});  // ceil(5/4) = 2 rows a rank
   CHECK(sharding.shard_elements == 64);
   CHECK(sharding.shape == std::vector<std::int64_t>{5, 3});
@@ -182,7 +182,7 @@ TEST_CASE("a fused group is sharded record by record") {
   CHECK(sharding.shape == std::vector<std::int64_t>{6, 10});
   CHECK(sharding.full_elements == 64);
   CHECK(sharding.shard_elements == 64);
-  const auto& second = sharding.shards[1];
+  const auto second = sharding.of(1);
   CHECK(second[0].in_shard == 0);
   CHECK(second[0].in_full == 20);
   CHECK(second[0].numel == 20);
@@ -219,7 +219,7 @@ std::vector<std::int64_t> rows_by_rank(nn::Weight& weight, int ranks, std::size_
   std::vector<std::int64_t> rows;
   std::int64_t end = 0;
   for (int r = 0; r < ranks; ++r) {
-    const auto& shard = sharding.shards[static_cast<std::size_t>(r)].front();
+    const auto shard = sharding.shard(0, r);
     const auto box = sharding.box(0, r, whole);
     CHECK(box.numel() == shard.numel);
     CHECK(box.offset[sharding.dims.front()] == end);

@@ -140,6 +140,25 @@ TEST_CASE("the divergence does not depend on how the vocabulary is split") {
   }
 }
 
+TEST_CASE("a teacher's likeliest words are those of whole logits, for any chunk size and split vocabulary") {
+  const Inputs in;
+  const auto [values, ids] = at::log_softmax(in.teacher_logits(), 1).topk(most, 1);
+  const auto check = [&, values = values, ids = ids](const TeacherWords& found) {
+    CHECK(at::equal(found.ids, ids));
+    CHECK((found.log_probabilities - values).abs().max().item<double>() < 1e-13);
+  };
+  for (const std::int64_t chunk : {1, 4, 100})
+    check(ops::likeliest_words(in.teacher.hidden, in.teacher.weight, most, {in.temperature, chunk}));
+  const int ranks = GENERATE(2, 3, 4);  // of four, each has fewer words than are asked for
+  const auto all = on_split_vocabulary(
+      in.teacher.hidden, in.teacher.weight, ranks, [&](const ops::VocabularyPart& part, const auto& piece) {
+        const auto mine = in.teacher.weight.narrow(0, piece.begin, piece.length);
+        const auto found = ops::likeliest_words(in.teacher.hidden, mine, most, {in.temperature, 4, part});
+        return std::vector{at::stack({found.ids.to(at::kDouble), found.log_probabilities}), in.teacher.hidden, mine};
+      });
+  check({all[0][0].to(at::kLong), all[0][1]});
+}
+
 TEST_CASE("a student that is its teacher has no divergence and no gradient") {
   Inputs in;
   in.teacher = {in.hidden, in.weight};
@@ -194,7 +213,9 @@ TEST_CASE("divergences on the meta device have the shapes") {
   const auto hidden = at::empty({6, 4}, meta).set_requires_grad(true);
   const auto weight = at::empty({9, 4}, meta).set_requires_grad(true);
   const auto labels = at::empty({6}, meta.dtype(at::kLong));
-  const TeacherWords some{at::empty({6, 3}, meta.dtype(at::kLong)), at::empty({6, 3}, meta.dtype(at::kFloat))};
+  const auto some = ops::likeliest_words(at::empty({6, 2}, meta), at::empty({9, 2}, meta), 3, {2.0, 4});
+  CHECK(some.ids.sizes() == at::IntArrayRef({6, 3}));
+  CHECK(some.log_probabilities.scalar_type() == at::kFloat);
   for (const auto& loss :
        {chunked_linear_divergence(hidden, weight, labels,
                                   TeacherStates{at::empty({6, 2}, meta), at::empty({9, 2}, meta)}, {2.0, 4}),

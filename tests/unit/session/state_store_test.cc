@@ -5,6 +5,10 @@
 #include <capstan/base/error.h>
 #include <capstan_catch.h>
 
+#include <cstdint>
+#include <map>
+#include <string>
+
 using namespace capstan;
 
 TEST_CASE("state lies on the run's device, or in host memory where that is asked for") {
@@ -21,6 +25,25 @@ TEST_CASE("state lies on the run's device, or in host memory where that is asked
   CHECK(at::equal(shared, at::zeros({3})));
   CHECK(state.of_part(part, "momentum", part.master.options()).is_same(shared));
   CHECK(state.of_part(part, "near of part", at::kFloat).is_meta());
+}
+
+TEST_CASE("a strategy's state is counted by where it lies") {
+  session::StateStore store(c10::Device(c10::kMeta));
+  auto& step = store.of("mine", "step");
+  step.tensor("near", {2}, at::kFloat);
+  step.tensor("far", {3}, at::device(at::kCPU).dtype(at::kDouble));
+  store.of("mine", "blocks.0").tensor("error", {5}, at::device(at::kCPU).dtype(at::kFloat));
+  store.of("other", "step").tensor("far", {1}, at::device(at::kCPU).dtype(at::kDouble));
+  layout::Param record;
+  record.name = "w";
+  record.shape = {2, 3};
+  const strategy::StepPart part{&record, layout::Box{{0, 0}, {1, 3}}, at::ones({3}), {}};
+  step.of_part(part, "momentum", part.master.options());
+  std::map<std::string, std::int64_t> bytes;
+  for (const auto& one : store.footprints()) bytes[one.part + ": " + one.device] = one.bytes;
+  CHECK(bytes == std::map<std::string, std::int64_t>{{"mine state: cuda", 2 * 4},
+                                                     {"mine state: host", 3 * 8 + 5 * 4 + 3 * 4},
+                                                     {"other state: host", 8}});
 }
 
 TEST_CASE("what a checkpoint gives back is taken where it is asked for, and is known before") {

@@ -49,7 +49,5 @@ TEST_CASE("progress goes up to the number of parameters") {
     });
     CHECK(std::is_sorted(done.begin(), done.end()));
     CHECK(done.back() == 230);
-    CHECK(rig.engine->parameters() == 35 + (35 + 35 + 5) + (55 + 55 + 5) + 5);
-    CHECK(rig.engine->trainable_parameters() == 35 + 75 + 5);
   });
 }

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <capstan_catch.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -154,6 +155,37 @@ TEST_CASE("accumulation and offload: when gradients are added up, summed and sen
     CHECK(how.accumulates == once);
     CHECK(how.sums == (!once || micro == 2));
     CHECK(how.offloads == (how.sums && offload == 1));
+  }
+}
+
+TEST_CASE("a backward that leaves gradients of weights releases, and those are reduced when they are there") {
+  Case test(3, 0, [](shard::EngineOptions& options) {
+    options.accumulation = 2;
+    options.backwards = {{0, false}, {0, false}, {0, true}, {0, true}};
+  });
+  for (std::int64_t backward = 0; backward < 2; ++backward) {
+    test.protocol.begin_backward(backward);
+    test.forward();
+    for (std::size_t i = test.hooks.size(); i-- > 0;) {
+      test.hooks[i]->before_backward();
+      test.hooks[i]->after_backward();
+    }
+  }
+  CHECK(test.recorder.reductions.empty());
+  const auto calls = test.recorder.taken();
+  CHECK(std::find(calls.begin(), calls.end(), "release 1") != calls.end());
+  for (std::int64_t backward = 2; backward < 4; ++backward) {
+    test.protocol.begin_backward(backward);
+    for (std::size_t i = test.hooks.size(); i-- > 0;) test.hooks[i]->after_weight_gradients();
+    for (auto& unit : test.hooks) unit->end_backward();
+  }
+  CHECK(test.recorder.taken() ==
+        Calls{"reduce 3", "reduce 2", "reduce 1", "reduce 0", "reduce 3", "reduce 2", "reduce 1", "reduce 0"});
+  for (std::size_t i = 0; i < 8; ++i) {
+    const auto& how = test.recorder.reductions[i];
+    CHECK(how.micro_step == static_cast<std::int64_t>(i / 4));
+    CHECK(how.first == (i < 4));
+    CHECK(how.last == (i >= 4));
   }
 }
 

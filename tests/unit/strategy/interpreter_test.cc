@@ -1,12 +1,16 @@
 // Programs over stages give the gradients of the chain, whatever is in flight, and evaluation what its head gives.
 #include "strategy/interpreter.h"
 
-#include <capstan/comm/communicator.h>
 #include <capstan_catch.h>
 
+#include <atomic>
 #include <mutex>
+#include <thread>
 
-#include "strategy/tiny_units.h"
+#include "comm/call_log.h"
+#include "comm/hang_report.h"
+#include "strategy/staged_chain.h"
+#include "support/in_stages.h"
 
 using namespace capstan;
 using namespace capstan::testing;
@@ -17,65 +21,19 @@ namespace {
 
 constexpr int micros = 3;
 
-TinyChain make_chain() {
-  TinyChain chain;
-  chain.push_back(std::make_unique<TinyTable>(tiny_weight("table", {7, 5}, true), true));
-  for (int i = 1; i < 4; ++i)
-    chain.push_back(std::make_unique<TinyLayer>("layer" + std::to_string(i), true, TinyLayer::Sizes{}, 0.2));
-  chain.push_back(std::make_unique<TinyHead>(tiny_weight("head", {6, 5}, true)));
-  bind_leaves(chain);
-  return chain;
-}
-
-strategy::Start start_of(const nn::Batch& /*batch*/, const nn::Hidden& out) {
-  return {out.states, at::ones({}, at::kDouble)};
-}
-
-std::map<std::string, at::Tensor> expected_gradients() {
-  const auto chain = make_chain();
-  for (int m = 0; m < micros; ++m)
-    torch::autograd::backward({plain_loss(chain, tiny_batch(m))}, {at::ones({}, at::kDouble)});
-  return take_gradients(chain);
-}
-
-struct Outcome {
-  std::map<std::string, at::Tensor> gradients;
-  at::Tensor evaluated;
-  std::vector<std::size_t> seen;
-  std::vector<int> backwards;
-};
-
 // Ranks that have a stage each run a program of theirs, with every micro-batch in flight at once.
-Outcome run_stages(const strategy::Stages& stages, int ranks) {
-  Outcome outcome;
+StagedRank run_stages(const strategy::Stages& stages, int ranks) {
+  StagedRank outcome;
   std::mutex mutex;
   comm::run_in_process(ranks, [&](comm::Communicator& communicator) {
-    const auto rank = communicator.world().rank;
-    std::vector<int> all(static_cast<std::size_t>(ranks));
-    for (int r = 0; r < ranks; ++r) all[static_cast<std::size_t>(r)] = r;
-    const auto chain = make_chain();
-    const auto units = pointers(chain);
-    const auto mine = strategy::RankStages::of(stages, rank, units);
-    std::vector<nn::Unit*> own;
-    for (std::size_t i = 0; i < mine.stages.back().end; ++i) own.push_back(units[mine.place_of(i)]);
-    strategy::UnitRunner runner(own, mine, "tiny");
-    strategy::Interpreter interpreter(
-        runner, {communicator.group("states", all, at::kCPU), communicator.group("gradients", all, at::kCPU)});
-    std::vector<int> order;
-    strategy::Interpreter::Calls calls;
-    calls.batch = [](int micro) { return tiny_batch(micro); };
-    calls.before_backward = [&](int index) { order.push_back(index); };
-    calls.start = start_of;
-    interpreter.run(strategy::with_transfers(stages.program(rank, micros), stages, rank), calls);
-    std::vector<std::size_t> seen;
-    const auto out = interpreter.evaluate(tiny_batch(7), [&](std::size_t unit, const auto&) { seen.push_back(unit); });
+    const auto mine = run_staged(communicator, stages, micros);
     const std::scoped_lock lock(mutex);
-    for (auto& [name, gradient] : take_gradients(chain)) {
+    for (const auto& [name, gradient] : mine.gradients) {
       if (gradient.defined()) outcome.gradients[name] = gradient;
     }
-    if (out.states.defined()) outcome.evaluated = out.states;
-    outcome.seen.insert(outcome.seen.end(), seen.begin(), seen.end());
-    if (rank == 0) outcome.backwards = order;
+    if (mine.evaluated.defined()) outcome.evaluated = mine.evaluated;
+    outcome.seen.insert(outcome.seen.end(), mine.seen.begin(), mine.seen.end());
+    if (communicator.world().rank == 0) outcome.backwards = mine.backwards;
   });
   return outcome;
 }
@@ -85,21 +43,21 @@ strategy::Program forwards_then_backwards(const std::vector<int>& stages) {
   for (const int stage : stages) {
     for (int m = 0; m < micros; ++m) program.push_back({Kind::forward, stage, m});
   }
-  for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
-    for (int m = micros; m-- > 0;) program.push_back({Kind::backward, *stage, m});
+  for (auto at = stages.size(); at-- > 0;) {
+    for (int m = micros; m-- > 0;) program.push_back({Kind::backward, stages[at], m});
   }
   return program;
 }
 
-void check(const Outcome& outcome, const std::vector<int>& backwards) {
-  const auto expected = expected_gradients();
+void check(const StagedRank& outcome, const std::vector<int>& backwards) {
+  const auto expected = expected_gradients(micros);
   REQUIRE(outcome.gradients.size() == expected.size());
   for (const auto& [name, gradient] : expected) {
     INFO(name);
     // Micro-batches are added up in another order.
     CHECK(at::allclose(outcome.gradients.at(name), gradient, 1e-13, 1e-13));
   }
-  const auto chain = make_chain();
+  const auto chain = staged_chain();
   CHECK(at::equal(outcome.evaluated, plain_loss(chain, tiny_batch(7)).detach()));
   CHECK(std::set<std::size_t>(outcome.seen.begin(), outcome.seen.end()) == std::set<std::size_t>{0, 1, 2, 3, 4});
   CHECK(outcome.backwards == backwards);
@@ -112,6 +70,15 @@ TEST_CASE("two ranks with a stage each, all micro-batches in flight: states, sum
   check(run_stages({{0, 2}, {0, 1}, program}, 2), {0, 1, 2});
 }
 
+TEST_CASE("what is in flight between three ranks, in turn and there and back, stays in order") {
+  const auto turns = [](int position, int m) { return testing::one_forward_one_backward(3, position, m); };
+  check(run_stages({{0, 1, 3}, {0, 1, 2}, turns}, 3), {0, 1, 2});
+  for (const std::vector<int>& positions : {std::vector<int>{0, 1, 0, 1}, {0, 1, 1, 0}}) {
+    const auto program = [&](int position, int m) { return testing::all_forwards_first(positions, position, m); };
+    check(run_stages({{0, 1, 2, 3}, positions, program}, 2), {0, 1, 2, 3, 4, 5});
+  }
+}
+
 TEST_CASE("a rank with two stages counts its backwards in the program's order") {
   const auto program = [](int position, int) {
     return position == 0 ? forwards_then_backwards({0, 2}) : forwards_then_backwards({1});
@@ -120,13 +87,13 @@ TEST_CASE("a rank with two stages counts its backwards in the program's order") 
 }
 
 TEST_CASE("a forward that is directly followed by its backward is offered as one, and nothing else is") {
-  const auto chain = make_chain();
+  const auto chain = staged_chain();
   strategy::UnitRunner runner(pointers(chain));
   strategy::Interpreter interpreter(runner);
   std::vector<int> whole;
   strategy::Interpreter::Calls calls;
   calls.batch = [](int micro) { return tiny_batch(micro); };
-  calls.start = start_of;
+  calls.start = staged_start;
   calls.whole = [&](int micro, const auto& both) {
     whole.push_back(micro);
     both(tiny_batch(micro));
@@ -139,9 +106,138 @@ TEST_CASE("a forward that is directly followed by its backward is offered as one
                    {Kind::backward, 0, 2}},
                   calls);
   CHECK(whole == std::vector<int>{1, 2});
-  const auto expected = expected_gradients();
+  const auto expected = expected_gradients(micros);
   for (const auto& [name, gradient] : take_gradients(chain)) {
     INFO(name);
     CHECK(at::allclose(gradient, expected.at(name), 1e-13, 1e-13));
   }
+}
+
+namespace {
+
+// A way between two positions of which this rank is one and the other does not exist. It notes calls, and while it
+// receives, what a hang report would say.
+class OneSided final : public comm::Group {
+ public:
+  OneSided(std::string name, int rank, std::vector<std::string>& events)
+      : OneSided(std::move(name), rank, events, std::make_shared<comm::CallLog>()) {}
+  std::string report;
+
+ private:
+  OneSided(std::string name, int rank, std::vector<std::string>& events, std::shared_ptr<comm::CallLog> log)
+      : Group(std::move(name), {0, 1}, rank, at::kCPU, log), events_(events), log_(std::move(log)) {}
+  Rest do_start_send(const at::Tensor&, int) override {
+    return [] {};
+  }
+  Rest do_start_receive(const at::Tensor& tensor, int from) override {
+    events_.push_back("started: " + log_->last()->label);
+    return Group::do_start_receive(tensor, from);
+  }
+  // A header says: one tensor [2, 4, 5] of float64 that requires gradients, and a sum.
+  void do_receive(const at::Tensor& tensor, int) override {
+    events_.push_back("received: " + log_->last()->label);
+    const auto calls = log_->in_flight();
+    report = comm::hang_report(calls.front(), {{1, "b", true, comm::describe_calls(*log_)}});
+    tensor.fill_(0);
+    if (tensor.scalar_type() != at::kLong) return;
+    constexpr auto dtype = static_cast<std::int64_t>(at::kDouble);
+    const std::vector<std::int64_t> header{2, dtype, 1, 3, 2, 4, 5, dtype, 1, 0};
+    tensor.narrow(0, 0, static_cast<std::int64_t>(header.size())).copy_(at::tensor(header, at::kLong));
+  }
+  void do_all_reduce(const at::Tensor&, comm::ReduceOp) override {}
+  void do_all_gather(const at::Tensor&, const at::Tensor&) override {}
+  void do_reduce_scatter(const at::Tensor&, const at::Tensor&) override {}
+  void do_broadcast(const at::Tensor&, int) override {}
+  void do_all_to_all(const at::Tensor&, const at::Tensor&, const std::vector<std::int64_t>&,
+                     const std::vector<std::int64_t>&) override {}
+  void do_barrier() override {}
+
+  std::vector<std::string>& events_;
+  std::shared_ptr<comm::CallLog> log_;
+};
+
+}  // namespace
+
+TEST_CASE("what comes next travels while a stage computes, and reports name its stage and micro-batch") {
+  const auto chain = staged_chain();
+  const auto units = pointers(chain);
+  const strategy::Stages stages{{0, 2}, {0, 1}, nullptr};
+  const auto mine = strategy::RankStages::of(stages, 1, units);
+  strategy::UnitRunner runner({units.begin() + 2, units.end()}, mine, "tiny");
+  std::vector<std::string> events;
+  const auto states = std::make_shared<OneSided>("states of 0 for 1", 1, events);
+  strategy::Interpreter interpreter(
+      runner, {{{0, 1, true}, states}, {{1, 0, false}, std::make_shared<OneSided>("gradients", 0, events)}});
+  strategy::Interpreter::Calls calls;
+  calls.batch = [](int micro) { return tiny_batch(micro); };
+  calls.before = [&](const Action& action) { events.push_back(strategy::text(action)); };
+  calls.start = staged_start;
+  interpreter.run({{Kind::receive_states, 1, 0},
+                   {Kind::forward, 1, 0},
+                   {Kind::backward, 1, 0},
+                   {Kind::send_gradients, 1, 0},
+                   {Kind::receive_states, 1, 1},
+                   {Kind::forward, 1, 1}},
+                  calls);
+  const std::string first = "states of micro-batch 0 from stage 0 to 1",
+                    second = "states of micro-batch 1 from stage 0 to 1";
+  CHECK(events == std::vector<std::string>{"receive states of micro-batch 0 in stage 1",
+                                           "received: " + first,  // the header, then the state and the sum
+                                           "started: " + first, "started: " + first, "received: " + first,
+                                           "received: " + first, "forward of micro-batch 0 in stage 1",
+                                           "backward of micro-batch 0 in stage 1", "started: " + second,
+                                           "started: " + second, "send gradients of micro-batch 0 in stage 1",
+                                           "receive states of micro-batch 1 in stage 1", "received: " + second,
+                                           "received: " + second, "forward of micro-batch 1 in stage 1"});
+  CHECK_THAT(states->report,
+             Contains("transfer '" + second + "' of group states of 0 for 1 (0 to 1), call 5, has not ended"));
+}
+
+TEST_CASE("a position that fails is named to those that wait for it, with the stage and the micro-batch") {
+  std::string told;
+  std::atomic<bool> has_first{false};  // the second position has the first micro-batch
+  const auto run = [&](comm::Communicator& communicator) {
+    const auto rank = communicator.world().rank;
+    const auto chain = staged_chain();
+    const auto units = pointers(chain);
+    const strategy::Stages stages{
+        {0, 2}, {0, 1}, [](int position, int) { return forwards_then_backwards({position}); }};
+    const auto mine = strategy::RankStages::of(stages, rank, units);
+    strategy::UnitRunner runner(rank == 0 ? std::vector<nn::Unit*>{units.begin(), units.begin() + 2}
+                                          : std::vector<nn::Unit*>{units.begin() + 2, units.end()},
+                                mine, "tiny");
+    const auto channels = channels_in(communicator, stages);
+    strategy::Interpreter interpreter(runner, channels);
+    strategy::Interpreter::Calls calls;
+    calls.batch = [](int micro) { return tiny_batch(micro); };
+    calls.start = staged_start;
+    calls.computed = [&, forwards = 0](const auto&, const auto&) mutable {
+      if (rank == 1) has_first = true;
+      if (rank == 1 || ++forwards < 2) return;
+      while (!has_first) std::this_thread::yield();
+      throw Error("out of memory", "use less");
+    };
+    try {
+      interpreter.run(strategy::with_transfers(stages.program(rank, micros), stages, rank), calls);
+    } catch (const comm::PeerFailed& error) {
+      told = error.what();
+      throw;
+    }
+  };
+  CHECK_THROWS_WITH(comm::run_in_process(2, run), Contains("out of memory"));
+  CHECK_THAT(told,
+             Contains("in transfer 'states of micro-batch 1 from stage 0 to 1' of group states of 0 for 1 (0 to 1)"));
+}
+
+TEST_CASE("backwards in two parts give the same gradients, and each part is counted") {
+  const auto program = [](int position, int) {
+    strategy::Program split;
+    for (const auto& action : forwards_then_backwards({position})) {
+      const bool is_backward = action.kind == Kind::backward;
+      split.push_back({is_backward ? Kind::backward_input : action.kind, action.stage, action.micro});
+    }
+    for (int m = 0; m < micros; ++m) split.push_back({Kind::backward_weight, position, m});
+    return split;
+  };
+  check(run_stages({{0, 2}, {0, 1}, program}, 2), {0, 1, 2, 3, 4, 5});
 }

@@ -207,6 +207,32 @@ TEST_CASE("one rank exchanges nothing, and has matrices of one shape together") 
   CHECK(strategy::bytes_of(rank.plans).host == 0);
 }
 
+TEST_CASE("an update's work is the rule's for the matrices that a rank owns, and its parts cross in each exchange") {
+  const MeshSizes sizes{1, 2, 1, 2};
+  double flops = 0;
+  for (int r = 0; r < sizes.world(); ++r) {
+    const auto rank = plan_of(sizes, r, 3, 40);
+    const auto work = strategy::work_of(rank.plans);
+    double own = 0;
+    std::int64_t parts = 0, exchanges = 0;
+    for (const auto& round : rank.plans[0].rounds) {
+      for (const auto& batch : round.batches) {
+        for (const auto* record : batch.records)
+          own += AllWhole().whole_spec(*record, at::kFloat, at::kCPU).value().work;
+      }
+      if (!round.exchanges) continue;
+      ++exchanges;
+      for (const auto& part : round.own) parts += part.elements() * 4;
+    }
+    CHECK(work.flops == own);
+    CHECK(work.exchanges == exchanges);
+    CHECK(work.exchanges > 0);
+    CHECK(work.sent_parts == parts);
+    flops += work.flops;
+  }
+  CHECK(flops == 66 + 66 + 24 + 120 + 24);  // of all five matrices, each once
+}
+
 TEST_CASE("where gradients are not summed, ranks have matrices of their own") {
   TinyChain chain = matrices();
   shard::EngineOptions options;

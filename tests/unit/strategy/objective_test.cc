@@ -72,6 +72,30 @@ TEST_CASE("an objective's plan has one pass with a gradient, a term, and counts 
   CHECK_THAT(fault(wrong), Contains("a figure with count 7 of 2"));
 }
 
+TEST_CASE("a pass of another model has no gradient, and a divergence has a teacher that says something") {
+  using nn::HeadOutput;
+  objective::Plan good;
+  good.models = {{"teacher", "teacher"}};
+  good.passes = {{.name = "student", .output = HeadOutput::divergence, .teacher = 1},
+                 {.name = "teacher", .output = HeadOutput::states, .gradient = false, .model = 0}};
+  good.counts = {"tokens"};
+  good.terms = {{}, {}};
+  CHECK(fault(good).empty());
+  const auto with = [&](const auto& change) {
+    auto wrong = good;
+    change(wrong.passes);
+    return fault(wrong);
+  };
+  CHECK_THAT(with([](auto& passes) { passes[1].model = 1; }), Contains("of model 1 of 1"));
+  CHECK_THAT(with([](auto& passes) { passes[0].model = 0; }), Contains("which another model computes"));
+  CHECK_THAT(with([](auto& passes) { passes[1].model.reset(); }), Contains("wants states of pass 'teacher'"));
+  CHECK_THAT(with([](auto& passes) { passes[0].teacher.reset(); }), Contains("not with both and a gradient"));
+  CHECK_THAT(with([](auto& passes) { passes[0].output = HeadOutput::loss_sum; }), Contains("not with both"));
+  CHECK_THAT(with([](auto& passes) { passes[0].teacher = 2; }), Contains("neither states nor likeliest words"));
+  CHECK_THAT(with([](auto& passes) { passes[1].output = HeadOutput::likeliest_words; }),
+             Contains("neither states nor likeliest words"));
+}
+
 TEST_CASE("terms are put on the first one's count, and a count of 0 divides nothing") {
   const strategy::Objective objective("mine", std::make_shared<Given>(plan()));
   CHECK(objective.base() == 1);
@@ -91,7 +115,7 @@ TEST_CASE("passes without gradient come first, and change nothing") {
   });
   nn::Batch batch;
   batch.training = true;
-  passes.run_others(batch);
+  auto others = passes.run_others(batch);
   REQUIRE(forwards.size() == 1);
   CHECK(forwards[0].pass.output == nn::HeadOutput::log_probabilities);
   CHECK_FALSE(forwards[0].pass.adapters);
@@ -101,7 +125,7 @@ TEST_CASE("passes without gradient come first, and change nothing") {
   CHECK(trained.pass.adapters);
   CHECK(trained.pass.measured);
   CHECK(trained.training);
-  (void)passes.sums(trained, at::ones({3}));
+  (void)passes.sums(trained, std::move(others), at::ones({3}));
   REQUIRE(given->seen.first.size() == 2);
   CHECK(given->seen.first[0][0].item<float>() == -7);
   CHECK(given->seen.first[1][0].item<float>() == 1);

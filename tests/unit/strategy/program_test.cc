@@ -22,16 +22,49 @@ TEST_CASE("accumulation is forward and backward of one micro-batch after the oth
 }
 
 TEST_CASE("transfers stand around what needs them, where the neighbouring stage is another position's") {
-  const Stages stages{{0, 1, 2}, {0, 1, 1}, {}};
-  CHECK(
-      texts(with_transfers({{Kind::forward, 0, 3}, {Kind::backward, 0, 3}}, stages, 0)) ==
-      texts(
-          {{Kind::forward, 0, 3}, {Kind::send_states, 0, 3}, {Kind::receive_gradients, 0, 3}, {Kind::backward, 0, 3}}));
+  const Program outer{{Kind::forward, 0, 0}, {Kind::backward, 0, 0}};
   const Program inner{{Kind::forward, 1, 0}, {Kind::forward, 2, 0}, {Kind::backward, 2, 0}, {Kind::backward, 1, 0}};
+  const Stages stages{{0, 1, 2}, {0, 1, 1}, [&](int position, int) { return position == 0 ? outer : inner; }};
+  CHECK(
+      texts(with_transfers(outer, stages, 0)) ==
+      texts(
+          {{Kind::forward, 0, 0}, {Kind::send_states, 0, 0}, {Kind::receive_gradients, 0, 0}, {Kind::backward, 0, 0}}));
   Program expected{{Kind::receive_states, 1, 0}};
   expected.insert(expected.end(), inner.begin(), inner.end());
   expected.push_back({Kind::send_gradients, 1, 0});
   CHECK(texts(with_transfers(inner, stages, 1)) == texts(expected));
+}
+
+TEST_CASE("of a backward in two parts, only that of inputs has transfers") {
+  const Program outer{{Kind::forward, 0, 0}, {Kind::backward_input, 0, 0}, {Kind::backward_weight, 0, 0}};
+  const Program inner{{Kind::forward, 1, 0}, {Kind::backward_input, 1, 0}, {Kind::backward_weight, 1, 0}};
+  const Stages stages{{0, 1}, {0, 1}, [&](int position, int) { return position == 0 ? outer : inner; }};
+  CHECK(texts(with_transfers(outer, stages, 0)) == texts({{Kind::forward, 0, 0},
+                                                          {Kind::send_states, 0, 0},
+                                                          {Kind::receive_gradients, 0, 0},
+                                                          {Kind::backward_input, 0, 0},
+                                                          {Kind::backward_weight, 0, 0}}));
+  CHECK(texts(with_transfers(inner, stages, 1)) == texts({{Kind::receive_states, 1, 0},
+                                                          {Kind::forward, 1, 0},
+                                                          {Kind::backward_input, 1, 0},
+                                                          {Kind::send_gradients, 1, 0},
+                                                          {Kind::backward_weight, 1, 0}}));
+}
+
+TEST_CASE("a position receives in the order in which the other sends") {
+  const Program sender{{Kind::forward, 0, 1}, {Kind::forward, 0, 0}};
+  const Program receiver{{Kind::forward, 1, 0}, {Kind::forward, 1, 1}};
+  const Stages stages{{0, 1}, {0, 1}, [&](int position, int) { return position == 0 ? sender : receiver; }};
+  CHECK(
+      texts(with_transfers(receiver, stages, 1)) ==
+      texts(
+          {{Kind::receive_states, 1, 1}, {Kind::receive_states, 1, 0}, {Kind::forward, 1, 0}, {Kind::forward, 1, 1}}));
+}
+
+TEST_CASE("what no other position sends is an error") {
+  const Stages stages{{0, 1}, {0, 1}, [](int, int) { return Program(); }};
+  CHECK_THROWS_WITH(with_transfers({{Kind::forward, 1, 0}}, stages, 1),
+                    Contains("nothing sends states of micro-batch 0 from stage 0 to 1"));
 }
 
 TEST_CASE("an action's text names the stage and the micro-batch") {

@@ -7,6 +7,7 @@
 
 #include "checkpoint/scratch.h"
 #include "support/families.h"
+#include "support/in_stages.h"
 #include "support/small_run.h"
 
 using namespace capstan;
@@ -17,10 +18,17 @@ namespace {
 std::vector<std::string> faults_in(const std::string& file, int world,
                                    const std::function<void(session::Session&)>& plant, int steps = 1) {
   at::set_num_threads(1);
+  plugin::Host host;
+  host.add(testing::in_stages());
   std::vector<std::string> faults(static_cast<std::size_t>(world));
   comm::run_in_process(world, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
-    const auto job = testing::prepare_small(file, {"train.precision=bf16", "model.num_heads=2"}, world, rank);
+    setup::JobRequest request;
+    request.file = file;
+    request.overrides = {"train.precision=bf16", "model.num_heads=2"};
+    request.world_size = world;
+    request.rank = rank;
+    const auto job = testing::job_of(request, host);
     auto session = session::materialise(job, communicator);
     train::ReplicaCheck check(session, 100);
     execution::Step step(session);
@@ -82,6 +90,14 @@ TEST_CASE("a norm that one tensor rank changed, and what both hold different par
   check_all(norm, {"the parameter of ", "ln_1.weight", "along tp"});
   // Each rank holds its own half: nothing says what it should be.
   for (const auto& fault : faults_after(2, two_way, [](auto& session) { flip(parameter(session, "mlp.c_fc.weight")); }))
+    CHECK(fault.empty());
+}
+
+TEST_CASE("a table that the first and the last stage hold, which one of them changed") {
+  const auto stages = testing::stages_table("two");
+  check_all(faults_after(2, stages, [](auto& session) { flip(parameter(session, "wte.weight")); }),
+            {"the parameter of ", "wte.weight", "between ranks 0 and 1", "along pp"});
+  for (const auto& fault : faults_after(2, stages, [](auto& session) { flip(parameter(session, "ln_f.weight")); }))
     CHECK(fault.empty());
 }
 

@@ -28,6 +28,8 @@ class Pending {
  public:
   virtual ~Pending();
   virtual void wait() = 0;
+  /// Would wait() return at once, and nothing on the device wait? On CPU it may stay false.
+  virtual bool has_ended() const { return false; }
 };
 
 /// Ranks that call collectives together, all in the same order.
@@ -86,6 +88,9 @@ class Group {
   void receive(const at::Tensor& tensor, int from, std::string_view label);
   /// The tensor may be written again once it was waited for. Any number may be pending.
   std::unique_ptr<Pending> start_send(const at::Tensor& tensor, int to, std::string_view label);
+  /// The tensor may be read once it was waited for. Any number may be pending; of one peer's they are waited for in the
+  /// order in which they were started. On CUDA later calls of the group come after it.
+  std::unique_ptr<Pending> start_receive(const at::Tensor& tensor, int from, std::string_view label);
 
  protected:
   /// `rank` is the position in `ranks`; calls are recorded in `log`.
@@ -100,6 +105,8 @@ class Group {
   virtual Rest do_start_all_reduce(const at::Tensor& tensor, ReduceOp op);
   /// The same for a send, which must not wait for the peer before the rest is called.
   virtual Rest do_start_send(const at::Tensor& tensor, int to) = 0;
+  /// The same for a receive. By default all of it is in the rest.
+  virtual Rest do_start_receive(const at::Tensor& tensor, int from);
 
  private:
   void check(const at::Tensor& tensor, const char* operation, std::string_view label) const;
@@ -120,6 +127,7 @@ class Group {
   void record_in(const std::string& group, const char* operation, std::string_view label, std::int64_t number,
                  const F& call);
   std::unique_ptr<Pending> start_on_device(const std::function<void()>& recorded);
+  std::unique_ptr<Pending> start_transfer(int from, int to, std::string_view label, const std::function<Rest()>& begin);
   /// Finishes what was started on the host, in its order; up to `last`, or all.
   void finish_started(const std::function<void()>* last = nullptr);
   std::unique_ptr<Pending> start(const char* operation, std::string_view label, const Rest& call,

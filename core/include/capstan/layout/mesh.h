@@ -117,8 +117,8 @@ class Mesh {
 };
 
 /// The mesh of world = pp · dp · cp · ep · tp: an axis that no strategy asked for has size 1, dp is what is left over.
-/// Faults are added (sizes below 1, two sizes for one axis, a world that does not divide, cp other than 1); the mesh
-/// returned then is one rank.
+/// Faults are added (sizes below 1, two sizes for one axis, a world that does not divide); the mesh returned then is
+/// one rank.
 Mesh resolve(const MeshSpec& spec, Diagnostics& diagnostics);
 
 }  // namespace layout

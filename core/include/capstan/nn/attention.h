@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -21,6 +22,7 @@ struct AttentionScores {
 /// Without dropout the fused kernel runs, with dropout on the probabilities the plain one. With a cache, k and v
 /// are stored under `layer` and, once it is filled, queries see all positions up to their own. Packed samples attend to
 /// themselves: where they stand by ops::segment_attention if the device, the dtype and the heads allow, else apart.
+/// Where ranks share columns (Batch::part), q has this rank's and k and v have all, by a mask and without dropout.
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                             const Batch& batch, KVCache* cache, std::size_t layer, const AttentionScores& scores = {});
 
@@ -31,8 +33,8 @@ class Alibi : public Layer {
   /// Slopes by the paper's rule for any number of heads, computed as BLOOM does: in float32, except for float64.
   Alibi(Layer& parent, std::int64_t heads);
   ~Alibi() override;
-  /// As causal_attention. On CPU and with dropout the bias is added to the scores; else keys carry it as extra columns,
-  /// so that the plain causal kernel runs.
+  /// As causal_attention, with slopes of the batch's `heads`. On CPU and with dropout the bias is added to the scores;
+  /// else keys carry it as extra columns, so that the plain causal kernel runs.
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                        const Batch& batch, KVCache* cache, std::size_t layer) const;
   /// The same of a fused projection [B, S, heads · 3 · dim], contiguous, for what the plain causal kernel takes, or of
@@ -43,6 +45,8 @@ class Alibi : public Layer {
 
  private:
   at::Tensor slopes(const at::Tensor& like) const;
+  at::Tensor attention_of_own_columns(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                      const Batch& batch) const;
   at::Tensor single_;
   at::Tensor exact_;
   mutable at::Tensor on_device_;  // for the last call's dtype and device: a copy in each layer would cost more than it
@@ -85,12 +89,22 @@ class Attention : public Layer {
   /// x [B, S, hidden] -> [B, S, hidden].
   at::Tensor forward(const at::Tensor& x, const Batch& batch, KVCache* cache) const;
 
+  /// q, k, v [B, heads, S, head dim] -> [B, heads, S, head dim], without communication.
+  using Core = std::function<at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch&)>;
+  /// Where ranks share the columns of rows: called with the core and this rank's columns of q, k and v; it returns
+  /// these columns of what the core would give of all. The core takes either all columns of some heads, with
+  /// Batch::whole() and which heads these are, or this rank's queries and all keys, with the batch itself.
+  Port<at::Tensor(const Core&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const Batch&)> around{*this,
+                                                                                                              "around"};
+
   Linear& qkv() { return qkv_; }
   Linear& projection() { return projection_; }
   /// Null: it has none.
   RmsNorm* key_norm() { return key_norm_ ? &*key_norm_ : nullptr; }
   /// The whole layer's heads.
   const Heads& heads() const { return kind_.heads; }
+  /// Acts on its probabilities.
+  const Dropout& dropout() const { return dropout_; }
 
  private:
   struct Parts {

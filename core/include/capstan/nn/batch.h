@@ -1,10 +1,12 @@
 #pragma once
 #include <capstan/base/export.h>
 #include <capstan/nn/recompute_context.h>
+#include <capstan/ops/divergence.h>
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,6 +68,17 @@ enum class HeadOutput {
   loss_sum,           ///< the sum of -log softmax[label] over all labels (0-dim)
   log_probabilities,  ///< log softmax[label] of each of the batch's loss_rows [M], 0 where there is no label
   last_logits,        ///< the logits of each row's position `last` [B, vocabulary]
+  states,             ///< what the head's matrix is to be multiplied with, of each of loss_rows [M, hidden]
+  likeliest_words,    ///< of each of loss_rows [2, M, words] float64: their ids, then the logarithms of their
+                      ///< probabilities, both as pass.comparison says
+  divergence,         ///< [2]: the loss sum, and the sum over all labels' rows of the divergence from pass.teacher
+};
+
+/// How the next words of two models are compared.
+struct Comparison {
+  double temperature = 1;  ///< above 0; logits of both are divided by it
+  std::int64_t words = 0;  ///< how many a teacher says of each row; 0: it says all of them
+  ops::TeacherWords::Rest rest = ops::TeacherWords::Rest::tail;  ///< what becomes of the others
 };
 
 /// Which of the forwards of a micro-batch this one is.
@@ -75,9 +88,44 @@ struct Pass {
   /// What is measured on the way counts (fp8's magnitudes, experts' loads, figures). False: this forward changes
   /// nothing that stays, as a reference's must not.
   bool measured = true;
+  Comparison comparison = {};                ///< for likeliest_words and divergence
+  std::optional<ops::Teacher> teacher = {};  ///< for divergence: what it says of loss_rows
 };
 
-/// What every unit may read and none changes. All tensors are on the run's device.
+/// Some of an attention layer's heads.
+struct HeadRange {
+  std::int64_t first = 0;
+  std::int64_t all = 0;  ///< how many there are
+};
+
+/// Columns of a batch's rows that follow each other.
+struct ColumnRange {
+  std::int64_t begin = 0;
+  std::int64_t length = 0;
+};
+
+/// How the ranks along the axis cp share the columns of a batch's rows. Without functions: each rank has all of them.
+struct SequenceCut {
+  /// This rank's columns of rows that have that many, ascending; each column is one rank's.
+  std::function<std::vector<ColumnRange>(std::int64_t columns)> own;
+  /// Each of these ranks' tensor -> their sum, whose gradient is the sum of theirs.
+  std::function<at::Tensor(const at::Tensor&)> sum;
+  bool speaks =
+      true;  ///< this rank gives what is a whole sample's, such as the loss of a pair; the others give nothing
+};
+
+struct Batch;
+
+/// What a batch is a part of, where ranks share the columns of its rows.
+struct SequencePart {
+  std::shared_ptr<const Batch> whole;  ///< the batch with all columns, its documents too
+  std::vector<ColumnRange> own;        ///< this rank's columns of it
+  at::Tensor columns;                  ///< [S] int64: the same as a list
+  SequenceCut cut;
+};
+
+/// What every unit may read and none changes. All tensors are on the run's device. Where ranks share the columns of
+/// rows, S is the number of this rank's, all that is [B, S] is theirs, and what looks at other tokens asks `part`.
 struct Batch {
   at::Tensor tokens;      ///< [B, S] int64
   at::Tensor labels;      ///< [B, S] int64, the token to predict at each position, -100 = none. Undefined: the
@@ -95,23 +143,35 @@ struct Batch {
   std::int64_t step = 0;
   /// [1] int64: the step, for dropout, in place of `step` where a forward is recorded once and run in many steps.
   at::Tensor device_step;
-  bool training = false;  ///< dropout acts
+  bool training = false;                     ///< dropout acts
+  std::shared_ptr<const SequencePart> part;  ///< null: all columns are here
+  /// The heads that attention's core gets, of those that the layer has on this rank. None: all of them.
+  std::optional<HeadRange> heads;
   /// What this forward of the unit keeps for when it is run again in backward. Null: it runs once.
   std::shared_ptr<RecomputeContext> kept;
 
   /// What attention reads of packed rows taken apart: positions and sample ids with every sequence in a row of its own.
   Batch apart() const;
+  /// The batch with all columns, in this forward.
+  Batch whole() const;
+  /// x [B, all columns, ...] -> this rank's columns of it, and back, with zeros in the others.
+  at::Tensor own_columns(const at::Tensor& x) const;
+  at::Tensor among_all_columns(const at::Tensor& x) const;
   /// The values of a field. Throws Error where the data has no such field.
   const at::Tensor& field(std::string_view name) const;
   /// [M] int64: the sequence that each position with logits (loss_rows) is part of. Positions of padding are said to be
   /// part of some sequence; they have no label.
   at::Tensor label_sequences() const;
-  /// The sums of values [M] over each sequence's positions, [sequences]. Gradients flow through it; the order of the
-  /// sum is always the same.
+  /// The sums of values [M] over each sequence's positions, [sequences], those of all ranks that share them. Gradients
+  /// flow through it; the order of the sum is always the same.
   at::Tensor sum_by_sequence(const at::Tensor& values) const;
-  /// [samples] bool: whether there is one in that place.
+  /// [samples] bool: whether there is one in that place that this rank speaks for. Of ranks that share samples' tokens
+  /// one does.
   at::Tensor has_sample() const;
 };
+
+/// This rank's columns of a batch, as `cut` shares them. All positions have logits.
+Batch cut_columns(std::shared_ptr<const Batch> whole, const SequenceCut& cut);
 
 /// Keys and values of the tokens so far, for generation. One per batch of rows; every attention layer has its
 /// entry, made on first use. Row b holds lengths[b] valid positions; rows may differ.

@@ -39,6 +39,7 @@ class Router : public Layer {
   at::Tensor tokens(const Batch& batch, const RecomputeContext& kept) const;
 
   Linear& gate() { return gate_; }
+  std::int64_t experts_per_token() const { return experts_per_token_; }
 
   /// Where a strategy leaves a rank some of the positions: [B, S, …] -> those of its own.
   CommPort own_positions{*this, "own_positions"};

@@ -24,15 +24,25 @@ class VocabularyHead : public Layer {
   /// Replaces the loss where the matrix is split: (x [N, hidden], matrix, labels [N]) -> loss sum over the N rows whose
   /// logits are to be computed.
   Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)> loss{*this, "loss"};
-  /// The same for the labels' log-probabilities: -> [N]. A strategy that fills one of the two fills both.
+  /// The same for the labels' log-probabilities: -> [N]. A strategy that fills one of these three ports for labels
+  /// fills all.
   Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)> log_probabilities{*this,
                                                                                               "log_probabilities"};
+  /// Filled like them: how the matrix is split, and how many rows of logits to compute at a time, the same on all
+  /// ranks; for what the head computes with a teacher's words.
+  Port<ops::DivergenceSettings()> split{*this, "split"};
   /// Applied to logits: [B, this rank's part of the vocabulary] -> [B, vocabulary].
   CommPort after_logits{*this, "after_logits"};
 
  private:
-  /// loss_sum or log_probabilities. Logits are held by the chunk and computed only for the batch's loss_rows.
+  /// All but last_logits. Logits are held by the chunk and computed only for the batch's loss_rows.
   at::Tensor of_labels(const at::Tensor& x, const Batch& batch) const;
+  at::Tensor loss_sum(const at::Tensor& rows, const at::Tensor& labels) const;
+  at::Tensor log_probabilities_of(const at::Tensor& rows, const at::Tensor& labels) const;
+  at::Tensor likeliest_words(const at::Tensor& rows, const Comparison& comparison) const;
+  at::Tensor divergence(const at::Tensor& rows, const at::Tensor& labels, const Pass& pass) const;
+  std::int64_t chunk_rows() const;
+  ops::DivergenceSettings settings(const Comparison& comparison) const;
   /// [B, vocabulary]: the logits of each row's position `last`.
   at::Tensor last_logits(const at::Tensor& x, const Batch& batch) const;
   WeightPtr weight_;

@@ -3,6 +3,7 @@
 #include <capstan/nn/batch.h>
 #include <capstan/nn/layer.h>
 #include <capstan/nn/weight.h>
+#include <capstan/ops/random.h>
 
 #include <cstdint>
 #include <optional>
@@ -141,6 +142,12 @@ class Mlp : public Layer {
   Linear down_;
 };
 
+/// ops::dropout of x [B, n, ...], which is columns `first` to `first` + n of what the batch has, with masks that are
+/// each sample's own, wherever packing has put it and whichever rank has its columns. `key`: seed, step and sample ids
+/// are the batch's; row_shape and row_offset are those of one column, or both empty.
+at::Tensor drop_columns(const at::Tensor& x, double probability, ops::DropoutKey key, const Batch& batch,
+                        std::int64_t first = 0);
+
 /// Dropout whose mask depends only on (seed, step, site, sample, element): the same on any layout.
 class Dropout : public Layer {
  public:
@@ -154,11 +161,8 @@ class Dropout : public Layer {
 
   /// Where a strategy leaves a rank some of the positions: how many are here -> the first one's place in the sequence.
   Port<std::int64_t(std::int64_t)> first_position{*this, "first_position"};
-  /// The same for attention heads: how many are here -> which.
-  struct HeadRange {
-    std::int64_t first = 0;
-    std::int64_t all = 0;  ///< heads of all ranks
-  };
+  /// The same for attention heads: how many are here -> which of all ranks' heads.
+  using HeadRange = nn::HeadRange;
   Port<HeadRange(std::int64_t)> own_heads{*this, "own_heads"};
 
  private:

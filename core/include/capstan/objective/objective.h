@@ -4,24 +4,41 @@
 #include <capstan/data/host_batch.h>
 #include <capstan/data/source.h>
 #include <capstan/nn/batch.h>
+#include <capstan/nn/model.h>
 
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace objective {
 
+/// A model besides the one that is trained. Nothing of it is: it has no gradients and no optimizer state, and no
+/// checkpoint has its values, which each start and resume reads again. It is placed, sharded and computed as the
+/// trained model is, but nothing that strategies add in structure() acts on it, and no dropout.
+struct ModelSpec {
+  std::string name;  ///< for messages, and for its rows of predicted memory: "teacher"
+  /// The key in the objective's table that names it: a model's folder or hub id, or "start", which means the values
+  /// that the trained model had before the run's first step.
+  std::string option;
+};
+
 /// One of the forwards that every micro-batch goes through. One pass of an objective has the gradient; the others come
 /// before it, have no dropout, and change nothing: they keep no activations, no load of experts, no figure.
 struct PassSpec {
   std::string name;                                  ///< for messages: "policy"
-  nn::HeadOutput output = nn::HeadOutput::loss_sum;  ///< loss_sum or log_probabilities
+  nn::HeadOutput output = nn::HeadOutput::loss_sum;  ///< all but last_logits
   bool gradient = true;
   bool adapters = true;  ///< false: what strategies add to the layers does not act, which is the base model
+  std::optional<std::size_t> model = {};  ///< index into Plan::models of what computes it; none: the trained model
+  /// With HeadOutput::divergence, and only then: the pass that it is from, which gives likeliest_words, or states of
+  /// another model. The head's matrices of both then have as many rows.
+  std::optional<std::size_t> teacher = {};
+  nn::Comparison comparison = {};  ///< the same in a pass and its teacher's
 };
 
 /// A part of what is minimised: weight times its sum over all samples of a step, divided by one of the counts.
@@ -38,6 +55,7 @@ struct FigureSpec {
 
 /// What an objective needs and gives, the same in all of a run.
 struct Plan {
+  std::vector<ModelSpec> models = {};
   std::vector<PassSpec> passes;
   std::vector<std::string> counts;  ///< for messages: "target tokens", "pairs"
   /// The first one's count is what the loss is a mean over.
@@ -45,6 +63,14 @@ struct Plan {
   std::vector<FigureSpec> figures;
   std::int64_t sequences = 0;           ///< that a sample must have; 0: any number
   std::vector<data::FieldSpec> fields;  ///< that the data must declare
+};
+
+/// What is known of a model when an objective compares it with the trained one.
+struct KnownModel {
+  std::string name;    ///< ModelSpec::name
+  std::string where;   ///< what in the configuration names it
+  std::string folder;  ///< of its files; empty: it begins with random values
+  nn::ModelFacts facts;
 };
 
 /// Sums over one micro-batch's samples, each 0-dim, by Plan::terms and Plan::figures. Only terms have a gradient.
@@ -62,6 +88,9 @@ class Objective {
   /// Faults of the options that only show together are added; nothing is thrown.
   virtual void check(Diagnostics& /*diagnostics*/) const {}
   virtual Plan plan() const = 0;
+  /// Faults of its models (Plan::models) next to the one that is trained are added. Nothing is loaded yet.
+  virtual void check_models(const KnownModel& /*trained*/, const std::vector<KnownModel>& /*others*/,
+                            Diagnostics& /*diagnostics*/) const {}
   /// What the micro-batch adds to each of Plan::counts: known before its first forward. Called on the training thread.
   virtual std::vector<double> counts(const data::HostBatch& batch) const = 0;
   /// Its sums, from what each pass gives (Plan::passes). `batch` is that of the pass with the gradient. Empty places of

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
@@ -92,6 +93,17 @@ class ScatterToGroup : OnGroup {
  private:
   std::int64_t dim_;
   ScatteredValue value_;
+};
+
+/// Rows to other ranks, with uneven counts. Every rank calls it, even where it sends and receives none; backward sends
+/// gradients back the same way.
+class AllToAllRows : OnGroup {
+ public:
+  using OnGroup::OnGroup;
+  /// x [sum of sent, …], sorted by the rank that rows go to: the first sent[0] go to rank 0. The result [sum of
+  /// received, …] is sorted by the rank that rows come from. sent[r] is what rank r has as received[this rank].
+  at::Tensor operator()(const at::Tensor& x, const std::vector<std::int64_t>& sent,
+                        const std::vector<std::int64_t>& received) const;
 };
 
 }  // namespace ops

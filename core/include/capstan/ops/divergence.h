@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <variant>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
@@ -28,6 +29,7 @@ struct TeacherWords {
   at::Tensor log_probabilities;
   Rest rest = Rest::tail;
 };
+using Teacher = std::variant<TeacherStates, TeacherWords>;
 
 struct DivergenceSettings {
   double temperature = 1;       ///< above 0; logits of student and teacher are divided by it
@@ -44,6 +46,12 @@ at::Tensor chunked_linear_divergence(const at::Tensor& hidden, const at::Tensor&
                                      const TeacherStates& teacher, const DivergenceSettings& settings);
 at::Tensor chunked_linear_divergence(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
                                      const TeacherWords& teacher, const DivergenceSettings& settings);
+
+/// The k likeliest words of each row, the likeliest first, and the logarithms of their probabilities
+/// softmax(hidden weight^T / temperature) in the sums' dtype, without ever holding all logits; the same on all ranks of
+/// a split vocabulary. k is at most the number of words. Without gradient.
+TeacherWords likeliest_words(const at::Tensor& hidden, const at::Tensor& weight, std::int64_t k,
+                             const DivergenceSettings& settings);
 
 }  // namespace ops
 CAPSTAN_END_NAMESPACE

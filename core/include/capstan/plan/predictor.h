@@ -30,6 +30,7 @@ struct Estimate {
   std::string no_time;             ///< why, where something of the configuration hinders it; may be empty
   std::string memory_table;        ///< for people: the peak's parts
   std::string time_table;          ///< the same of the time; empty: none is predicted
+  std::string changes;             ///< for people: what strategies make of the model, a line each; may be empty
   std::int64_t sample_length = 0;  ///< tokens of a sample
   std::string lacking;             ///< what stands in for files that are not there yet, a line each
 };

@@ -16,6 +16,8 @@ std::string gradient_reduction_point(layout::Axis axis);  ///< "gradient reducti
 inline constexpr const char* evaluation_weights_point = "evaluation weights";
 /// How the model is cut into stages and in which order ranks run them (Strategy::stages).
 inline constexpr const char* step_program_point = "step program";
+/// How ranks along the axis cp share the columns of a batch's rows (Strategy::cut_sequence).
+inline constexpr const char* sequence_cut_point = "sequence cut";
 
 /// What a strategy owns and what it relies on, declared before anything is allocated. Resources are strings: the
 /// override points above, "parameter storage", "summed gradients on dp", "axis tp", "unit recompute".

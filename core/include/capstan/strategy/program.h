@@ -13,14 +13,37 @@ namespace strategy {
 /// What a rank does with a micro-batch in a stage, which is a stretch of the model's units. Gathers and releases of
 /// parameters follow from forward and backward; a gradient is summed after the last backward of the program that adds
 /// to it.
+///
+/// backward_input is a backward that leaves gradients of weights of products (linears and experts) to a later
+/// backward_weight of the same stage and micro-batch (Qi et al. 2023, "Zero Bubble Pipeline Parallelism"): the stage
+/// before does not wait for them. Their inputs and gradients stay in memory until then. Products that a strategy's port
+/// replaces, or that a recomputed unit or region runs again, and the head's, leave nothing.
 struct Action {
-  enum class Kind { forward, backward, send_states, receive_states, send_gradients, receive_gradients };
+  enum class Kind {
+    forward,
+    backward,
+    backward_input,
+    backward_weight,
+    send_states,
+    receive_states,
+    send_gradients,
+    receive_gradients
+  };
   Kind kind = Kind::forward;
   int stage = 0;
   int micro = 0;  ///< the micro-batch of the step, from 0
   bool operator==(const Action&) const = default;
 };
 using Program = std::vector<Action>;
+
+/// Does it make gradients of what a stage gets from the one before it?
+constexpr bool makes_gradients(Action::Kind kind) {
+  return kind == Action::Kind::backward || kind == Action::Kind::backward_input;
+}
+/// Are a micro-batch's gradients of a stage complete after it?
+constexpr bool completes_gradients(Action::Kind kind) {
+  return kind == Action::Kind::backward || kind == Action::Kind::backward_weight;
+}
 
 /// "forward of micro-batch 2 in stage 1".
 std::string text(const Action& action);
@@ -34,14 +57,16 @@ struct Stages {
   std::vector<std::size_t> first_units{0};
   std::vector<int> positions{0};  ///< who computes each stage: positions on pp. One may have several
   /// The forwards and backwards of a position's stages, each once for each of `micros` micro-batches, in the order in
-  /// which they run. Transfers between positions are added (with_transfers).
+  /// which they run; instead of a backward there may be a backward_input and later a backward_weight. Transfers between
+  /// positions are added (with_transfers).
   std::function<Program(int position, int micros)> program;
 };
 
 /// Forward and backward of one micro-batch after the other, through all stages: what one rank does with a whole model.
 Program accumulation(int stages, int micros);
-/// The program with what a position sends and receives: states before a forward and after it, and gradients before a
-/// backward and after it, where the neighbouring stage is another position's.
+/// The program with what a position sends and receives, where the neighbouring stage is another position's: it sends
+/// what it has computed at once, and receives what it needs just before, after all that the other position sends it
+/// earlier. Throws Error if the other's program never sends it.
 Program with_transfers(const Program& program, const Stages& stages, int position);
 
 }  // namespace strategy

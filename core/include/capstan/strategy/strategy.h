@@ -1,11 +1,14 @@
 #pragma once
+#include <capstan/base/box.h>
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/comm/communicator.h>
 #include <capstan/layout/file_tensor.h>
 #include <capstan/layout/footprint.h>
 #include <capstan/layout/mesh.h>
+#include <capstan/layout/param.h>
 #include <capstan/layout/source.h>
+#include <capstan/nn/batch.h>
 #include <capstan/nn/codec_files.h>
 #include <capstan/nn/model.h>
 #include <capstan/strategy/claims.h>
@@ -24,6 +27,12 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace strategy {
 
+/// A record that is trained, and the box of it whose master a rank updates.
+struct UpdatedBox {
+  const layout::Param* record = nullptr;
+  layout::Box box;
+};
+
 /// What is known of the run before anything is allocated.
 struct Facts {
   layout::Mesh mesh;
@@ -37,6 +46,9 @@ struct Facts {
   int gpu_capability = 0;  ///< compute capability of the GPUs, 90 for 9.0; 0: there is none, or it is not known
   std::int64_t ranks_per_node = 1;
   std::int64_t trainable_parameters = 0;  ///< in the whole model after structure(); known in footprint() only
+  bool trains = true;                     ///< false: the run only evaluates
+  std::vector<UpdatedBox> updated;        ///< of this rank: what StepContext::parts will be; known in footprint() only
+  bool saves_checkpoints = false;         ///< the run saves some, with strategies' state
 };
 
 /// What a strategy may use while it places a unit on the mesh.
@@ -59,7 +71,9 @@ struct Placement {
 /// One object is for one model: structure() is called once, and place(), wrap() and the others get the same units,
 /// which outlive the object's use. So the object may store facts about units, and never has to undo anything. If core
 /// needs another model (`check` runs a micro-step of one on the meta device), it makes other objects from the same
-/// options.
+/// options. A model that an objective compares with (objective::ModelSpec) is only placed, by an object of its own: the
+/// methods before place() and place() are called, not structure(), wrap(), recompute() or step(), and no record is
+/// trained.
 ///
 /// All are called on the training thread. An exception ends the run on all ranks, with the plugin's name and the phase.
 class Strategy {
@@ -69,8 +83,8 @@ class Strategy {
   virtual void claim(Claims&) const {}
   virtual void check(const Facts&, Diagnostics&) const {}
   virtual void structure(std::vector<std::unique_ptr<nn::Unit>>&) {}
-  /// Lines for people on what structure() did, and on options that have no effect; printed with the model's
-  /// summary.
+  /// Lines for people on what structure() and stages() did, and on options that have no effect; printed with the
+  /// model's summary.
   virtual std::vector<std::string> notes() const { return {}; }
   /// The source of values of records that structure() added; null, or a record that the source does not have: they are
   /// initialised. `files` says where the model's own records are in its published files. Called after structure(), by
@@ -89,13 +103,18 @@ class Strategy {
   virtual Stages stages(const std::vector<std::unique_ptr<nn::Unit>>& /*units*/, const layout::Mesh& /*mesh*/) {
     return {};
   }
+  /// How the ranks along the mesh's axis cp share the columns of a batch's rows, for the strategy that claims
+  /// sequence_cut_point; asked once, after place(), where cp is above 1. It fills nn::Attention::around of every
+  /// attention layer.
+  virtual nn::SequenceCut cut_sequence(const Placement&) { return {}; }
   virtual void shard(ShardPolicy&) {}
   virtual std::unique_ptr<UnitHooks> wrap(nn::Unit&) { return nullptr; }
   /// Whether the runner recomputes this unit in backward.
   virtual bool recompute(const nn::Unit&, std::size_t /*index*/) { return false; }
   /// Called once a run. Null: nothing to do each step.
   virtual std::unique_ptr<StepHooks> step() { return nullptr; }
-  /// Memory that this strategy itself will allocate on a rank: added to the prediction that `check` prints.
+  /// Memory that this strategy itself will allocate on a rank: added to the prediction that `check` prints. What it
+  /// keeps in State is counted in a run as "NAME state": under the same name both are compared.
   virtual std::vector<layout::Footprint> footprint(const Facts&) const { return {}; }
 };
 

@@ -88,7 +88,8 @@ class Diloco : public strategy::Strategy {
   }
   std::unique_ptr<strategy::StepHooks> step() override { return std::make_unique<Outer>(*options_); }
   std::vector<layout::Footprint> footprint(const strategy::Facts& facts) const override {
-    const auto bytes = facts.trainable_parameters / facts.mesh.size(layout::Axis::tp) * 4;
+    std::int64_t bytes = 0;
+    for (const auto& part : facts.updated) bytes += part.box.numel() * 4;
     return {{"diloco state", 3 * bytes, "host", "always"}, {"diloco exchange", bytes, facts.device, "step"}};
   }
 

@@ -61,7 +61,7 @@ class ErrorFeedback : public strategy::Strategy {
     if (!options_->feedback || facts.mesh.size({layout::Axis::dp, layout::Axis::ep}) == 1) return {};
     const auto ranks = facts.mesh.size({layout::Axis::dp, layout::Axis::ep});
     const auto elements = facts.trainable_parameters + facts.trainable_parameters / ranks;
-    return {{"error feedback", elements * 4, facts.device, "always"}};
+    return {{"error_feedback state", elements * 4, facts.device, "always"}};
   }
 
  private:

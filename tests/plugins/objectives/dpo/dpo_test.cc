@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
+#include "support/folder.h"
 #include "support/options.h"
 
 using namespace capstan;
@@ -49,6 +50,15 @@ TEST_CASE("dpo's passes: the base model only where the loss has a reference, whi
   CHECK(saved.passes.size() == 1);
   REQUIRE(saved.fields.size() == 1);
   CHECK(saved.fields[0].name == "reference_log_probability");
+  for (const auto* model : {"start", "models/large"}) {
+    const auto other = make({{"reference", text(model)}}).plan();
+    REQUIRE(other.passes.size() == 2);
+    CHECK(other.passes[1].model == 0);
+    CHECK(other.passes[1].adapters);
+    CHECK(other.models.front().option == "reference");
+    CHECK(other.fields.empty());
+  }
+  CHECK(base.models.empty());
   CHECK(make({{"loss", text("simpo")}}).plan().passes.size() == 1);
   CHECK(make({{"loss", text("simpo")}}).plan().fields.empty());
 }
@@ -69,6 +79,22 @@ TEST_CASE("dpo: a pair's loss and rewards, nothing of an empty place; the refere
     CHECK(sums.figures[2].item<double>() == Approx(0.15));  // margin
     CHECK(sums.figures[3].item<double>() == 1);             // correct
   }
+}
+
+TEST_CASE("a reference with other tokens is refused") {
+  const test::Folder scratch;
+  (void)scratch.write("a/tokenizer.json", R"({"model": {"vocab": {"a": 0}}})");
+  (void)scratch.write("b/tokenizer.json", R"({"model": {"vocab": {"b": 0}}})");
+  const auto known = [&](const char* folder) {
+    return objective::KnownModel{folder, "a.toml:7", (scratch / folder).string(), {}};
+  };
+  Diagnostics diagnostics;
+  make({{"reference", text("b")}}).check_models(known("a"), {known("a")}, diagnostics);
+  CHECK(diagnostics.empty());
+  make({{"reference", text("b")}}).check_models(known("a"), {known("b")}, diagnostics);
+  REQUIRE(diagnostics.size() == 1);
+  CHECK(diagnostics.list()[0].where == "a.toml:7");
+  CHECK_THAT(diagnostics.list()[0].what, Contains("other tokens") && Contains("id 0"));
 }
 
 TEST_CASE("dpo counts pairs that there are") {

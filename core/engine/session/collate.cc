@@ -1,0 +1,191 @@
+#include "session/collate.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "assembly/sample_form.h"
+
+namespace capstan::data {
+namespace {
+
+// A sequence of a sample, or an empty place for one.
+struct Part {
+  const Sample* sample = nullptr;
+  const std::vector<std::int64_t>* tokens = nullptr;
+  const std::vector<bool>* is_target = nullptr;
+  std::int64_t first = 0;  // tokens of the sample's sequences before it
+  Document document;
+
+  std::int64_t length() const { return document.length; }
+};
+
+void add_parts(const Row& row, std::int64_t first_sequence, std::vector<Part>& parts) {
+  std::int64_t before = 0;
+  auto sequence = first_sequence;
+  for (const auto& [tokens, is_target] : sequences_of(*row.sample)) {
+    const auto size = static_cast<std::int64_t>(tokens.size());
+    Part part{row.sample, &tokens, &is_target, before, {}};
+    part.document.length = std::max<std::int64_t>(0, size - 1);
+    part.document.sequence = sequence++;
+    parts.push_back(part);
+    before += size;
+  }
+}
+
+// The sequences of all samples, in order.
+std::vector<Part> parts_of(const std::vector<Row>& rows, const SampleForm& form) {
+  std::vector<Part> parts;
+  for (const auto& row : rows) {
+    const auto begin = parts.size();
+    const auto first = static_cast<std::int64_t>(begin);
+    if (row.sample) {
+      check_form(*row.sample, form);
+      add_parts(row, first, parts);
+    } else {
+      parts.resize(begin + static_cast<std::size_t>(form.sequences));
+    }
+    for (auto i = begin; i < parts.size(); ++i) {
+      parts[i].document.id = row.id < 0 ? row.id : row.id * form.sequences + static_cast<std::int64_t>(i - begin);
+    }
+  }
+  return parts;
+}
+
+std::int64_t columns(const std::vector<Part>& parts, const Padding& padding) {
+  std::int64_t longest = 1;
+  for (const auto& part : parts) {
+    const auto length = part.length();
+    longest = std::max(longest, length);
+    if (padding.fixed_length && length > *padding.fixed_length) {
+      throw Error(cat("sample '", part.sample->id, "' needs ", length, " positions, the batch has a fixed length of ",
+                      *padding.fixed_length),
+                  cat("raise the fixed length, or lower data.max_length to ", *padding.fixed_length + 1));
+    }
+  }
+  return padding.fixed_length ? *padding.fixed_length : rounded_up(longest, padding.multiple);
+}
+
+HostBatch empty_batch(std::int64_t rows, std::int64_t cols, std::int64_t pad_id) {
+  HostBatch batch;
+  batch.rows = rows;
+  batch.cols = cols;
+  batch.tokens.assign(static_cast<std::size_t>(batch.padded_tokens()), pad_id);
+  batch.labels.assign(batch.tokens.size(), ignored_label);
+  return batch;
+}
+
+// Writes a sequence's positions from `begin` on, an index into all of the batch.
+void put(HostBatch& batch, const Part& part, std::int64_t begin) {
+  for (std::int64_t t = 0; t < part.length(); ++t) {
+    const auto place = static_cast<std::size_t>(begin + t);
+    const auto from = static_cast<std::size_t>(t);
+    batch.tokens[place] = (*part.tokens)[from];
+    if (!(*part.is_target)[from + 1]) continue;
+    batch.labels[place] = (*part.tokens)[from + 1];
+    ++batch.target_tokens;
+  }
+  if (!batch.fields.empty()) put_token_fields(batch, *part.sample, part.first, begin, part.length());
+  batch.real_tokens += part.length();
+}
+
+// Gives the batch places for samples, and what belongs to those that there are.
+void put_samples(HostBatch& batch, const std::vector<Row>& rows, const SampleForm& form) {
+  batch.per_sample = form.sequences;
+  batch.samples = static_cast<std::int64_t>(rows.size());
+  add_fields(batch, form);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].sample) continue;
+    ++batch.real_samples;
+    put_fields(batch, *rows[i].sample, static_cast<std::int64_t>(i));
+  }
+}
+
+/// The rows of samples: how many positions of each row are taken, and each sample's row.
+struct Stand {
+  std::vector<std::int64_t> taken;
+  std::vector<std::size_t> rows;
+
+  void add(std::size_t row, std::int64_t length) {
+    rows.push_back(row);
+    taken[row] += length;
+  }
+  std::int64_t longest() const { return *std::max_element(taken.begin(), taken.end()); }
+};
+
+// Puts each sample into the first row with room for it.
+Stand first_fit(const std::vector<std::int64_t>& lengths, std::int64_t most) {
+  Stand stand;
+  for (const auto length : lengths) {
+    const auto room = std::find_if(stand.taken.begin(), stand.taken.end(),
+                                   [&](std::int64_t taken) { return taken + length <= most; });
+    const auto row = static_cast<std::size_t>(room - stand.taken.begin());
+    if (room == stand.taken.end()) stand.taken.push_back(0);
+    stand.add(row, length);
+  }
+  return stand;
+}
+
+// Puts each sample into the emptiest of `rows` rows.
+Stand evenly(const std::vector<std::int64_t>& lengths, std::size_t rows) {
+  Stand stand{std::vector<std::int64_t>(rows, 0), {}};
+  for (const auto length : lengths) {
+    const auto emptiest = std::min_element(stand.taken.begin(), stand.taken.end());
+    stand.add(static_cast<std::size_t>(emptiest - stand.taken.begin()), length);
+  }
+  return stand;
+}
+
+// Rows are padded to the fullest one: as few as the first fit needs, and as even as they can be.
+Stand fewest_even_rows(const std::vector<std::int64_t>& lengths, std::int64_t most) {
+  auto stand = first_fit(lengths, most);
+  auto even = evenly(lengths, stand.taken.size());
+  return even.longest() < stand.longest() ? even : stand;
+}
+
+}  // namespace
+
+HostBatch collate(const std::vector<Row>& rows, const Padding& padding, const SampleForm& form) {
+  CAPSTAN_ASSERT(padding.pad_id >= 0 && padding.multiple >= 1);
+  const auto parts = parts_of(rows, form);
+  auto batch = empty_batch(static_cast<std::int64_t>(parts.size()), columns(parts, padding), padding.pad_id);
+  put_samples(batch, rows, form);
+  for (std::size_t r = 0; r < parts.size(); ++r) {
+    batch.lengths.push_back(parts[r].length());
+    batch.sample_ids.push_back(parts[r].document.id);
+    if (parts[r].length() > 0) put(batch, parts[r], static_cast<std::int64_t>(r) * batch.cols);
+  }
+  return batch;
+}
+
+HostBatch pack(const std::vector<Row>& rows, const Padding& padding, std::int64_t capacity, const SampleForm& form) {
+  CAPSTAN_ASSERT(padding.pad_id >= 0 && padding.multiple >= 1 && capacity >= 1);
+  auto samples = rows;
+  std::erase_if(samples, [](const Row& row) { return row.sample == nullptr; });
+  auto parts = parts_of(samples, form);
+  std::erase_if(parts, [](const Part& part) { return part.length() == 0; });
+  if (parts.empty()) return collate({Row{}}, {padding.pad_id, padding.multiple}, form);
+  std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.length() > b.length(); });
+  std::vector<std::int64_t> lengths;
+  for (const auto& part : parts) lengths.push_back(part.length());
+  const auto stand = fewest_even_rows(lengths, std::max(capacity, lengths.front()));
+  const auto cols = rounded_up(stand.longest(), padding.multiple);
+  auto batch = empty_batch(static_cast<std::int64_t>(stand.taken.size()), cols, padding.pad_id);
+  put_samples(batch, samples, form);
+  batch.sample_ids.assign(stand.taken.size(), -1);
+  batch.lengths.assign(stand.taken.size(), 0);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    auto& document = parts[i].document;
+    const auto row = stand.rows[i];
+    if (batch.lengths[row] == 0) batch.sample_ids[row] = document.id;
+    document.row = static_cast<std::int64_t>(row);
+    document.begin = std::exchange(batch.lengths[row], batch.lengths[row] + document.length);
+    put(batch, parts[i], document.row * cols + document.begin);
+    batch.documents.push_back(document);
+  }
+  return batch;
+}
+
+}  // namespace capstan::data

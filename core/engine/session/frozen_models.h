@@ -1,0 +1,36 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/layout/source.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "assembly/frozen_models.h"
+#include "session/job.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace session {
+
+/// Finds the models of the objective's plan and makes their plugins, as config.json of their folders has them; then the
+/// objective says what it finds wrong with them. Its options have the folders that were found.
+std::vector<assembly::FrozenPlugin> load_frozen(const setup::Configuration& config, assembly::LoadedPlugins& loaded,
+                                                plugin::Host& host, Diagnostics& faults);
+
+/// Says which of them have too few positions for the samples, or too few words for the tokenizer.
+void check_samples(const std::vector<assembly::FrozenPlugin>& frozen, const assembly::Samples& samples,
+                   Diagnostics& faults);
+/// Says why one of them cannot be what the trained model began with.
+void check_start(const std::vector<assembly::FrozenPlugin>& frozen, const assembly::Plugins& plugins,
+                 const std::vector<std::unique_ptr<nn::Unit>>& units, Diagnostics& faults);
+/// Says what is wrong with their files: known before a rank reads them.
+void check_frozen_files(const std::vector<assembly::FrozenModel>& frozen, const assembly::Plugins& plugins,
+                        Diagnostics& faults);
+
+/// The values of one of them: its folder's, every fault of which is in one Error, or without a folder those that the
+/// trained model was initialised with.
+std::unique_ptr<layout::Source> frozen_values(const Job& job, const assembly::FrozenModel& frozen);
+
+}  // namespace session
+CAPSTAN_END_NAMESPACE

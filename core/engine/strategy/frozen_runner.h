@@ -1,0 +1,40 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/nn/batch.h>
+#include <capstan/nn/model.h>
+#include <capstan/strategy/unit_hooks.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strategy/unit_runner.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace strategy {
+
+/// Runs a model that is not trained, for other models' passes. After a forward that gave states its last units stay
+/// gathered until release(), since another model's head needs its matrix.
+class FrozenRunner {
+ public:
+  /// `plugin`: what made the units. They must outlive it.
+  FrozenRunner(const std::vector<nn::Unit*>& units, std::string plugin);
+  ~FrozenRunner();
+  FrozenRunner(const FrozenRunner&) = delete;
+  FrozenRunner& operator=(const FrozenRunner&) = delete;
+
+  void add_hooks(std::size_t unit, std::unique_ptr<UnitHooks> hooks);
+  /// What the batch's pass.output says. Without gradient.
+  at::Tensor forward(const nn::Batch& batch);
+  /// The head's matrix, this rank's part of it, after a forward that gave states and until release().
+  const at::Tensor& matrix() const;
+  void release();
+
+ private:
+  class Held;
+  UnitRunner runner_;
+  std::vector<Held*> held_;  ///< the last unit's hooks, which the runner owns
+};
+
+}  // namespace strategy
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,30 @@
+#pragma once
+#include "options.h"
+
+#include <capstan/objective.h>
+
+#include <vector>
+
+namespace distill {
+
+/// Distillation: (1 - α) · cross entropy of the labels + α · T² · KL(teacher || student) at temperature T, means over
+/// the tokens that bear loss (Hinton et al. 2015, "Distilling the Knowledge in a Neural Network").
+class Distill final : public capstan::objective::Objective {
+ public:
+  explicit Distill(capstan::config::Options<DistillOptions> options);
+  void check(capstan::Diagnostics& diagnostics) const override;
+  capstan::objective::Plan plan() const override;
+  /// The teacher must have as many words as the student, no fewer than top_k, and the same tokens.
+  void check_models(const capstan::objective::KnownModel& trained,
+                    const std::vector<capstan::objective::KnownModel>& others,
+                    capstan::Diagnostics& diagnostics) const override;
+  /// Target tokens.
+  std::vector<double> counts(const capstan::data::HostBatch& batch) const override;
+  capstan::objective::Sums sums(const std::vector<at::Tensor>& outputs, const capstan::nn::Batch& batch) const override;
+
+ private:
+  capstan::config::Options<DistillOptions> options_;
+  capstan::nn::Comparison comparison_;
+};
+
+}  // namespace distill

@@ -1,0 +1,45 @@
+#include "options.h"
+
+#include <capstan/base/text.h>
+
+namespace distill {
+
+using namespace capstan;
+
+void DistillOptions::describe(config::OptionTable<DistillOptions>& t) {
+  t.add("teacher", &DistillOptions::teacher)
+      .required()
+      .doc(
+          "the folder or hub id of the model to learn from, which has as many words as the model that is trained, and "
+          "the same tokens; or \"start\": that model as the run began");
+  t.add("alpha", &DistillOptions::alpha)
+      .above(0)
+      .max(1)
+      .doc("the share of the divergence from the teacher; the rest is that of the labels' cross entropy");
+  t.add("temperature", &DistillOptions::temperature)
+      .above(0)
+      .doc(
+          "logits of both models are divided by it before they are compared, and the divergence counts times its "
+          "square, so that gradients stay of one size");
+  t.add("top_k", &DistillOptions::top_k)
+      .min(0)
+      .doc("compare only this number of the teacher's likeliest words at each token; 0: all words");
+  t.add("outside", &DistillOptions::outside)
+      .choices({"tail", "renormalised"})
+      .doc(
+          "what becomes of words outside of top_k. tail: they are one word, in both models; renormalised: the "
+          "teacher's "
+          "probabilities of its top_k words are divided by their sum, and the student is to give the others none");
+}
+
+nn::Comparison comparison_of(const config::Options<DistillOptions>& options, Diagnostics& diagnostics) {
+  if (options->top_k == 0 && options.is_set(&DistillOptions::outside)) {
+    diagnostics.add(options.where(&DistillOptions::outside),
+                    cat(options.name(&DistillOptions::outside), " is set, and all words are compared"),
+                    "remove it, or set top_k");
+  }
+  using Rest = ops::TeacherWords::Rest;
+  return {options->temperature, options->top_k, options->outside == "tail" ? Rest::tail : Rest::renormalised};
+}
+
+}  // namespace distill

@@ -1,0 +1,135 @@
+#include "context_parallel.h"
+
+#include <capstan/base/counted.h>
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+#include <capstan/ops/collectives.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "attention.h"
+#include "columns.h"
+
+namespace context_parallel {
+
+using namespace capstan;
+using layout::Axis;
+
+void ContextParallelOptions::describe(config::OptionTable<ContextParallelOptions>& t) {
+  t.add("size", &ContextParallelOptions::size)
+      .min(1)
+      .required()
+      .doc(
+          "ranks that share the tokens of each sample: each has 1 / size of the columns of every row, and of their "
+          "activations");
+  t.add("method", &ContextParallelOptions::method)
+      .choices({"auto", "ulysses", "gather"})
+      .doc(
+          "how attention sees the other ranks' columns. ulysses: each rank gets all columns of some heads, which size "
+          "divides; gather: each rank gets all keys and values; auto: ulysses where heads can be divided, else gather");
+}
+
+void ContextParallel::mesh(layout::MeshSpec& spec) {
+  spec.set(Axis::cp, options_->size, "strategy.context_parallel", options_.where(&ContextParallelOptions::size));
+}
+
+void ContextParallel::claim(strategy::Claims& claims) const {
+  claims.exclusive("axis cp");
+  claims.exclusive(strategy::sequence_cut_point);
+}
+
+namespace {
+
+RankHeads heads_of_rank(std::int64_t queries, std::int64_t keys, int tp) {
+  return {queries / tp, std::max<std::int64_t>(1, keys / tp)};
+}
+
+}  // namespace
+
+std::optional<Method> ContextParallel::method_for(const RankHeads& heads) const {
+  if (options_->method == "gather") return Method::gather;
+  if (divides_heads(heads.queries, heads.keys, options_->size)) return Method::ulysses;
+  return options_->method == "auto" ? std::optional(Method::gather) : std::nullopt;
+}
+
+Diagnostic ContextParallel::indivisible(const RankHeads& heads, int tp) const {
+  const auto left = tp > 1 ? " that tensor parallelism leaves a rank" : "";
+  return {options_.where(&ContextParallelOptions::size),
+          cat("strategy.context_parallel.size is ", options_->size, ", which does not divide the ",
+              counted(heads.queries, "attention head"), " and ", counted(heads.keys, "key head"), left),
+          "choose a size that does, or method = \"gather\""};
+}
+
+void ContextParallel::check(const strategy::Facts& facts, Diagnostics& diagnostics) const {
+  const auto size = options_->size;
+  const auto tp = facts.mesh.size(Axis::tp);
+  const auto& model = facts.model;
+  const auto heads = heads_of_rank(model.num_heads, model.num_kv_heads > 0 ? model.num_kv_heads : model.num_heads, tp);
+  if (model.num_heads > 0 && !method_for(heads)) diagnostics.add(indivisible(heads, tp));
+  const auto inner = facts.mesh.size({Axis::ep, Axis::tp});
+  if (size > 1 && facts.rank == 0 && facts.ranks_per_node % (size * inner) != 0) {
+    log::warning(cat(options_.where(&ContextParallelOptions::size), ": strategy.context_parallel.size is ", size,
+                     inner > 1 ? cat(", times ep and tp ", inner) : "", ", but a node has ",
+                     counted(facts.ranks_per_node, "rank"), ": attention then waits for the network between nodes"));
+  }
+}
+
+void ContextParallel::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
+  notes_.clear();
+  if (options_->size == 1) {
+    if (options_.is_set(&ContextParallelOptions::method))
+      notes_.push_back(cat("note: ", options_.name(&ContextParallelOptions::method), " has no effect with size = 1"));
+    return;
+  }
+  notes_ = nn::notes_on_other_kinds(units, "context_parallel");
+}
+
+void ContextParallel::note(Method method) {
+  const auto line =
+      cat("context_parallel: attention gets ",
+          method == Method::ulysses ? "all columns of some heads (ulysses)" : "all keys and values (gather)");
+  if (std::find(notes_.begin(), notes_.end(), line) == notes_.end()) notes_.push_back(line);
+}
+
+void ContextParallel::place(nn::Unit& unit, const strategy::Placement& placement) {
+  if (options_->size == 1) return;
+  const auto group = placement.group({Axis::cp});
+  const auto tp = placement.mesh.size(Axis::tp);
+  unit.each<nn::Attention>([&](nn::Attention& attention) {
+    has_attention_ = true;
+    const auto heads = heads_of_rank(attention.heads().queries, attention.heads().keys, tp);
+    const auto method = method_for(heads);
+    if (!method) throw Error(std::vector{indivisible(heads, tp)});
+    note(*method);
+    if (*method == Method::ulysses) {
+      attention.around.fill("context_parallel", Ulysses(group, unit.name()));
+    } else {
+      attention.around.fill("context_parallel", Gather(group, unit.name(), attention.dropout().probability()));
+    }
+  });
+}
+
+nn::SequenceCut ContextParallel::cut_sequence(const strategy::Placement& placement) {
+  if (!has_attention_) {
+    throw Error(
+        "strategy.context_parallel does not know how the model's tokens see each other: none of its layers is "
+        "an nn::Attention",
+        "let the model use nn::Attention, or remove strategy.context_parallel");
+  }
+  const auto ranks = placement.mesh.size(Axis::cp);
+  const auto rank = placement.mesh.coordinate(placement.rank, Axis::cp);
+  const auto group = placement.group({Axis::cp});
+  const ops::ReduceFromGroup sum(group, "all-reduce sums of sequences, cp");
+  const ops::CopyToGroup spread(group, "all-reduce gradients of sequences, cp");
+  nn::SequenceCut cut;
+  cut.own = [ranks, rank](std::int64_t columns) { return own_columns(columns, ranks, rank); };
+  cut.sum = [sum, spread](const at::Tensor& x) { return spread(sum(x)); };
+  cut.speaks = rank == 0;
+  return cut;
+}
+
+}  // namespace context_parallel
+
+CAPSTAN_STRATEGY("context_parallel", "0.1.0", "shares the tokens of each sample among ranks",
+                 context_parallel::ContextParallel, context_parallel::ContextParallelOptions)

@@ -1,0 +1,106 @@
+#include "plugins/objectives/distill/distill.h"
+
+#include <ATen/ATen.h>
+#include <capstan_catch.h>
+
+#include "support/folder.h"
+#include "support/options.h"
+
+using namespace capstan;
+using distill::DistillOptions;
+
+namespace {
+
+config::Value text(const std::string& value) { return config::Value(value); }
+config::Value number(std::int64_t value) { return config::Value(value); }
+
+distill::Distill make(testing::OptionValues values) {
+  values.insert(values.begin(), {"teacher", text("models/large")});
+  return distill::Distill(testing::options_of<DistillOptions>("objective", values));
+}
+
+objective::KnownModel model(const std::string& name, std::int64_t words, const std::string& folder = {}) {
+  objective::KnownModel known{name, "a.toml:7", folder, {}};
+  known.facts.vocab_size = words;
+  return known;
+}
+
+std::vector<Diagnostic> faults(const distill::Distill& objective, const objective::KnownModel& trained,
+                               const objective::KnownModel& teacher) {
+  Diagnostics diagnostics;
+  objective.check_models(trained, {teacher}, diagnostics);
+  return diagnostics.list();
+}
+
+}  // namespace
+
+TEST_CASE("distill's plan: the teacher's states or likeliest words, and terms by alpha and the temperature's square") {
+  const auto all = make({{"alpha", 0.25}, {"temperature", 2.0}}).plan();
+  REQUIRE(all.models.size() == 1);
+  CHECK(all.models[0].option == "teacher");
+  REQUIRE(all.passes.size() == 2);
+  CHECK(all.passes[0].output == nn::HeadOutput::divergence);
+  CHECK(all.passes[0].teacher == 1);
+  CHECK(all.passes[0].comparison.temperature == 2);
+  CHECK(all.passes[1].output == nn::HeadOutput::states);
+  CHECK(all.passes[1].model == 0);
+  CHECK_FALSE(all.passes[1].gradient);
+  REQUIRE(all.terms.size() == 2);
+  CHECK(all.terms[0].weight == 0.75);
+  CHECK(all.terms[1].weight == 1.0);
+  const auto some = make({{"top_k", number(8)}, {"outside", text("renormalised")}}).plan();
+  for (const auto& pass : some.passes) {
+    CHECK(pass.comparison.words == 8);
+    CHECK(pass.comparison.rest == ops::TeacherWords::Rest::renormalised);
+  }
+  CHECK(some.passes[1].output == nn::HeadOutput::likeliest_words);
+  CHECK(make({{"top_k", number(8)}}).plan().passes[1].comparison.rest == ops::TeacherWords::Rest::tail);
+}
+
+TEST_CASE("distill's sums are the head's, its figures have no gradient, and its count is the target tokens") {
+  const auto objective = make({});
+  const auto output = at::tensor({3.0, 5.0}, at::kDouble).set_requires_grad(true);
+  const auto sums = objective.sums({output * 2, {}}, {});
+  REQUIRE(sums.terms.size() == 2);
+  CHECK(sums.terms[0].item<double>() == 6);
+  CHECK(sums.terms[1].item<double>() == 10);
+  CHECK(sums.terms[1].requires_grad());
+  REQUIRE(sums.figures.size() == objective.plan().figures.size());
+  CHECK(sums.figures[0].item<double>() == 6);
+  CHECK(sums.figures[1].item<double>() == 10);
+  CHECK_FALSE(sums.figures[1].requires_grad());
+  data::HostBatch host;
+  host.target_tokens = 17;
+  CHECK(objective.counts(host) == std::vector<double>{17});
+}
+
+TEST_CASE("a teacher of other words, or of other tokens, is refused with both models named") {
+  const auto objective = make({});
+  CHECK(faults(objective, model("the trained model", 9), model("teacher", 9)).empty());
+  const auto sizes = faults(objective, model("the trained model", 9), model("teacher", 10, "models/large"));
+  REQUIRE(sizes.size() == 1);
+  CHECK(sizes[0].where == "a.toml:7");
+  CHECK_THAT(sizes[0].what, Contains("vocabulary of 10 (models/large)") && Contains("one of 9"));
+  const test::Folder scratch;
+  (void)scratch.write("a/tokenizer.json", R"({"model": {"vocab": {"a": 0}}})");
+  (void)scratch.write("b/tokenizer.json", R"({"model": {"vocab": {"b": 0}}})");
+  const auto tokens = faults(objective, model("the trained model", 9, (scratch / "a").string()),
+                             model("teacher", 9, (scratch / "b").string()));
+  REQUIRE(tokens.size() == 1);
+  CHECK_THAT(tokens[0].what, Contains("other tokens") && Contains("id 0 is 'a'") && Contains("'b'"));
+}
+
+TEST_CASE("options of distill that say nothing, or that no distillation can have, are refused") {
+  Diagnostics diagnostics;
+  make({{"outside", text("tail")}}).check(diagnostics);
+  REQUIRE(diagnostics.size() == 1);
+  CHECK(diagnostics.list()[0].where == "a.toml:3");
+  CHECK_THAT(diagnostics.list()[0].what, Contains("objective.outside"));
+  const auto many = faults(make({{"top_k", number(10)}}), model("the trained model", 9), model("teacher", 9));
+  REQUIRE(many.size() == 1);
+  CHECK(many[0].where == "a.toml:3");
+  CHECK_THROWS_AS(make({{"alpha", 0.0}}), Error);
+  CHECK_THROWS_AS(make({{"alpha", 1.1}}), Error);
+  CHECK_THROWS_AS(make({{"temperature", 0.0}}), Error);
+  CHECK_THROWS_AS(distill::Distill(testing::options_of<DistillOptions>("objective", {})), Error);
+}

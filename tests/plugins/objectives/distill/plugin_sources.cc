@@ -1,0 +1,3 @@
+// The plugin exports nothing but its entry, so its code is compiled into the test.
+#include "plugins/objectives/distill/distill.cc"
+#include "plugins/objectives/distill/options.cc"

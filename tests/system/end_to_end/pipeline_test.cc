@@ -1,0 +1,57 @@
+// A pipeline through the program: local ranks over Gloo learn what one rank does, and their checkpoint is taken up by
+// one.
+#include <ATen/ATen.h>
+#include <capstan/base/text.h>
+#include <capstan_catch.h>
+
+#include "end_to_end/program.h"
+#include "end_to_end/results.h"
+
+using namespace end_to_end;
+using capstan::cat;
+
+namespace {
+
+constexpr double tolerance = 1e-10;  // for sums in float64 in another order
+
+std::string config(const std::string& more) {
+  return small_config({{"max_steps", "max_steps = 4\naccumulation = 4\nprecision = \"fp64\""},
+                       {"micro_batch", ""},
+                       {"global_batch", "global_batch = 8"}},
+                      cat("[checkpoint]\nevery_steps = 2\nkeep = 0\n", more));
+}
+
+Metrics run(const Workspace& work, const std::string& name, int ranks, const std::string& more,
+            const std::string& from = {}) {
+  std::vector<std::string> arguments{"run", work.write(name + ".toml", config(more)), "run.name=" + name};
+  if (ranks > 1) arguments.insert(arguments.end(), {"-n", std::to_string(ranks)});
+  if (!from.empty()) arguments.push_back("checkpoint.resume=runs/" + from);
+  const auto ran = work.run(arguments);
+  INFO(ran.all());
+  REQUIRE(ran.code == 0);
+  return read_metrics(work.folder() / "runs" / name);
+}
+
+}  // namespace
+
+TEST_CASE("over Gloo: two uneven stages learn what one rank learns, and one rank takes up their checkpoint",
+          "[pipeline]") {
+  const Workspace work;
+  const auto alone = run(work, "alone", 1, "");
+  REQUIRE(alone.steps.size() == 4);
+  const auto two =
+      run(work, "two", 2, "[strategy.pipeline_parallel]\nsize = 2\nschedule = \"zero_bubble\"\nsplit = [\"head\"]\n");
+  const auto one = run(work, "one", 1, "", "two/checkpoints/step-00000002");
+  for (const char* key : {"loss", "grad_norm"}) {
+    INFO(key);
+    const auto all = alone.all(key);
+    CHECK(distance(two.all(key), all) < tolerance);
+    CHECK(distance(one.all(key), {all.begin() + 2, all.end()}) < tolerance);
+  }
+  const auto weights = read_weights(work.folder() / "runs/two"), expected = read_weights(work.folder() / "runs/alone");
+  REQUIRE(weights.size() == expected.size());
+  for (const auto& [record, weight] : expected) {
+    INFO(record);
+    CHECK((weights.at(record) - weight).abs().max().item<double>() <= tolerance * weight.abs().max().item<double>());
+  }
+}
