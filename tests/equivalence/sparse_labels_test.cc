@@ -3,8 +3,8 @@
 #include <capstan_catch.h>
 #include <capstan_places.h>
 
-#include "execution/loss_rows.h"
 #include "checkpoint/scratch.h"
+#include "execution/loss_rows.h"
 #include "support/compositions.h"
 #include "support/small_run.h"
 
