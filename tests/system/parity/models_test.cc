@@ -144,6 +144,7 @@ at::Tensor train(const session::Job& job, comm::Communicator& communicator, cons
       input.micro.push_back(host_batch(ids[s][m], reference.at("steps.labels")[s][m]));
       input.target_tokens += input.micro.back().target_tokens;
     }
+    input.counts = {static_cast<double>(input.target_tokens)};
     const auto result = step.run(input, input.counts, setup::learning_rate(*job.config.optimizer, s, ids.size(0)));
     losses.push_back(result.numbers.read().loss_sum / static_cast<double>(input.target_tokens));
   }
