@@ -74,7 +74,7 @@ void ContextParallel::check(const strategy::Facts& facts, Diagnostics& diagnosti
     diagnostics.add(options_.where(&ContextParallelOptions::method),
                     "strategy.context_parallel.method is ring, which has no dropout on attention's probabilities, but "
                     "the model has",
-                    "set the model's attention_dropout = 0, or method = \"ulysses\" or \"gather\"");
+                    R"(set the model's attention_dropout = 0, or method = "ulysses" or "gather")");
   }
   const auto inner = facts.mesh.size({Axis::ep, Axis::tp});
   if (size > 1 && facts.rank == 0 && facts.ranks_per_node % (size * inner) != 0) {

@@ -102,7 +102,7 @@ class RingFunction : public torch::autograd::Function<RingFunction> {
       attend(seen, queries, block, blocks.tiles(step), call.rules);
       if (!is_last) block = next->arrived();
     }
-    const auto out = seen.out.to(q.scalar_type()).flatten(1, 2);
+    auto out = seen.out.to(q.scalar_type()).flatten(1, 2);
     ctx->saved_data["call"] = c10::IValue::make_capsule(c10::make_intrusive<CallHolder>(call));
     ctx->save_for_backward({q, k, v, out, seen.log_of_weights});
     return out;

@@ -67,15 +67,19 @@ TEST_CASE("float64, ring: windows, and more ranks than a short row has columns",
 TEST_CASE("float64, ring: together with splits, shards, experts, adapters and recompute", "[matrix]") {
   const std::string again = "[strategy.recompute]\n", regions = again + "regions = [\"attention\", \"mlp\"]\n";
   const std::string sp = tp + "sequence_parallel = true\n", ep = "[strategy.expert_parallel]\nsize = 2\n";
+  const auto packed_tp = packed + tp, packed_regions = packed + regions;
+  const auto sharded_sp = sp + full_shard, packed_and_sharded = packed + sharded_sp;
   for (const auto& family : {families()[1], families()[2], mixture()}) {
     const auto model = plain(family);
-    check(model, ring_on(2) + tp + packed, 4);
-    check(model, ring_on(2) + sp + full_shard, 4);
-    check(model, ring_on(3) + sp + packed + full_shard, 6);
-    check(model + adapters_of(family), ring_on(2) + packed + regions, 2);
+    check(model, ring_on(2) + packed_tp, 4);
+    check(model, ring_on(2) + sharded_sp, 4);
+    check(model, ring_on(3) + packed_and_sharded, 6);
+    check(model + adapters_of(family), ring_on(2) + packed_regions, 2);
   }
   check(windowed(), ring_on(2) + sp + packed + full_shard + again, 8);
   check(plain(mixture()), ring_on(2) + ep + again, 4);
+  const std::string stages = "[strategy.pipeline_parallel]\nsize = 2\nschedule = ";
+  check(plain(dense()), ring_on(2) + stages + "\"zero_bubble\"\n" + packed + full_shard, 8);
   check(plain(dense()) + adapters_of(dense()), ring_on(4) + packed + "[strategy.zero]\nstage = 3\n" + regions, 8);
 }
 

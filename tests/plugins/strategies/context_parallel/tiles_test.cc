@@ -67,15 +67,15 @@ TEST_CASE("each pair that sees each other is in one tile, and the others only in
 TEST_CASE("a causal ring computes about half of the tiles, each rank as many, and a window's ring a few") {
   constexpr std::int64_t columns = 64;
   for (const int ranks : {2, 4, 8}) {
+    const std::int64_t chunks = std::int64_t{2} * ranks;
     for (const std::int64_t pieces : {1, 2}) {  // of each chunk
-      const auto longest = columns / (2 * ranks * pieces);
-      const auto all = tiles_of_all(columns, ranks, {}, longest);
+      const auto all = tiles_of_all(columns, ranks, {}, columns / (chunks * pieces));
+      auto some = all.begin();
       for (int rank = 0; rank < ranks; ++rank) {
-        std::size_t computed = 0;
-        for (int owner = 0; owner < ranks; ++owner)
-          computed += all[static_cast<std::size_t>(rank * ranks + owner)].size();
-        // Its 2 · pieces rows have 2 · ranks · pieces tiles each: half of all these, and half of the diagonal's.
-        CHECK(computed == static_cast<std::size_t>(pieces * (2 * ranks * pieces + 1)));
+        std::int64_t computed = 0;
+        for (int owner = 0; owner < ranks; ++owner) computed += static_cast<std::int64_t>((some++)->size());
+        // Its 2 · pieces rows have chunks · pieces tiles each: half of all these, and half of the diagonal's.
+        CHECK(computed == pieces * (chunks * pieces + 1));
       }
     }
   }
