@@ -121,15 +121,18 @@ at::Tensor scores_in(const Tile& tile, const at::Tensor& rows, const at::Tensor&
 
 void attend(const Attended& so_far, const at::Tensor& queries, const at::Tensor& block, const std::vector<Tile>& tiles,
             const ScoreRules& rules) {
+  constexpr double lowest = std::numeric_limits<float>::lowest();
   for (const auto& tile : tiles) {
     const auto [keys, values] = keys_in(tile, block);
     const auto scores = scores_in(tile, rows_in(tile, queries), keys, rules);
     const auto out = queries_in(tile, so_far.out), before = queries_in(tile, so_far.log_of_weights);
-    const auto now = at::logaddexp(before, at::logsumexp(scores, -1, /*keepdim=*/true));
-    // A query that has seen no key yet: exp(-inf - 0) is 0, as it should be, where exp(-inf + inf) is no number.
-    const auto finite = now.masked_fill(now.isneginf(), 0);
-    const auto weights = scores.sub_(finite).exp_().to(queries.scalar_type()).flatten(2, 3);
-    out.mul_((before - finite).exp_()).add_(like_queries(tile, at::matmul(weights, values)));
+    // Where no key was seen yet the logarithm is -inf, and -inf less -inf is no number: a finite one is subtracted.
+    const auto most = scores.amax(-1, /*keepdim=*/true).clamp_min(lowest);
+    const auto weights = scores.sub_(most).exp_();
+    const auto now = at::logaddexp(before, weights.sum(-1, /*keepdim=*/true).log_().add_(most));
+    const auto all = now.clamp_min(lowest);
+    const auto products = at::matmul(weights.to(queries.scalar_type()).flatten(2, 3), values).to(now.scalar_type());
+    out.mul_((before - all).exp_()).addcmul_(like_queries(tile, products), (most - all).exp_());
     before.copy_(now);
   }
 }
