@@ -7,7 +7,7 @@
 namespace context_parallel {
 
 /// How attention sees the columns of other ranks.
-enum class Method { ulysses, gather };
+enum class Method { ulysses, gather, ring };
 
 /// Which columns rank `rank` of `ranks` has of rows that have `columns`.
 ///

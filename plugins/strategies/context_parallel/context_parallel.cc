@@ -10,6 +10,7 @@
 
 #include "attention.h"
 #include "columns.h"
+#include "ring.h"
 
 namespace context_parallel {
 
@@ -24,10 +25,11 @@ void ContextParallelOptions::describe(config::OptionTable<ContextParallelOptions
           "ranks that share the tokens of each sample: each has 1 / size of the columns of every row, and of their "
           "activations");
   t.add("method", &ContextParallelOptions::method)
-      .choices({"auto", "ulysses", "gather"})
+      .choices({"auto", "ulysses", "gather", "ring"})
       .doc(
           "how attention sees the other ranks' columns. ulysses: each rank gets all columns of some heads, which size "
-          "divides; gather: each rank gets all keys and values; auto: ulysses where heads can be divided, else gather");
+          "divides; gather: each rank gets all keys and values; ring: keys and values go around the ranks, so that "
+          "none has all of them, without dropout in attention; auto: ulysses where heads can be divided, else gather");
 }
 
 void ContextParallel::mesh(layout::MeshSpec& spec) {
@@ -49,6 +51,7 @@ RankHeads heads_of_rank(std::int64_t queries, std::int64_t keys, int tp) {
 
 std::optional<Method> ContextParallel::method_for(const RankHeads& heads) const {
   if (options_->method == "gather") return Method::gather;
+  if (options_->method == "ring") return Method::ring;
   if (divides_heads(heads.queries, heads.keys, options_->size)) return Method::ulysses;
   return options_->method == "auto" ? std::optional(Method::gather) : std::nullopt;
 }
@@ -67,6 +70,12 @@ void ContextParallel::check(const strategy::Facts& facts, Diagnostics& diagnosti
   const auto& model = facts.model;
   const auto heads = heads_of_rank(model.num_heads, model.num_kv_heads > 0 ? model.num_kv_heads : model.num_heads, tp);
   if (model.num_heads > 0 && !method_for(heads)) diagnostics.add(indivisible(heads, tp));
+  if (size > 1 && options_->method == "ring" && facts.trains && model.attention_dropout) {
+    diagnostics.add(options_.where(&ContextParallelOptions::method),
+                    "strategy.context_parallel.method is ring, which has no dropout on attention's probabilities, but "
+                    "the model has",
+                    R"(set the model's attention_dropout = 0, or method = "ulysses" or "gather")");
+  }
   const auto inner = facts.mesh.size({Axis::ep, Axis::tp});
   if (size > 1 && facts.rank == 0 && facts.ranks_per_node % (size * inner) != 0) {
     log::warning(cat(options_.where(&ContextParallelOptions::size), ": strategy.context_parallel.size is ", size,
@@ -85,10 +94,24 @@ void ContextParallel::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
   notes_ = nn::notes_on_other_kinds(units, "context_parallel");
 }
 
+namespace {
+
+const char* what_attention_gets(Method method) {
+  switch (method) {
+    case Method::ulysses:
+      return "all columns of some heads (ulysses)";
+    case Method::gather:
+      return "all keys and values (gather)";
+    case Method::ring:
+      break;
+  }
+  return "the keys and values of one rank after the other (ring)";
+}
+
+}  // namespace
+
 void ContextParallel::note(Method method) {
-  const auto line =
-      cat("context_parallel: attention gets ",
-          method == Method::ulysses ? "all columns of some heads (ulysses)" : "all keys and values (gather)");
+  const auto line = cat("context_parallel: attention gets ", what_attention_gets(method));
   if (std::find(notes_.begin(), notes_.end(), line) == notes_.end()) notes_.push_back(line);
 }
 
@@ -104,6 +127,8 @@ void ContextParallel::place(nn::Unit& unit, const strategy::Placement& placement
     note(*method);
     if (*method == Method::ulysses) {
       attention.around.fill("context_parallel", Ulysses(group, unit.name()));
+    } else if (*method == Method::ring) {
+      attention.around.fill("context_parallel", Ring(group, unit.name(), attention));
     } else {
       attention.around.fill("context_parallel", Gather(group, unit.name(), attention.dropout().probability()));
     }

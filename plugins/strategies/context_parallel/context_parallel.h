@@ -26,8 +26,8 @@ struct RankHeads {
 
 /// Shares the tokens of each sample among the ranks of the axis cp: each has some columns of every row and computes all
 /// layers on them. Only attention looks at other columns. With "ulysses" each rank then has all columns of some heads
-/// (Jacobs et al. 2023, "DeepSpeed Ulysses"); with "gather" it has its own queries and all keys and values (Liu et al.
-/// 2024, "Llama 3", section 3.3.2).
+/// (Jacobs et al. 2023, "DeepSpeed Ulysses"); with "gather" it has its own queries and all keys and values (Grattafiori
+/// et al. 2024, "Llama 3", section 3.3.2); with "ring" these come one rank's after the other's (Liu et al. 2023).
 class ContextParallel : public capstan::strategy::Strategy {
  public:
   explicit ContextParallel(capstan::config::Options<ContextParallelOptions> options) : options_(std::move(options)) {}

@@ -20,15 +20,16 @@ struct Result {
   std::map<std::string, at::Tensor> weights;
 };
 
-Result run(const Workspace& work, const std::string& name, int ranks, const std::string& strategy) {
+Result run(const Workspace& work, const std::string& name, int ranks, const std::string& strategy,
+           const std::string& attention = "model.attention_dropout=0.1") {
   const auto text = small_config({{"micro_batch", ""},
                                   {"global_batch", "global_batch = 48"},
                                   {"num_heads", "num_heads = 4"},
                                   {"dropout", "dropout = 0.1"}},
                                  strategy);
-  const auto ran = work.run({"run", work.write(name + ".toml", text), "run.name=" + name, "train.precision=fp64",
-                             "train.accumulation=2", "train.generate_samples=5", "train.max_new_tokens=6", "-n",
-                             std::to_string(ranks)});
+  const auto ran = work.run({"run", work.write(name + ".toml", text), "run.name=" + name, attention,
+                             "train.precision=fp64", "train.accumulation=2", "train.generate_samples=5",
+                             "train.max_new_tokens=6", "-n", std::to_string(ranks)});
   INFO(ran.all());
   REQUIRE(ran.code == 0);
   CHECK(ran.err.empty());
@@ -73,4 +74,14 @@ TEST_CASE(
       CHECK(at::isfinite(split.weights.at(name)).all().item<bool>());
     }
   }
+}
+
+TEST_CASE("over Gloo: keys and values that go around three ranks teach what one rank learns", "[tensor_parallel]") {
+  const Workspace work;
+  const std::string plain = "model.attention_dropout=0";
+  const auto reference = run(work, "alone", 1, "", plain);
+  const auto ring = run(work, "ring", 3, "[strategy.context_parallel]\nsize = 3\nmethod = \"ring\"\n", plain);
+  REQUIRE(reference.metrics.steps.size() == 8);
+  CHECK(distance(ring.metrics.all("loss"), reference.metrics.all("loss")) < tolerance);
+  CHECK(distance(ring.metrics.all("grad_norm"), reference.metrics.all("grad_norm")) < tolerance);
 }

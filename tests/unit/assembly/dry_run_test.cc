@@ -176,6 +176,7 @@ TEST_CASE("a dry run takes the strategies' part of the work off a rank") {
     const std::string tokens = "[strategy.context_parallel]\nsize = 2\nmethod = ";
     CHECK(kept(model, tokens + "\"ulysses\"\n", 2) < 0.6 * one);
     CHECK(kept(model, tokens + "\"gather\"\n", 2) < 0.9 * one);
+    CHECK(kept(model, tokens + "\"ring\"\n", 2) < 0.6 * one);
   }
   // Ranks along ep have samples of their own: at an even load as many rows as a single rank has.
   const std::string experts = "[strategy.expert_parallel]\nsize = 2\nmemory_factor = ";

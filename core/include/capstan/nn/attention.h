@@ -42,9 +42,10 @@ class Alibi : public Layer {
   at::Tensor attention_of_fused(const at::Tensor& fused, const Batch& batch) const;
   /// Where a strategy leaves a rank some of the heads: the slopes of all heads [heads] -> those of its own.
   CommPort own_heads{*this, "own_heads"};
+  /// The slopes of this rank's heads [heads], on `like`'s device: float32, or float64 if it is.
+  at::Tensor slopes(const at::Tensor& like) const;
 
  private:
-  at::Tensor slopes(const at::Tensor& like) const;
   at::Tensor attention_of_own_columns(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                       const Batch& batch) const;
   at::Tensor single_;
@@ -93,7 +94,8 @@ class Attention : public Layer {
   using Core = std::function<at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch&)>;
   /// Where ranks share the columns of rows: called with the core and this rank's columns of q, k and v; it returns
   /// these columns of what the core would give of all. The core takes either all columns of some heads, with
-  /// Batch::whole() and which heads these are, or this rank's queries and all keys, with the batch itself.
+  /// Batch::whole() and which heads these are, or this rank's queries and all keys, with the batch itself. What
+  /// computes without it reads scores() and alibi().
   Port<at::Tensor(const Core&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const Batch&)> around{*this,
                                                                                                               "around"};
 
@@ -105,6 +107,10 @@ class Attention : public Layer {
   const Heads& heads() const { return kind_.heads; }
   /// Acts on its probabilities.
   const Dropout& dropout() const { return dropout_; }
+  /// Holds where there are no linear biases.
+  const AttentionScores& scores() const { return kind_.scores; }
+  /// Null: it has no linear biases.
+  const Alibi* alibi() const { return alibi_ ? &*alibi_ : nullptr; }
 
  private:
   struct Parts {
