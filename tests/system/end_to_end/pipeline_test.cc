@@ -52,8 +52,8 @@ TEST_CASE("over Gloo: two uneven stages learn what one rank learns, and one rank
   REQUIRE(weights.size() == expected.size());
   for (const auto& [record, weight] : expected) {
     INFO(record);
-    // Softmax does not see what is added to all keys of a query: this gradient is rounding alone, of which AdamW makes
-    // a step.
+    // Softmax does not see what is added to all keys of a query: this gradient is rounding alone, and AdamW makes a
+    // step of its sign.
     if (record.find("attn.k.bias") != std::string::npos) continue;
     CHECK((weights.at(record) - weight).abs().max().item<double>() <= tolerance * weight.abs().max().item<double>());
   }
