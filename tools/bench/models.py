@@ -10,7 +10,7 @@ MODEL[+WORD…][@GPUS][:OPTION=VALUE,…]:
   models.py llama-8b+tp4+sp@4 mixtral-8l+tp2+ep2+full_shard@4 llama-8b+full_shard@4:train.micro_batch=4
   models.py bloom-560m peer:bloom-full:seq=512,mb=4,acc=4,compile=1 --peer hf_peer.py
 
-MODEL sets the sizes (--list prints them), a WORD adds a strategy: tpN, sp (with tpN), epN, recompute, nf4 (with a
+MODEL sets the sizes (--list prints them), a WORD adds a strategy: tpN, sp (with tpN), epN, ppN, cpN, recompute, nf4 (with a
 -lora MODEL), and one of fsdp's modes or zero0 to zero3. peer:NAME runs a script given by --peer, through torchrun where GPUS is more than one.
 One JSON line a case: case, gpus, step_s, tokens_per_s_per_gpu, peak_gib (GPU memory in tensors while steps ran, the
 largest rank), setup_gib (the same before the first step), host_gib, parameters, last_loss, predicted_step_s and
@@ -46,7 +46,7 @@ MODELS = {
     'mixtral-8x7b': sizes('mixtral', 'mixtral-8x7b', 2048, 1, 1),
     'mixtral-8x7b-lora': sizes('mixtral', 'mixtral-8x7b', 2048, 1, 2, lora=True),
 }
-WORDS = r'tp(\d+)|ep(\d+)|sp|recompute|full_shard|shard_grad_op|hybrid_shard|no_shard|zero[0-3]|nf4'
+WORDS = r'tp(\d+)|ep(\d+)|pp(\d+)|cp(\d+)|sp|recompute|full_shard|shard_grad_op|hybrid_shard|no_shard|zero[0-3]|nf4'
 CASE = re.compile(rf'(?P<model>[\w-]+?)(?P<words>(\+({WORDS}))*)(@(?P<gpus>\d+))?(:(?P<options>.*))?')
 PEER = re.compile(r'peer:(?P<name>[\w-]+)(@(?P<gpus>\d+))?(:(?P<options>.*))?')
 
@@ -54,10 +54,11 @@ PEER = re.compile(r'peer:(?P<name>[\w-]+)(@(?P<gpus>\d+))?(:(?P<options>.*))?')
 def strategies(words, lora):
     """The strategy tables that a case's words ask for, and over how many ranks one sample is spread."""
     tables, spread = {}, 1
+    shared = {'tp': 'tensor_parallel', 'pp': 'pipeline_parallel', 'cp': 'context_parallel'}   # whose ranks have the same samples
     for word in words:
         kind, count = (word, '') if word == 'nf4' else re.fullmatch(r'([a-z_]+)(\d*)', word).groups()
-        if kind == 'tp':
-            tables.setdefault('tensor_parallel', {})['size'] = int(count)
+        if kind in shared:
+            tables.setdefault(shared[kind], {})['size'] = int(count)
             spread *= int(count)
         elif kind == 'sp':
             tables.setdefault('tensor_parallel', {})['sequence_parallel'] = True
@@ -166,7 +167,7 @@ def parse(words):
                 parser.error(f'{case}: --peer names no script')
         elif not (match := CASE.fullmatch(case)) or match['model'] not in MODELS:
             parser.error(f'there is no case {case}: MODEL[+WORD…][@GPUS][:OPTION=VALUE,…], where MODEL is one of '
-                         f'{", ".join(MODELS)} and a WORD tpN, sp, epN, recompute, an fsdp mode, zero0 to zero3')
+                         f'{", ".join(MODELS)} and a WORD tpN, sp, epN, ppN, cpN, recompute, an fsdp mode, zero0 to zero3')
     if any(not PEER.fullmatch(case) for case in arguments.cases) and not shutil.which(arguments.capstan):
         parser.error(f'{arguments.capstan} is not a program: build it, or name it with --capstan')
     if arguments.steps < 1 or arguments.warmup < 0:

@@ -28,8 +28,7 @@ std::vector<at::Tensor> plain_list(const std::vector<at::Tensor>& tensors) {
   return list;
 }
 
-/// Every call passes asyncOp = false: the operation runs on the current stream, c10d keeps no tensor and returns no
-/// Work.
+/// Every collective passes asyncOp = false: it runs on the current stream, c10d keeps no tensor and returns no Work.
 class NcclGroup final : public DeviceGroup {
  public:
   NcclGroup(const NcclOptions& options, const store::Store& store, std::shared_ptr<CallLog> log)
@@ -127,16 +126,25 @@ class NcclGroup final : public DeviceGroup {
     c10::cuda::getCurrentCUDAStream(device().index()).synchronize();
   }
 
-  Rest do_start_send(const at::Tensor& tensor, int to) override {
+  // c10d always moves these on a stream of its own, which the current one waits for here; as a batch, since it warns of
+  // each that is none.
+  void transfer(const at::Tensor& tensor, int peer, bool sends) {
     std::vector<at::Tensor> list{plain(tensor)};
-    backend_->send(list, to, 0);
+    backend_->startCoalescing();
+    if (sends) {
+      backend_->send(list, peer, 0);
+    } else {
+      backend_->recv(list, peer, 0);
+    }
+    if (const auto work = backend_->endCoalescing()) work->wait();
+  }
+
+  Rest do_start_send(const at::Tensor& tensor, int to) override {
+    transfer(tensor, to, true);
     return [] {};
   }
 
-  void do_receive(const at::Tensor& tensor, int from) override {
-    std::vector<at::Tensor> list{plain(tensor)};
-    backend_->recv(list, from, 0);
-  }
+  void do_receive(const at::Tensor& tensor, int from) override { transfer(tensor, from, false); }
 
   Rest do_start_receive(const at::Tensor& tensor, int from) override {
     do_receive(tensor, from);

@@ -8,6 +8,7 @@
 
 #include "config/nearest_choice.h"
 #include "config/paths.h"
+#include "config/plugin_table.h"
 
 namespace capstan::config {
 namespace {

@@ -54,6 +54,9 @@ const std::string sp = "sequence_parallel = true\n";
 const std::string ep2 = "[strategy.expert_parallel]\nsize = 2\n";
 const std::string ep4 = "[strategy.expert_parallel]\nsize = 4\n";
 const std::string fsdp = "[strategy.fsdp]\n";
+const std::string pp2 = "[strategy.pipeline_parallel]\nsize = 2\n";
+const std::string cp2 = "[strategy.context_parallel]\nsize = 2\n";
+const std::string cp4 = "[strategy.context_parallel]\nsize = 4\n";
 const std::string recompute = "[strategy.recompute]\n";
 // Experts' adapters too, and B drawn at random, so that every adapter moves the loss from the start.
 const std::string lora =
@@ -80,6 +83,18 @@ const std::vector<Split>& splits() {
       {4, ep2 + fsdp},
       {4, tp2 + sp + ep2},
       {4, tp2 + ep2 + recompute},
+      {2, pp2},
+      {2, pp2 + "schedule = \"zero_bubble\"\n" + recompute},
+      {2, pp2 + "schedule = \"interleaved\"\nchunks = 2\n"},
+      {2, cp2 + "method = \"gather\"\n"},
+      {2, cp2 + "method = \"ulysses\"\n" + recompute},
+      {2, cp2 + "method = \"ring\"\n"},
+      {4, pp2 + fsdp},
+      {4, pp2 + "schedule = \"zero_bubble\"\n" + ep2},
+      {4, pp2 + tp2 + sp},
+      {4, pp2 + cp2},
+      {4, cp4 + "method = \"ring\"\n" + fsdp},
+      {4, cp2 + "method = \"gather\"\n" + tp2 + sp},
   };
   return list;
 }
