@@ -83,6 +83,13 @@ const std::vector<Split>& splits() {
       {4, ep2 + fsdp},
       {4, tp2 + sp + ep2},
       {4, tp2 + ep2 + recompute},
+  };
+  return list;
+}
+
+// Whose ranks share layers or samples' tokens.
+const std::vector<Split>& shared_samples() {
+  static const std::vector<Split> list{
       {2, pp2},
       {2, pp2 + "schedule = \"zero_bubble\"\n" + recompute},
       {2, pp2 + "schedule = \"interleaved\"\nchunks = 2\n"},
@@ -115,13 +122,13 @@ void compare(const Metrics& split, const Metrics& reference, double tolerance) {
   }
 }
 
-void compare_all(const Workspace& work, const std::string& adapters) {
+void compare_all(const Workspace& work, const std::vector<Split>& splits, const std::string& adapters) {
   const std::vector<std::string> precision{"train.precision=fp64"};
   const auto reference = run(work, "cpu", 1, adapters, precision);
   auto on_gpu = precision;
   on_gpu.emplace_back("run.device=cuda");
-  for (std::size_t i = 0; i < splits().size(); ++i) {
-    const auto& split = splits()[i];
+  for (std::size_t i = 0; i < splits.size(); ++i) {
+    const auto& split = splits[i];
     if (visible_gpus() < split.gpus) continue;
     INFO("GPUs " << split.gpus << "\n" << split.strategies << adapters);
     // float64 sums in another order, over ten steps of AdamW.
@@ -133,22 +140,35 @@ void compare_all(const Workspace& work, const std::string& adapters) {
 
 TEST_CASE("splits over GPUs have the losses, norms and answers of the CPU", "[.gpu][split]") {
   if (too_few_gpus(2)) return;
-  compare_all(Workspace(), "");
+  compare_all(Workspace(), splits(), "");
 }
 
 TEST_CASE("splits over GPUs with adapters have the losses, norms and answers of the CPU", "[.gpu][split]") {
   if (too_few_gpus(2)) return;
-  compare_all(Workspace(), lora);
+  compare_all(Workspace(), splits(), lora);
 }
 
-// The fused kernels, which float64 does not take. One GPU's roundings and a split's are those of other sums.
-TEST_CASE("bf16: splits over GPUs stay near one GPU", "[.gpu][split]") {
+TEST_CASE("pipelines and shared sequences over GPUs have the losses, norms and answers of the CPU",
+          "[.gpu][split][pipeline]") {
   if (too_few_gpus(2)) return;
+  compare_all(Workspace(), shared_samples(), "");
+}
+
+TEST_CASE("pipelines and shared sequences over GPUs with adapters have the losses, norms and answers of the CPU",
+          "[.gpu][split][pipeline]") {
+  if (too_few_gpus(2)) return;
+  compare_all(Workspace(), shared_samples(), lora);
+}
+
+namespace {
+
+// The fused kernels, which float64 does not take. One GPU's roundings and a split's are those of other sums.
+void compare_in_bf16(const std::vector<Split>& splits) {
   const Workspace work;
   const std::vector<std::string> options{"train.precision=bf16", "run.device=cuda", "model.init_std=0.05"};
   const auto reference = run(work, "alone", 1, "", options);
-  for (std::size_t i = 0; i < splits().size(); ++i) {
-    const auto& split = splits()[i];
+  for (std::size_t i = 0; i < splits.size(); ++i) {
+    const auto& split = splits[i];
     if (visible_gpus() < split.gpus) continue;
     INFO("GPUs " << split.gpus << "\n" << split.strategies);
     const auto result = run(work, cat("split-", i), split.gpus, split.strategies, options);
@@ -156,4 +176,16 @@ TEST_CASE("bf16: splits over GPUs stay near one GPU", "[.gpu][split]") {
     std::cout << "GPUs " << split.gpus << ", split " << i << ", bf16: losses differ by " << losses << std::endl;
     CHECK(losses < 1e-2);
   }
+}
+
+}  // namespace
+
+TEST_CASE("bf16: splits over GPUs stay near one GPU", "[.gpu][split]") {
+  if (too_few_gpus(2)) return;
+  compare_in_bf16(splits());
+}
+
+TEST_CASE("bf16: pipelines and shared sequences over GPUs stay near one GPU", "[.gpu][split][pipeline]") {
+  if (too_few_gpus(2)) return;
+  compare_in_bf16(shared_samples());
 }
