@@ -59,7 +59,7 @@ Outcome preference_loss(const Preference& preference, const Pairs& pairs) {
   if (pairs.real.defined()) {
     losses = losses * pairs.real;
     rewards = rewards * pairs.real.unsqueeze(1);
-    correct = correct.logical_and(pairs.real);
+    correct = correct.bitwise_and(pairs.real);
   }
   const auto sums = rewards.sum(0);
   return {losses.sum(), sums.select(0, 0), sums.select(0, 1), correct.sum().to(rewards.scalar_type())};

@@ -141,3 +141,16 @@ TEST_CASE("from hidden states to a preference loss: the Jacobian, and the shapes
     for (std::size_t i = 0; i < shapes.size(); ++i) CHECK(gradients[i].sizes() == shapes[i].sizes());
   }
 }
+
+// `check` predicts memory with tensors of which only shapes exist, and says nothing of activations where an operator
+// has no shape rule.
+TEST_CASE("losses have shapes on the meta device, also where some rows are no pairs") {
+  const auto meta = at::TensorOptions().device(at::kMeta).dtype(at::kFloat);
+  for (const auto& preference : all_losses()) {
+    Pairs pairs{at::empty({3, 2}, meta), {}, at::empty({3, 2}, meta), at::empty({3}, meta.dtype(at::kBool))};
+    if (preference.needs_reference()) pairs.reference = at::empty({3, 2}, meta);
+    const auto found = preference_loss(preference, pairs);
+    CHECK(found.loss.is_meta());
+    CHECK(found.correct.dim() == 0);
+  }
+}
