@@ -28,6 +28,16 @@ struct EvalPlan {
     for (auto sample = first; sample < first + batch; ++sample) out.push_back(sample < samples ? sample : -1);
     return out;
   }
+  /// The samples of all of a coordinate's batches.
+  std::vector<std::int64_t> rows_of(std::int64_t coordinate) const {
+    std::vector<std::int64_t> out;
+    for (std::int64_t i = 0; i < batches(); ++i) {
+      for (const auto row : rows(i, coordinate)) {
+        if (row >= 0) out.push_back(row);
+      }
+    }
+    return out;
+  }
 };
 
 }  // namespace data

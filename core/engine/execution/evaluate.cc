@@ -24,10 +24,6 @@ std::string name_of(const Answer& answer, const SortedJson& others) {
   return name;
 }
 
-}  // namespace
-
-namespace {
-
 at::Tensor all_of(const objective::Sums& sums) {
   auto all = sums.terms;
   all.insert(all.end(), sums.figures.begin(), sums.figures.end());
@@ -117,12 +113,7 @@ Evaluation Evaluator::answers(const data::DataSource& source, std::int64_t wante
   const auto plan = eval_plan(job_, questions);
   Evaluation evaluation;
   Scores scores;
-  std::vector<Answer> mine;
-  for (std::int64_t i = 0; i < plan.batches(); ++i) {
-    if (agreement_) agreement_->check();
-    const auto answers = ask(source, plan.rows(i, job_.topology.data_coordinate()), scores);
-    mine.insert(mine.end(), answers.begin(), answers.end());
-  }
+  const auto mine = ask(source, plan, scores);
   gather(scores, evaluation);
   evaluation.answers = gather(mine);
   evaluation.runtime_s = seconds_since(begin);
@@ -136,21 +127,21 @@ AnswerEnd Evaluator::end_of(const data::DataSource& source) const {
   return {text_end, plugin::guard(job_.samples.plugin, "end_ids", [&] { return source.end_ids(); })};
 }
 
-// One batch of questions, -1 for none, the same number of them on every rank.
-std::vector<Answer> Evaluator::ask(const data::DataSource& source, const std::vector<std::int64_t>& rows,
-                                   Scores& scores) {
+// This rank's questions, which are scored in their order.
+std::vector<Answer> Evaluator::ask(const data::DataSource& source, const data::EvalPlan& plan, Scores& scores) {
   constexpr std::int64_t with_prompt = 5;
   std::vector<data::Sample> samples;
   std::vector<Prompt> prompts;
-  for (const auto row : rows) {
-    if (row < 0) continue;
+  for (const auto row : plan.rows_of(job_.topology.data_coordinate())) {
     auto sample = job_.samples.question(source, row);
     // An expected answer without a prompt is a question that is missed, and counts.
     if (sample.prompt_length < 1 && sample.references.empty()) continue;
     prompts.push_back({{sample.tokens.begin(), sample.tokens.begin() + sample.prompt_length}, row});
     samples.push_back(std::move(sample));
   }
-  const auto texts = generator_.answer(prompts, end_of(source));
+  const auto texts = generator_.answer_batches(prompts, end_of(source), plan.batches(), [&] {
+    if (agreement_) agreement_->check();
+  });
   std::vector<Answer> answers;
   for (std::size_t k = 0; k < samples.size(); ++k) {
     const auto& sample = samples[k];

@@ -34,7 +34,7 @@ class Evaluator {
 
  private:
   struct Scores;
-  std::vector<Answer> ask(const data::DataSource& source, const std::vector<std::int64_t>& rows, Scores& scores);
+  std::vector<Answer> ask(const data::DataSource& source, const data::EvalPlan& plan, Scores& scores);
   AnswerEnd end_of(const data::DataSource& source) const;
   void gather(const Scores& scores, Evaluation& evaluation);
   std::vector<Answer> gather(const std::vector<Answer>& mine);

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "execution/decode_steps.h"
 #include "execution/eval_plan.h"
 #include "session/session.h"
 
@@ -24,7 +26,7 @@ struct Sampling {
 /// that it depends on nothing else, least of all on who computes it.
 double draw(std::uint64_t seed, std::int64_t prompt, std::int64_t position);
 
-/// logits [B, vocabulary] -> [B] int64 on the CPU. `draws`: a number in [0, 1) for each row; not read where the
+/// logits [B, vocabulary] -> [B] int64 on their device. `draws`: a number in [0, 1) for each row; not read where the
 /// temperature is 0. Probabilities are float64; among equal ones the lower id comes first.
 at::Tensor choose_tokens(const at::Tensor& logits, const Sampling& sampling, const std::vector<double>& draws);
 
@@ -49,14 +51,21 @@ data::EvalPlan eval_plan(const session::Job& job, std::int64_t samples);
 /// the model's end choose the tokens.
 class Generator {
  public:
-  /// `session` must outlive it.
-  explicit Generator(session::Session& session);
+  /// `session` must outlive it. Answers are looked at after each `ask_every` tokens, until then they stay on the
+  /// device; what rows compute after their ends is dropped. 0: after each one on CPU, where nothing is gained, else
+  /// after 8.
+  explicit Generator(session::Session& session, std::int64_t ask_every = 0);
   /// The answers' texts, without the token or text that ends them and what stands after. A prompt that is empty, or
   /// longer than the model's positions, has an empty one. Collective over the world; every rank has its own prompts,
   /// none too.
   std::vector<std::string> answer(const std::vector<Prompt>& prompts, const AnswerEnd& end = {});
   /// The same as tokens; a text that ends an answer is still there.
   std::vector<std::vector<std::int64_t>> tokens(const std::vector<Prompt>& prompts, const AnswerEnd& end = {});
+  /// Answers to this rank's prompts, in their order, train.eval_batch at once, which are of similar length: the longest
+  /// prompts come first. `batches` is the same on all ranks and enough for each one's prompts; `before` is called
+  /// before each batch. Collective over the world.
+  std::vector<std::string> answer_batches(const std::vector<Prompt>& prompts, const AnswerEnd& end,
+                                          std::int64_t batches, const std::function<void()>& before = {});
   /// Answers to prompts that every rank has, divided among the data coordinates, train.eval_batch at once; on every
   /// rank. Collective over the world.
   std::vector<std::string> answer_all(const std::vector<Prompt>& prompts);
@@ -70,16 +79,19 @@ class Generator {
     std::vector<std::int64_t> answer;
   };
   nn::Batch first_batch(const std::vector<Prompt>& prompts, std::vector<Row>& rows) const;
-  nn::Batch next_batch(const at::Tensor& tokens, const std::vector<Row>& rows) const;
-  at::Tensor choose(const at::Tensor& logits, const std::vector<Row>& rows) const;
-  at::Tensor next_tokens(const nn::Batch& batch, nn::KVCache& cache, const std::vector<Row>& rows) const;
-  void append(Row& row, std::int64_t token, std::int64_t capacity, const AnswerEnd& end) const;
+  at::Tensor choose(const at::Tensor& logits, const std::vector<Row>& rows, std::int64_t ahead) const;
+  at::Tensor next_tokens(const at::Tensor& logits, const std::vector<Row>& rows, std::int64_t ahead) const;
+  void append(Row& row, std::int64_t token, const AnswerEnd& end) const;
   bool anyone_alive(const std::vector<Row>& rows);
+  std::vector<std::vector<std::int64_t>> continued(const std::vector<Prompt>& prompts, const AnswerEnd& end,
+                                                   std::unique_ptr<DecodeSteps>& steps);
+  std::vector<std::string> texts(const std::vector<std::vector<std::int64_t>>& answers, const AnswerEnd& end) const;
 
   session::Session& session_;
   const session::Job& job_;
   const tokenizer::Tokenizer& tokenizer_;
   Sampling sampling_;  // draws are keyed by its seed
+  std::int64_t ask_every_;
 };
 
 }  // namespace execution

@@ -19,12 +19,11 @@ constexpr std::size_t most_graphs = 32;
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Layers' collectives are between ranks of other axes than data's, or between those that share tokens.
+}  // namespace
+
 bool splits_layers(const layout::Mesh& mesh) {
   return mesh.size({layout::Axis::cp, layout::Axis::ep}) > 1 || mesh.size(layout::data_axes) < mesh.world_size();
 }
-
-}  // namespace
 
 GraphSetting graph_setting(const session::Session& session) {
   const auto& job = *session.job;

@@ -25,6 +25,10 @@ struct GraphSetting {
 /// The setting that train.cuda_graphs asks for on this device; the log says where the job rules it out.
 GraphSetting graph_setting(const session::Session& session);
 
+/// Do ranks communicate in the middle of a forward? Layers' collectives are between ranks of other axes than data's, or
+/// between those that share tokens.
+bool splits_layers(const layout::Mesh& mesh);
+
 /// Micro-steps as device graphs, one for each shape: rows, columns, the number of positions whose logits are computed
 /// (data::loss_rows), and whether gradients are written or added. A shape runs eagerly first, then is recorded and from
 /// then on replayed: the host queues one piece of work in place of some thousand, and the results are the same bit for

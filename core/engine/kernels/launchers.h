@@ -137,6 +137,27 @@ struct RotaryCall {
 
 void rotary(const RotaryCall& call, CUstream_st* stream);
 
+/// One token a row against a cache: see decode_attention.h. q, k and v have one place; k and v join the cache there.
+struct DecodeCall {
+  Heads q, k, v;
+  void* keys;  ///< [batch, kv heads, capacity, dim], as values
+  void* values;
+  void* out;      ///< [batch, heads, dim]
+  void* partial;  ///< [batch, heads, blocks, dim + 2] in the sums' type; null where there is one block
+  FloatType type;
+  const std::int64_t* positions;  ///< [batch]
+  const void* slopes;             ///< [heads] in the sums' type; null: no biases
+  std::int64_t batch, capacity, window;
+  int dim;
+  double scale;
+};
+/// Blocks of keys of a cache, each a thread block's.
+constexpr std::int64_t decode_keys = 512;
+CAPSTAN_HOST_DEVICE constexpr std::int64_t decode_blocks(std::int64_t capacity) {
+  return (capacity + decode_keys - 1) / decode_keys;
+}
+void decode_attention(const DecodeCall& call, CUstream_st* stream);
+
 /// ALiBi's queries and keys of a fused projection [batch, length, heads, 3, dim], each [batch, length, heads, wide]:
 /// see alibi_heads.h.
 struct AlibiCall {

@@ -6,19 +6,11 @@
 #include <utility>
 
 #include "ops/alibi_heads.h"
+#include "ops/decode_attention.h"
 #include "ops/segment_attention.h"
 
 namespace capstan::nn {
 namespace {
-
-// [B, S, T]: query s of row b sees key t when t is not after the query's own position and, where there is a window, in
-// that.
-at::Tensor visible(const at::Tensor& positions, std::int64_t keys, std::optional<std::int64_t> window = {}) {
-  const auto index = at::arange(keys, positions.options()).view({1, 1, keys});
-  const auto own = positions.unsqueeze(-1);
-  const auto past = index <= own;
-  return window ? past.bitwise_and(index > own - *window) : past;
-}
 
 at::Tensor causal_mask(const at::Tensor& q, const at::Tensor& k, std::optional<std::int64_t> window = {}) {
   const auto past = at::ones({q.size(2), k.size(2)}, q.options().dtype(at::kBool)).tril();
@@ -87,7 +79,8 @@ at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::
 // [B or 1, 1, own columns, keys]: which of the first keys of whole rows are seen from some of this rank's columns.
 at::Tensor visible_from(const at::Tensor& own_columns, Batch all, std::int64_t keys,
                         std::optional<std::int64_t> window) {
-  auto past = visible(own_columns.unsqueeze(0), keys, window).unsqueeze(1);
+  const auto key = at::arange(keys, own_columns.options()), query = own_columns.view({1, 1, -1, 1});
+  const auto past = window ? (key <= query).bitwise_and(key > query - *window) : key <= query;
   if (!all.documents) return past;
   all.loss_rows = at::Tensor();  // of all positions; padding, which no token before it sees, is said to be the first's
   const auto sequences = all.label_sequences().view_as(all.tokens);
@@ -137,6 +130,12 @@ at::Tensor attention_in_blocks(const at::Tensor& q, const at::Tensor& k, const a
   return all.transpose(1, 2).flatten(2, 3).narrow(2, 0, length);
 }
 
+// The layer's keys and values so far: those of the batch's tokens are written by what attends to them.
+const KVCache::Entry& entry_for(KVCache& cache, std::size_t layer, const at::Tensor& k, const at::Tensor& v,
+                                const Batch& batch) {
+  return cache.put(layer, k.narrow(2, 0, 0), v.narrow(2, 0, 0), batch.positions.narrow(1, 0, 0));
+}
+
 }  // namespace
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
@@ -156,14 +155,12 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
                         });
   }
   const auto scale = scores.scale.value_or(scale_of(q));
-  if (cache) {
-    const bool decoding = cache->is_filled();
-    const auto& entry = cache->put(layer, k, v, batch.positions);
-    if (decoding) {
-      const auto mask = visible(batch.positions, entry.keys.size(2), scores.window).unsqueeze(1);
-      return plain_attention(q, entry.keys, entry.values, {mask, {}, scale}, nullptr, batch);
-    }
+  if (cache && cache->is_filled()) {
+    const auto& entry = entry_for(*cache, layer, k, v, batch);
+    return ops::decode_attention(
+        {q, k, v, entry.keys, entry.values, batch.positions, {}, scale, scores.window.value_or(cache->capacity())});
   }
+  if (cache) cache->put(layer, k, v, batch.positions);
   // A row that is no longer than the window takes the plain causal kernel.
   std::optional<std::int64_t> window;
   if (scores.window.value_or(q.size(2)) < q.size(2)) window = scores.window;
@@ -218,17 +215,13 @@ at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::
   }
   const auto own = batch.heads ? slopes(q).narrow(0, batch.heads->first, q.size(1)) : slopes(q);
   CAPSTAN_ASSERT(own.size(0) == q.size(1));
-  const auto slope = own.view({1, -1, 1});
-  if (cache) {
-    const bool decoding = cache->is_filled();
-    const auto& entry = cache->put(layer, k, v, batch.positions);
-    if (decoding) {
-      const auto keys = entry.keys.size(2);
-      const auto bias = slope * at::arange(keys, batch.positions.options());
-      const auto mask = visible(batch.positions, keys).unsqueeze(1);
-      return plain_attention(q, entry.keys, entry.values, {mask, bias.unsqueeze(2), scale_of(q)}, nullptr, batch);
-    }
+  if (cache && cache->is_filled()) {
+    const auto& entry = entry_for(*cache, layer, k, v, batch);
+    return ops::decode_attention(
+        {q, k, v, entry.keys, entry.values, batch.positions, own, scale_of(q), cache->capacity()});
   }
+  if (cache) cache->put(layer, k, v, batch.positions);
+  const auto slope = own.view({1, -1, 1});
   // The last key's bias is about 0, so that the largest numbers of the softmax are small.
   const auto bias = slope * (batch.positions - (q.size(2) - 1)).unsqueeze(1);
   const bool drops = batch.training && dropout.probability() > 0;

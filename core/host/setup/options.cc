@@ -174,9 +174,10 @@ void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
   t.add("cuda_graphs", &TrainOptions::cuda_graphs)
       .choices({"auto", "off"})
       .doc(
-          "auto: on a GPU, a micro-step whose shape has been seen before is recorded as a CUDA graph and replayed "
-          "where it needs no other rank, which spares the host its launches and gives the same bits; the run's log "
-          "says why where it cannot. off: each operator is launched by the host");
+          "auto: on a GPU, a micro-step whose shape has been seen before, or a step that generates a token of each "
+          "answer, is recorded as a CUDA graph and replayed where it needs no other rank, which spares the host its "
+          "launches and gives the same bits; the run's log says why where it cannot. off: each operator is launched "
+          "by the host");
   t.add("shuffle", &TrainOptions::shuffle).doc("a new order every epoch, the same on any number of ranks");
   t.add("drop_last", &TrainOptions::drop_last)
       .doc("drop an epoch's last incomplete batch; otherwise it is filled up with rows of weight 0");

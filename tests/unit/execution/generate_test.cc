@@ -181,6 +181,59 @@ TEST_CASE("a generator skips prompts that are empty or too long, and stops where
   });
 }
 
+TEST_CASE("how far the device runs ahead of the host changes no answer") {
+  const std::string temperature = GENERATE(as<std::string>(), "0", "3");
+  const auto job = prepare_small(small_config(), {"train.max_new_tokens=11", "train.temperature=" + temperature}, 1, 0);
+  comm::run_in_process(1, [&](comm::Communicator& communicator) {
+    auto session = session::materialise(job, communicator);
+    // The last two have no room for 11 tokens: the model has 130 positions.
+    const std::vector<execution::Prompt> prompts{{{65, 66, 67}, 4},
+                                                 {std::vector<std::int64_t>(40, 70), 1},
+                                                 {std::vector<std::int64_t>(125, 65), 0},
+                                                 {std::vector<std::int64_t>(130, 66), 2}};
+    execution::Generator each(session, 1);
+    const auto expected = each.tokens(prompts);
+    CHECK(expected[0].size() == 11);
+    CHECK(expected[2].size() == 6);  // the last one is at no position
+    CHECK(expected[3].size() == 1);
+    const execution::AnswerEnd at_token{{}, {expected[0][4]}};  // in the middle of blocks
+    const auto text = job.samples.tokenizer.object->decode(expected[1]);
+    const execution::AnswerEnd at_text{[&](std::string_view answer) { return answer.find(text[6]); }, {}};
+    const auto cut = each.tokens(prompts, at_token);
+    CHECK(cut[0].size() < 5);
+    for (const std::int64_t ask_every : {2, 3, 8, 11, 50}) {
+      INFO(ask_every);
+      execution::Generator ahead(session, ask_every);
+      CHECK(ahead.tokens(prompts) == expected);
+      CHECK(ahead.tokens(prompts, at_token) == cut);
+      CHECK(ahead.answer(prompts, at_text) == each.answer(prompts, at_text));
+    }
+  });
+}
+
+TEST_CASE("prompts are answered with others of their length, and answers stand in the prompts' order") {
+  const auto job = prepare_small(
+      small_config(), {"train.max_new_tokens=9", "train.temperature=3", "train.eval_batch=3", "train.top_p=0.9"}, 1, 0);
+  comm::run_in_process(1, [&](comm::Communicator& communicator) {
+    auto session = session::materialise(job, communicator);
+    execution::Generator generator(session);
+    std::vector<execution::Prompt> prompts;
+    for (const std::int64_t length : {5, 90, 0, 7, 131, 60, 61, 6, 30, 5, 100})
+      prompts.push_back({std::vector<std::int64_t>(static_cast<std::size_t>(length), 65 + length % 20),
+                         static_cast<std::int64_t>(prompts.size())});
+    std::vector<std::string> expected;
+    for (const auto& prompt : prompts) expected.push_back(generator.answer({prompt}).front());
+    int batches = 0;
+    // One batch more than this rank has prompts for, as other ranks may have.
+    CHECK(generator.answer_batches(prompts, {}, 5, [&] { ++batches; }) == expected);
+    CHECK(batches == 5);
+    CHECK(generator.answer_all(prompts) == expected);
+    CHECK(expected[2].empty());
+    CHECK(expected[4].empty());
+    CHECK(expected[0] != expected[9]);  // the same prompt with other draws
+  });
+}
+
 TEST_CASE("questions leave room for a whole answer, so that none shows how long the expected one is") {
   const auto job = prepare_small(
       small_config(), {eval_file, "data.max_length=130", "train.max_new_tokens=40", "train.temperature=3"}, 1, 0);
