@@ -1,7 +1,7 @@
 #include "checkpoint/writer_copy.h"
 
 #include <capstan/base/text.h>
-#include "ops/pinned.h"
+#include <capstan/ops/pinned.h>
 
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>

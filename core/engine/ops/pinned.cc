@@ -1,7 +1,7 @@
-#include "ops/pinned.h"
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <capstan/ops/pinned.h>
 
 #include "ops/operator.h"
 

@@ -1,7 +1,7 @@
 #include "shard/buffer.h"
 
 #include <ATen/ATen.h>
-#include "ops/pinned.h"
+#include <capstan/ops/pinned.h>
 
 #include <algorithm>
 

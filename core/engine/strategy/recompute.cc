@@ -1,6 +1,7 @@
 #include "strategy/recompute.h"
 
 #include <capstan/comm/communicator.h>
+#include <capstan/strategy/keep_input.h>
 #include <capstan/strategy/recompute.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -19,6 +20,8 @@ using torch::autograd::variable_list;
 // What backward needs for the second run.
 struct Segment : torch::CustomClassHolder {
   std::function<variable_list(const variable_list&)> run;
+  KeepInput keep;                    // of the first input; empty: autograd keeps it as the others
+  std::function<at::Tensor()> kept;  // what it returned
 };
 
 // The anchor is one element that requires grad: a segment without a differentiable input (the embedding) is still
@@ -28,16 +31,20 @@ class Recompute : public torch::autograd::Function<Recompute> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& /*anchor*/, at::TensorList inputs,
                                const c10::IValue& capsule) {
     const variable_list list(inputs.begin(), inputs.end());
+    const auto segment = c10::static_intrusive_pointer_cast<Segment>(capsule.toCapsule());
     ctx->saved_data["segment"] = capsule;
-    ctx->save_for_backward(list);
-    return c10::static_intrusive_pointer_cast<Segment>(capsule.toCapsule())->run(list);
+    auto saved = list;
+    if (segment->keep) segment->kept = segment->keep(std::exchange(saved.front(), {}));
+    ctx->save_for_backward(std::move(saved));
+    return segment->run(list);
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto segment = c10::static_intrusive_pointer_cast<Segment>(ctx->saved_data["segment"].toCapsule());
+    auto all = ctx->get_saved_variables();
+    if (segment->kept) all.front() = std::exchange(segment->kept, {})().requires_grad_(true);
     variable_list inputs;
-    for (const auto& saved : ctx->get_saved_variables())
-      inputs.push_back(saved.detach().requires_grad_(saved.requires_grad()));
+    for (auto& saved : all) inputs.push_back(saved.detach().requires_grad_(saved.requires_grad()));
     variable_list outputs;
     {
       const at::AutoGradMode with_grad(true);
@@ -60,9 +67,11 @@ class Recompute : public torch::autograd::Function<Recompute> {
   }
 };
 
-variable_list run_segment(std::function<variable_list(const variable_list&)> run, const variable_list& inputs) {
+variable_list run_segment(std::function<variable_list(const variable_list&)> run, const variable_list& inputs,
+                          const KeepInput& keep) {
   auto segment = c10::make_intrusive<Segment>();
   segment->run = std::move(run);
+  segment->keep = keep;
   const auto anchor = at::zeros({}, at::TensorOptions().dtype(at::kFloat)).requires_grad_(true);
   return Recompute::apply(anchor, at::TensorList(inputs), c10::IValue::make_capsule(segment));
 }
@@ -99,7 +108,8 @@ nn::Hidden recomputed(nn::Unit& unit, const std::string& context, nn::Hidden hid
     tensors.insert(tensors.end(), out.sums.begin(), out.sums.end());
     return tensors;
   };
-  const auto outputs = run_segment(run, inputs);
+  const auto keepers = unit.all<InputKeeper>();
+  const auto outputs = run_segment(run, inputs, has_states && !keepers.empty() ? keepers.front()->keep : KeepInput());
   nn::Hidden result;
   result.states = outputs.front();
   result.sums.assign(outputs.begin() + 1, outputs.end());
@@ -108,9 +118,14 @@ nn::Hidden recomputed(nn::Unit& unit, const std::string& context, nn::Hidden hid
   return result;
 }
 
-at::Tensor recomputed(const nn::Region::Body& body, const at::Tensor& input) {
+InputKeeper::~InputKeeper() = default;
+
+at::Tensor recomputed(const nn::Region::Body& body, const at::Tensor& input) { return recomputed(body, input, {}); }
+
+at::Tensor recomputed(const nn::Region::Body& body, const at::Tensor& input, const KeepInput& keep) {
   if (!c10::GradMode::is_enabled()) return body(input);
-  return run_segment([body](const variable_list& list) { return variable_list{body(list.front())}; }, {input}).front();
+  const auto run = [body](const variable_list& list) { return variable_list{body(list.front())}; };
+  return run_segment(run, {input}, keep).front();
 }
 
 }  // namespace capstan::strategy

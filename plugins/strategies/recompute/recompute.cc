@@ -1,10 +1,15 @@
 // Activation recomputation (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"): a unit, or named
-// regions of it, keep their inputs only and run again in backward.
+// regions of it, keep their inputs only and run again in backward. Inputs may wait in host memory, and feed-forwards
+// run by tiles of the sequence (Bekman et al. 2025, "Arctic Long Sequence Training").
 #include "recompute.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <cmath>
+
+#include "tiles.h"
 
 namespace recompute {
 
@@ -29,6 +34,10 @@ std::vector<std::string> region_names(const std::vector<std::unique_ptr<nn::Unit
 
 }  // namespace
 
+std::vector<plugin::Saving> RecomputeOptions::savings() {
+  return {{plugin::Saving::By::recomputing, "recompute each unit", {"every=1", "regions=[]"}}};
+}
+
 void RecomputeOptions::describe(config::OptionTable<RecomputeOptions>& t) {
   t.add("every", &RecomputeOptions::every)
       .min(1)
@@ -37,6 +46,19 @@ void RecomputeOptions::describe(config::OptionTable<RecomputeOptions>& t) {
           "so nothing would be saved");
   t.add("regions", &RecomputeOptions::regions)
       .doc("only these parts of the units, such as [\"attention\"]; empty: whole units");
+  t.add("offload", &RecomputeOptions::offload)
+      .min(0)
+      .max(1)
+      .doc(
+          "the share of the kept inputs that waits in host memory between forward and backward; copies run while the "
+          "GPU "
+          "computes. 1: all, 0: none");
+  t.add("tile_tokens", &RecomputeOptions::tile_tokens)
+      .min(0)
+      .doc(
+          "all feed-forwards, named in regions or not, run and are recomputed by tiles of at most that many of the "
+          "rank's "
+          "tokens, in evaluations too: their inner activations never exist of the whole sequence. 0: not by tiles");
 }
 
 void Recompute::claim(strategy::Claims& claims) const { claims.exclusive("unit recompute"); }
@@ -44,6 +66,7 @@ void Recompute::claim(strategy::Claims& claims) const { claims.exclusive("unit r
 void Recompute::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
   Diagnostics diagnostics;
   check_regions(region_names(units), diagnostics);
+  check_tiles(units, diagnostics);
   chosen_.clear();
   for (std::size_t i = 0; i + 1 < units.size(); ++i) {
     if ((i + 1) % static_cast<std::size_t>(options_->every) == 0) chosen_.push_back(units[i].get());
@@ -55,6 +78,7 @@ void Recompute::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
                     cat("use at most ", units.size() - 1, ", or remove this strategy"));
   }
   diagnostics.throw_if_any();
+  choose_offloaded(units);
 }
 
 void Recompute::check_regions(const std::vector<std::string>& known, Diagnostics& diagnostics) const {
@@ -72,18 +96,113 @@ void Recompute::check_regions(const std::vector<std::string>& known, Diagnostics
   }
 }
 
-void Recompute::place(nn::Unit& unit, const strategy::Placement&) {
-  if (!contains(chosen_, &unit)) return;
+namespace {
+
+bool has_experts(const nn::Unit& unit) { return !unit.all<nn::Mixture>().empty(); }
+
+}  // namespace
+
+void Recompute::check_tiles(const std::vector<std::unique_ptr<nn::Unit>>& units, Diagnostics& diagnostics) {
+  notes_.clear();
+  if (options_->tile_tokens == 0) return;
+  std::size_t tiled = 0, experts = 0;
+  for (const auto& unit : units) {
+    if (has_experts(*unit)) ++experts;
+    unit->each<nn::Region>([&](const nn::Region& region) { tiled += is_tiled(*unit, region) ? 1 : 0; });
+  }
+  const auto option = options_.name(&RecomputeOptions::tile_tokens);
+  if (tiled == 0) {
+    diagnostics.add(options_.where(&RecomputeOptions::tile_tokens),
+                    cat(option, " is set, but no unit of this model has a dense feed-forward in a region \"mlp\""),
+                    "remove it");
+  } else if (experts > 0) {
+    notes_.push_back(cat("note: ", option, " acts on ", counted(tiled, "dense feed-forward"), "; ",
+                         counted(experts, "unit"), " with experts compute all tokens at once"));
+  }
+}
+
+// What experts decide, they decide of all tokens at once.
+bool Recompute::is_tiled(const nn::Unit& unit, const nn::Region& region) const {
+  return options_->tile_tokens > 0 && region.name() == "mlp" && !has_experts(unit) && !unit.all<nn::Mlp>().empty();
+}
+
+bool Recompute::is_named(const nn::Region& region) const { return contains(options_->regions, region.name()); }
+
+template <class Visit>
+void Recompute::each_kept(nn::Unit& unit, const Visit& visit) const {
+  const bool is_chosen = contains(chosen_, &unit);
+  const bool is_whole = is_chosen && options_->regions.empty();
+  if (is_whole) visit(nullptr);
   unit.each<nn::Region>([&](nn::Region& region) {
-    if (!contains(options_->regions, region.name())) return;
-    region.around.fill("recompute", [](const nn::Region::Body& body, const at::Tensor& input) {
-      return strategy::recomputed(body, input);
+    // Inside a unit that is recomputed a tile's input does not wait: its backward follows.
+    if ((is_chosen && is_named(region)) || (!is_whole && is_tiled(unit, region))) visit(&region);
+  });
+}
+
+// As evenly along the model as the share allows, so that copies have the time of as much computation each. No states
+// come into the model's first unit.
+void Recompute::choose_offloaded(const std::vector<std::unique_ptr<nn::Unit>>& units) {
+  offloaded_.clear();
+  std::size_t count = 0;
+  for (std::size_t i = 1; i < units.size(); ++i) {
+    each_kept(*units[i], [&](const nn::Region* region) {
+      const auto before = std::floor(options_->offload * static_cast<double>(count) + 1e-9);
+      if (std::floor(options_->offload * static_cast<double>(++count) + 1e-9) == before) return;
+      offloaded_.push_back(region ? static_cast<const nn::Layer*>(region) : units[i].get());
     });
+  }
+}
+
+strategy::KeepInput Recompute::keep_of(const nn::Layer& kept) const {
+  return contains(offloaded_, &kept) ? copies_.keep() : strategy::KeepInput();
+}
+
+void Recompute::place(nn::Unit& unit, const strategy::Placement& placement) {
+  if (contains(offloaded_, &unit)) keepers_.push_back(std::make_unique<strategy::InputKeeper>(unit, copies_.keep()));
+  const auto& mesh = placement.mesh;
+  const Sharing sharing{mesh.size(layout::Axis::tp), mesh.coordinate(placement.rank, layout::Axis::tp)};
+  unit.each<nn::Region>([&](nn::Region& region) {
+    if (is_tiled(unit, region)) {
+      region.around.fill("recompute", Tiles(unit, options_->tile_tokens, sharing, keep_of(region)));
+    } else if (contains(chosen_, &unit) && is_named(region)) {
+      region.around.fill("recompute", [keep = keep_of(region)](const nn::Region::Body& body, const at::Tensor& input) {
+        return strategy::recomputed(body, input, keep);
+      });
+    }
   });
 }
 
 bool Recompute::recompute(const nn::Unit& unit, std::size_t) {
   return options_->regions.empty() && contains(chosen_, &unit);
+}
+
+namespace {
+
+std::int64_t bytes_of(const std::string& precision) {
+  if (precision == "fp64") return 8;
+  return precision == "fp32" ? 4 : 2;
+}
+
+// Where tensor parallelism leaves each of its ranks some of the columns, dropout is told which.
+bool shares_columns(const nn::Layer& kept) {
+  const auto* root = &kept;
+  while (root->parent()) root = root->parent();
+  bool shares = false;
+  root->each<nn::Dropout>([&](const nn::Dropout& dropout) { shares = shares || bool(dropout.first_position); });
+  return shares;
+}
+
+}  // namespace
+
+std::vector<layout::Footprint> Recompute::footprint(const strategy::Facts& facts) const {
+  if (offloaded_.empty() || !facts.trains) return {};
+  const auto piece = [](std::int64_t columns, std::int64_t ranks) { return (columns + ranks - 1) / ranks; };
+  const auto own = piece(facts.sequence_length, facts.mesh.size(layout::Axis::cp));
+  std::int64_t columns = 0;
+  for (const auto* kept : offloaded_)
+    columns += shares_columns(*kept) ? piece(own, facts.mesh.size(layout::Axis::tp)) : own;
+  const auto bytes = columns * facts.micro_batch * facts.model.hidden_size * bytes_of(facts.precision);
+  return {{"inputs of what is recomputed", bytes, facts.device == "cuda" ? "host" : facts.device, "always"}};
 }
 
 }  // namespace recompute

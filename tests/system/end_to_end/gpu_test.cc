@@ -176,14 +176,19 @@ TEST_CASE("deterministic: recomputed units and regions change no bit on GPUs", "
   if (too_few_gpus(1)) return;
   const std::string precision = GENERATE(as<std::string>(), "fp32", "bf16");
   const Workspace work;
-  const std::vector<std::string> overrides{"run.device=cuda", "run.deterministic=true", "train.accumulation=2",
-                                           "model.dropout=0.1", "train.precision=" + precision};
+  const std::vector<std::string> overrides{"run.device=cuda",
+                                           "run.deterministic=true",
+                                           "train.accumulation=2",
+                                           "model.dropout=0.1",
+                                           "train.precision=" + precision,
+                                           "model.num_layers=6"};  // the inputs of the last two do not leave the GPU
   for (const int world : {1, 2}) {
     if (too_few_gpus(world)) continue;
     const auto plain = run(work, cat("plain-", world), world, overrides, "full_shard");
     check_trained(plain);
     int number = 0;
-    for (const std::string option : {"every=1", "every=2", "regions=[\"attention\"]", "regions=[\"mlp\"]"}) {
+    for (const std::string option :
+         {"every=1", "every=2", "regions=[\"attention\"]", "regions=[\"mlp\"]", "offload=1.0", "offload=0.5"}) {
       INFO(precision << " GPUs " << world << " " << option);
       auto with = overrides;
       with.push_back("strategy.recompute." + option);
@@ -192,6 +197,25 @@ TEST_CASE("deterministic: recomputed units and regions change no bit on GPUs", "
       CHECK(other.metrics.all("grad_norm") == plain.metrics.all("grad_norm"));
       CHECK(bit_equal(other.weights, plain.weights));
     }
+  }
+}
+
+TEST_CASE("feed-forwards by tiles learn on GPUs what those of whole rows do", "[.gpu]") {
+  if (too_few_gpus(1)) return;
+  const Workspace work;
+  const std::vector<std::string> overrides{"run.device=cuda", "train.precision=fp32", "model.dropout=0.1"};
+  const auto plain = run(work, "plain", 1, overrides, "full_shard");
+  check_trained(plain);
+  const std::vector<std::string> regions{"strategy.recompute.regions=[\"attention\"]"},
+      units{"strategy.recompute.every=1"};
+  int number = 0;
+  for (const auto& with : {regions, units}) {
+    auto all = overrides;
+    all.insert(all.end(), with.begin(), with.end());
+    all.insert(all.end(), {"strategy.recompute.tile_tokens=200", "strategy.recompute.offload=1.0"});
+    const auto tiled = run(work, cat("tiles-", number++), 1, all, "full_shard");
+    CHECK(distance(tiled.metrics.all("loss"), plain.metrics.all("loss")) < float32_tolerance);
+    CHECK(tiled.metrics.all("target_tokens") == plain.metrics.all("target_tokens"));
   }
 }
 

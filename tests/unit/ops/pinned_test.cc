@@ -1,4 +1,4 @@
-#include "ops/pinned.h"
+#include <capstan/ops/pinned.h>
 
 #include <ATen/ATen.h>
 #include <capstan_catch.h>

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "assembly/dry_job.h"
 #include "memory.h"
 #include "strategy/tiny_units.h"
 #include "support/small_run.h"
@@ -26,6 +27,9 @@ const Case cases[] = {
     {"attention", "[strategy.recompute]\nregions = [\"attention\"]\n"},
     {"mlp", "[strategy.recompute]\nregions = [\"mlp\"]\n"},
     {"both regions of every second unit", "[strategy.recompute]\nevery = 2\nregions = [\"mlp\", \"attention\"]\n"},
+    {"every unit, in host memory", "[strategy.recompute]\noffload = 1.0\n"},
+    {"both regions, half of them in host memory",
+     "[strategy.recompute]\nregions = [\"mlp\", \"attention\"]\noffload = 0.5\n"},
 };
 
 void check_bit_equal(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b) {
@@ -126,8 +130,9 @@ TEST_CASE("losses, gradients and weights are bit-equal with and without recomput
   const std::string mode = GENERATE(as<std::string>(), "full_shard", "no_shard");
   const std::string accumulation = GENERATE(as<std::string>(), "1", "2");
   if (world == 1 && mode == "no_shard") return;
+  // Six blocks: what waits in host memory leaves but for the last two.
   const std::vector<std::string> overrides{"train.precision=fp32", "model.dropout=0.2", "run.deterministic=true",
-                                           "train.accumulation=" + accumulation};
+                                           "model.num_layers=6", "train.accumulation=" + accumulation};
   const auto fsdp = "[strategy.fsdp]\nmode = \"" + mode + "\"\n";
   const auto plain = testing::run_small(world, overrides, 2, fsdp);
   for (const auto& one : cases) {
@@ -236,6 +241,50 @@ TEST_CASE("a region of a model that is missing ends the run with the plugin's na
   CHECK_THROWS_WITH(testing::run_small(1, {}, 1, "[strategy.recompute]\nregions = [\"attenton\"]\n"),
                     Contains("strategy.recompute.regions names 'attenton'") && Contains("did you mean 'attention'?") &&
                         Contains("recompute"));
+}
+
+namespace {
+
+constexpr std::int64_t gpu_layers = 8, of_an_input = testing::rows * testing::length * 64 * 2;
+
+session::Job on_a_gpu(const std::string& table, const std::vector<std::string>& more = {}) {
+  auto overrides = more;
+  overrides.insert(overrides.end(), {cat("model.num_layers=", gpu_layers), "train.pad_to_multiple=64"});
+  return testing::job_of(testing::small(testing::llama, "bf16", table), "cuda", 1, overrides);
+}
+
+std::int64_t predicted_on_host(const session::Job& job) {
+  std::int64_t bytes = 0;
+  for (const auto& part : job.prediction.footprints)
+    bytes += part.part == "inputs of what is recomputed" && part.device == "host" ? part.bytes : 0;
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("what waits in host memory is predicted there, and not on the GPU but for what is on its way") {
+  const auto here = on_a_gpu("[strategy.recompute]\n");
+  CHECK(predicted_on_host(here) == 0);
+  const auto kept = testing::dry_run_on_gpu(here).kept;
+  const auto away = on_a_gpu("[strategy.recompute]\noffload = 1.0\n");
+  CHECK(predicted_on_host(away) == gpu_layers * of_an_input);
+  CHECK(kept - testing::dry_run_on_gpu(away).kept == (gpu_layers - 2) * of_an_input);
+  const auto half = on_a_gpu("[strategy.recompute]\noffload = 0.5\n");
+  CHECK(predicted_on_host(half) == gpu_layers / 2 * of_an_input);
+  CHECK(kept - testing::dry_run_on_gpu(half).kept == (gpu_layers / 2 - 2) * of_an_input);
+}
+
+TEST_CASE("a peak with tiles has the inner activations of one tile") {
+  const std::string table = "[strategy.recompute]\n";
+  const std::vector<std::string> wide{"model.ff_dim=4096"};
+  const auto whole = testing::dry_run_on_gpu(on_a_gpu(table, wide)).bytes();
+  const auto tiled = testing::dry_run_on_gpu(on_a_gpu(table + "tile_tokens = 32\n", wide)).bytes();
+  // Gate, up and their gradients of 256 tokens. A tile has an eighth of them.
+  constexpr std::int64_t of_a_feed_forward = testing::rows * testing::length * 4 * 4096 * 2;
+  // Sums of the gradients of the three matrices are in fp32 meanwhile.
+  constexpr std::int64_t sums = std::int64_t{3} * 64 * 4096 * 4;
+  INFO(whole << " " << tiled);
+  CHECK(whole - tiled > of_a_feed_forward / 8 * 7 - sums);
 }
 
 TEST_CASE("unit recompute is claimed for itself") {
