@@ -30,8 +30,10 @@ capstan::objective::Sums MyPlugin::sums(const std::vector<at::Tensor>& outputs, 
   if (batch.loss_rows.defined()) labels = labels.index_select(0, batch.loss_rows);
   const auto is_label = labels.ne(capstan::data::ignored_label).to(log_p.scalar_type());
   const auto tokens = batch.sum_by_sequence(is_label).clamp_min(1);
-  const auto of_sequences = batch.sum_by_sequence(log_p) / tokens.pow(options_->power);  // 0 where there is none
-  const auto likelihood = (batch.sum_by_sequence(log_p.detach().exp() * is_label) / tokens).sum();
+  // Ranks that share a sample's tokens have the same sums of its sequences: one of them adds these.
+  const auto adds = batch.has_sample().repeat_interleave(batch.samples.per_sample).to(log_p.scalar_type());
+  const auto of_sequences = batch.sum_by_sequence(log_p) / tokens.pow(options_->power) * adds;
+  const auto likelihood = (batch.sum_by_sequence(log_p.detach().exp() * is_label) / tokens * adds).sum();
   return {{of_sequences.sum().neg()}, {likelihood}};
 }
 

@@ -22,6 +22,7 @@ capstan::nn::Batch batch() {
   capstan::nn::Batch batch;
   batch.tokens = at::zeros({2, 3}, at::kLong);
   batch.labels = at::tensor({-100, 5, 6, 7, -100, -100}, at::kLong).view({2, 3});
+  batch.sample_ids = at::arange(2, at::kLong);
   batch.samples.count = 2;
   return batch;
 }
@@ -42,7 +43,7 @@ TEST_CASE("a step's sequences are counted before its first forward") {
   CHECK(make(1).counts(host) == std::vector<double>{6});
 }
 
-TEST_CASE("ranks that share the samples, or pack them into rows, learn what one rank learns") {
+TEST_CASE("ranks that share samples or their tokens, or pack them into rows, learn what one rank learns") {
   const auto run = [](int world, const std::string& tables) {
     return capstan::testing::train({.world = world,
                                     .config = "[objective]\nplugin = \"my_plugin\"\n" + tables,
@@ -52,4 +53,9 @@ TEST_CASE("ranks that share the samples, or pack them into rows, learn what one 
   CHECK(alone.losses.back() < alone.losses.front());
   CHECK(capstan::testing::differences(run(3, "[strategy.fsdp]\n"), alone, 1e-10) == "");
   CHECK(capstan::testing::differences(run(2, "[data]\npacking = true\n"), alone, 1e-10) == "");
+  // The built-in model has no layer of attention, whose tokens ranks could share.
+  const std::string gpt =
+      "[model]\nplugin = \"gpt\"\nhidden_size = 16\nnum_layers = 2\nnum_heads = 4\nseq_length = 24\n";
+  CHECK(capstan::testing::differences(run(2, gpt + "[strategy.context_parallel]\nsize = 2\n"), run(1, gpt), 1e-10) ==
+        "");
 }
