@@ -25,8 +25,8 @@
 #include <utility>
 
 #include "comm/sockets.h"
+#include "launch/cpu_share.h"
 #include "ranks/comm_settings.h"
-#include "ranks/cpu_share.h"
 
 namespace capstan::ranks {
 namespace {

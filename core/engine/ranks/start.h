@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "launch/arguments.h"
+#include "launch/cpu_share.h"
 #include "launch/launch.h"
 #include "ranks/comm_settings.h"
-#include "ranks/cpu_share.h"
 #include "ranks/gpu_module.h"
 #include "ranks/rank_table.h"
 #include "session/job.h"

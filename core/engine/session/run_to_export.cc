@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include <capstan/config/model_path.h>
+#include "comm/connect.h"
 #include "session/adapter_state.h"
 #include "session/exports.h"
 #include "session/job.h"
@@ -102,11 +103,8 @@ std::string RunToExport::write(const ExportForm& form, const fs::path& weights, 
   if (form.to != "hf")
     return write_export(chosen_of(form, job.plugins.strategies, impl_->host), job.plugins, *values, out);
   const ModelToWrite model{job.plugins, job.tokenizer, *job.config.train, impl_->units};
-  WrittenModel written;
-  comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    written = write_model_folder(model, *values, out, form, communicator);
-  });
-  return written_text(written);
+  const auto alone = comm::connect({});
+  return written_text(write_model_folder(model, *values, out, form, *alone));
 }
 
 }  // namespace capstan::session

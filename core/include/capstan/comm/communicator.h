@@ -49,7 +49,7 @@ class Communicator {
   virtual std::string rendezvous() const { return {}; }
 };
 
-/// Runs `body` as `size` ranks, each a thread of this process, for test matrices: CPU only, sums in rank order.
+/// Runs `body` as `size` ranks, each a thread of this process; it is in capstan::testing. CPU only, sums in rank order.
 /// When one throws, the others' waiting collectives throw PeerFailed; the first exception is rethrown here.
 void run_in_process(int size, const std::function<void(Communicator&)>& body);
 

@@ -1,4 +1,4 @@
-#include "ranks/cpu_share.h"
+#include "launch/cpu_share.h"
 
 #include <capstan/base/counted.h>
 #include <capstan/base/error.h>
