@@ -211,6 +211,37 @@ TEST_CASE("how far the device runs ahead of the host changes no answer") {
   });
 }
 
+TEST_CASE("ranks that share parameters run ahead alike, however many prompts each has and where its answers end") {
+  at::set_num_threads(1);
+  const auto file = small_config("[strategy.fsdp]\nmode = \"full_shard\"\n");
+  constexpr int world = 3;
+  const auto prompt = [](std::int64_t id) {
+    return execution::Prompt{std::vector<std::int64_t>(static_cast<std::size_t>(5 + 9 * id), 65 + id), id};
+  };
+  const auto generated = [&](std::int64_t ask_every) {
+    std::vector<std::vector<std::vector<std::int64_t>>> all(world);
+    comm::run_in_process(world, [&](comm::Communicator& communicator) {
+      const auto rank = communicator.world().rank;
+      const auto job = prepare_small(file, {"train.max_new_tokens=10", "train.temperature=3"}, world, rank);
+      auto session = session::materialise(job, communicator);
+      std::vector<execution::Prompt> prompts;  // rank 0 has none
+      for (std::int64_t id = 0; id < rank; ++id) prompts.push_back(prompt(id + rank));
+      execution::Generator generator(session, ask_every);
+      const auto first = generator.tokens(prompts);
+      const execution::AnswerEnd end{{},
+                                     rank == 2 ? std::vector<std::int64_t>{first[0][4]} : std::vector<std::int64_t>{}};
+      all[static_cast<std::size_t>(rank)] = generator.tokens(prompts, end);
+    });
+    return all;
+  };
+  const auto expected = generated(1);
+  CHECK(expected[0].empty());
+  CHECK(expected[1][0].size() == 10);
+  CHECK(expected[2][0].size() < 5);
+  CHECK(generated(4) == expected);
+  CHECK(generated(8) == expected);
+}
+
 TEST_CASE("prompts are answered with others of their length, and answers stand in the prompts' order") {
   const auto job = prepare_small(
       small_config(), {"train.max_new_tokens=9", "train.temperature=3", "train.eval_batch=3", "train.top_p=0.9"}, 1, 0);
