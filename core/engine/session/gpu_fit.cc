@@ -45,6 +45,12 @@ std::vector<Change> offered(const std::vector<Offer>& offers, plugin::Saving::By
   return changes;
 }
 
+// "strategy.fsdp" of "strategy.fsdp.mode=full_shard".
+std::string table_of(const Change& offered) {
+  const auto option = offered.overrides.front().substr(0, offered.overrides.front().find('='));
+  return option.substr(0, option.rfind('.'));
+}
+
 // What usually helps, cheapest first; which of it can be done here, trying shows.
 std::vector<Change> changes_for(const data::BatchShape& batch, const std::vector<Offer>& offers) {
   using By = plugin::Saving::By;
@@ -61,8 +67,10 @@ std::vector<Change> changes_for(const data::BatchShape& batch, const std::vector
   add(list, offered(offers, By::sharding));
   add(list, offloading);
   for (const auto& offload : offloading) {
-    for (const auto& recompute : recomputing)
+    for (const auto& recompute : recomputing) {
+      if (table_of(offload) == table_of(recompute)) continue;  // the same options
       list.push_back(together(cat(offload.words, ", and ", recompute.words), {offload, recompute}));
+    }
   }
   list.push_back({"no fp32 masters (rounds more)", {"train.precision=bf16_pure"}});
   return list;

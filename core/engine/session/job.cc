@@ -39,6 +39,7 @@ void judge_start(const Job& job, Diagnostics& faults) {
 
 std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
   auto config = setup::read_configuration(request, faults, &host);
+  choose_saving(config, host, faults);
   auto loaded = assembly::load_plugins(config, needs_of(request.purpose), host, faults);
   std::vector<assembly::FrozenPlugin> others;
   if (request.purpose != setup::Purpose::generate) others = load_frozen(config, loaded, host, faults);

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <vector>
 
+#include "session/gpu_fit.h"
 #include "session/job.h"
 
 namespace capstan::session {
@@ -67,6 +69,9 @@ std::vector<std::int64_t> divisors_of(std::int64_t number) {
   return divisors;
 }
 
+// A prediction may be wrong by 5 %.
+bool fits_into(std::int64_t room, std::int64_t peak) { return peak + peak / 20 <= room; }
+
 struct Chosen {
   std::int64_t micro_batch = 1;
   std::int64_t peak = 0;
@@ -84,7 +89,7 @@ std::optional<Chosen> largest_that_fits(const setup::JobRequest& request, const 
     const auto job = predict_with(request, {cat("train.micro_batch=", sizes[middle])}, host);
     if (!job || !job->prediction.activations) return {};
     const auto peak = layout::total_bytes(job->prediction.footprints, "cuda");
-    const bool fits = peak + peak / 20 <= request.gpu_room;  // a prediction may be wrong by 5 %
+    const bool fits = fits_into(request.gpu_room, peak);
     if (fits || middle == 0) chosen = Chosen{sizes[middle], peak, fits};
     (fits ? begin : end) = fits ? middle + 1 : middle;
   }
@@ -100,7 +105,7 @@ void choose_micro_batch(setup::Configuration& config, const assembly::LoadedPlug
   if (!faults.empty()) return;  // no number divides the global batch
   const auto settle = [&](std::int64_t size, const std::string& why) {
     config.train.derive(&TrainOptions::micro_batch, size);
-    config.micro_batch_note = cat("micro-batch auto: ", size, ", ", why, "\n");
+    config.micro_batch_note += cat("micro-batch auto: ", size, ", ", why, "\n");
   };
   const auto of_a_rank = *config.train->global_batch / data_ranks;
   if (const auto same = recorded(config); same && of_a_rank % *same == 0)
@@ -118,6 +123,44 @@ void choose_micro_batch(setup::Configuration& config, const assembly::LoadedPlug
          chosen->fits
              ? cat("the largest whose predicted ", size_text(chosen->peak), " fit into ", room, " with 5 % to spare")
              : cat("and its predicted ", size_text(chosen->peak), " do not fit well into ", room));
+}
+
+namespace {
+
+// "strategy.NAME." of the table whose option `auto` is true; empty: there is none.
+std::string automatic(const config::Document& document) {
+  for (const auto& table : document.children("strategy")) {
+    const auto* entry = table.find("auto");
+    if (entry && entry->value == config::Value(true)) return table.path + ".";
+  }
+  return {};
+}
+
+}  // namespace
+
+void choose_saving(setup::Configuration& config, plugin::Host& host, Diagnostics& faults) {
+  const auto table = automatic(config.document);
+  const auto request = config.request;
+  if (table.empty() || !config.trains() || config.device != "cuda" || request.gpu_room <= 0) return;
+  auto offers = plan::offers_of(host);
+  offers.insert(offers.begin(), {{}, {"nothing", {table + "enabled=false"}}});
+  auto least = std::numeric_limits<std::int64_t>::max();
+  for (const auto& [by, saving] : offers) {
+    if (!saving.overrides.front().starts_with(table)) continue;
+    auto other = request;
+    other.overrides.push_back(table + "auto=false");
+    other.overrides.insert(other.overrides.end(), saving.overrides.begin(), saving.overrides.end());
+    const auto job = predict_with(other, {}, host);
+    if (!job || !job->prediction.activations) continue;
+    const auto peak = layout::total_bytes(job->prediction.footprints, "cuda");
+    if (peak >= least) continue;
+    least = peak;
+    config = setup::read_configuration(other, faults, &host);
+    const bool fits = fits_into(request.gpu_room, peak);
+    config.micro_batch_note = cat(table, "auto: ", saving.words, ", and the predicted ", size_text(peak),
+                                  fits ? " fit into " : " do not fit well into ", size_text(request.gpu_room), "\n");
+    if (fits) return;
+  }
 }
 
 }  // namespace capstan::session

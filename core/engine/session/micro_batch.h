@@ -14,5 +14,9 @@ namespace session {
 void choose_micro_batch(setup::Configuration& config, const assembly::LoadedPlugins& plugins, plugin::Host& host,
                         Diagnostics& faults);
 
+/// Where a strategy's option `auto` is true: the configuration with the first of that strategy's savings, after none at
+/// all, that fits as above, or with the one that takes least. As it is where nothing can be predicted.
+void choose_saving(setup::Configuration& config, plugin::Host& host, Diagnostics& faults);
+
 }  // namespace session
 CAPSTAN_END_NAMESPACE

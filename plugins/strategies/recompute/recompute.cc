@@ -35,7 +35,12 @@ std::vector<std::string> region_names(const std::vector<std::unique_ptr<nn::Unit
 }  // namespace
 
 std::vector<plugin::Saving> RecomputeOptions::savings() {
-  return {{plugin::Saving::By::recomputing, "recompute each unit", {"every=1", "regions=[]"}}};
+  using By = plugin::Saving::By;
+  return {{By::recomputing, "recompute each feed-forward", {"every=1", "regions=[\"mlp\"]"}},
+          {By::recomputing, "recompute each unit", {"every=1", "regions=[]"}},
+          {By::offloading,
+           "recompute each unit, by tiles, inputs in host memory",
+           {"every=1", "regions=[]", "tile_tokens=8192", "offload=1.0"}}};
 }
 
 void RecomputeOptions::describe(config::OptionTable<RecomputeOptions>& t) {
@@ -59,9 +64,27 @@ void RecomputeOptions::describe(config::OptionTable<RecomputeOptions>& t) {
           "all feed-forwards, named in regions or not, run and are recomputed by tiles of at most that many of the "
           "rank's "
           "tokens, in evaluations too: their inner activations never exist of the whole sequence. 0: not by tiles");
+  t.add("auto", &RecomputeOptions::automatic)
+      .doc(
+          "take the least that fits the run's smallest GPU by prediction, with 5 % to spare: nothing, each "
+          "feed-forward, "
+          "each unit, or that by tiles and with inputs in host memory; it sets every and regions, and where it needs "
+          "them offload and tile_tokens");
 }
 
 void Recompute::claim(strategy::Claims& claims) const { claims.exclusive("unit recompute"); }
+
+void Recompute::check(const strategy::Facts& facts, Diagnostics& diagnostics) const {
+  if (!options_->automatic || !facts.trains) return;
+  const auto where = options_.where(&RecomputeOptions::automatic), option = options_.name(&RecomputeOptions::automatic);
+  diagnostics.add(where,
+                  facts.device == "cuda" ? cat(option,
+                                               ": it is not known into which GPU the run must fit, or nothing "
+                                               "could be predicted for one")
+                                         : cat(option, " on CPUs: memory of a micro-step is predicted only for GPUs"),
+                  facts.device == "cuda" ? "tell check of the GPU with --gpu, such as --gpu h100-80g, or set every"
+                                         : "set every, or remove the table");
+}
 
 void Recompute::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
   Diagnostics diagnostics;

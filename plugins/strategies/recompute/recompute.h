@@ -15,6 +15,7 @@ struct RecomputeOptions {
   std::vector<std::string> regions;
   double offload = 0;
   std::int64_t tile_tokens = 0;
+  bool automatic = false;
   static std::vector<capstan::plugin::Saving> savings();
   static void describe(capstan::config::OptionTable<RecomputeOptions>& t);
 };
@@ -25,6 +26,8 @@ class Recompute : public capstan::strategy::Strategy {
  public:
   explicit Recompute(capstan::config::Options<RecomputeOptions> options) : options_(std::move(options)) {}
   void claim(capstan::strategy::Claims& claims) const override;
+  /// `auto` that was not decided, or stands next to what it decides, is a fault.
+  void check(const capstan::strategy::Facts& facts, capstan::Diagnostics& diagnostics) const override;
   /// Throws Error for regions that no unit has, for tiles where no unit has what can be cut into them, and when nothing
   /// would be recomputed.
   void structure(std::vector<std::unique_ptr<capstan::nn::Unit>>& units) override;

@@ -92,7 +92,7 @@ struct Work : torch::CustomClassHolder {
     return body(input);
   }
   at::Tensor run(const at::Tensor& input) const {
-    const auto whole = at::empty(input.sizes(), input.options());
+    auto whole = at::empty(input.sizes(), input.options());
     for (const auto& tile : tiles) {
       const auto part = run(tile, columns_of(input, tile.own));
       CAPSTAN_ASSERT(part.scalar_type() == input.scalar_type());
