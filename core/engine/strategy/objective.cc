@@ -42,7 +42,8 @@ bool teaches(const Plan& plan, std::size_t index) {
 }
 
 void check_teacher(const Plan& plan, const PassSpec& pass) {
-  if ((pass.output == nn::HeadOutput::divergence) != pass.teacher.has_value() || (pass.teacher && !pass.gradient))
+  const bool diverges = pass.output == nn::HeadOutput::divergence;
+  if (diverges ? !pass.gradient || !(pass.teacher || pass.comparison.words > 0) : pass.teacher.has_value())
     refuse(cat("has pass '", pass.name, "' with a teacher or a divergence, and not with both and a gradient"));
   if (pass.teacher && !teaches(plan, *pass.teacher))
     refuse(cat("has pass '", pass.name, "' whose teacher gives neither states nor likeliest words"));
@@ -81,6 +82,26 @@ void check_scalars(const std::vector<at::Tensor>& sums, std::size_t wanted, cons
   }
 }
 
+// What the data say of a teacher, at the batch's loss_rows.
+ops::TeacherWords words_of_fields(const nn::Batch& batch, const nn::Comparison& comparison) {
+  const auto numbers = [&](const char* name) {
+    std::vector<at::Tensor> words;
+    for (std::int64_t n = 1; n <= comparison.words; ++n) words.push_back(batch.field(cat(name, n)).flatten());
+    const auto all = at::stack(words, 1);
+    return batch.loss_rows.defined() ? all.index_select(0, batch.loss_rows) : all;
+  };
+  return {numbers("teacher_word_"), numbers("teacher_log_probability_"), comparison.rest};
+}
+
+nn::Batch for_pass(nn::Batch batch, const PassSpec& pass) {
+  batch.pass.output = pass.output;
+  batch.pass.adapters = pass.adapters;
+  batch.pass.comparison = pass.comparison;
+  batch.pass.measured = pass.gradient;
+  batch.training = batch.training && pass.gradient;
+  return batch;
+}
+
 }  // namespace
 
 Objective::Objective(std::string plugin, std::shared_ptr<const objective::Objective> object)
@@ -92,9 +113,7 @@ Objective::Objective(std::string plugin, std::shared_ptr<const objective::Object
     check_counts(plan_, plan_.terms, "a term");
     check_counts(plan_, plan_.figures, "a figure");
   });
-  const auto& passes = plan_.passes;
-  trained_ = static_cast<std::size_t>(
-      std::find_if(passes.begin(), passes.end(), [](const auto& pass) { return pass.gradient; }) - passes.begin());
+  while (!plan_.passes[trained_].gradient) ++trained_;
 }
 
 bool Objective::needs_base() const {
@@ -135,23 +154,11 @@ std::vector<double> Objective::factors(const std::vector<double>& counts) const 
   return factors;
 }
 
-namespace {
-
-nn::Batch for_pass(nn::Batch batch, const PassSpec& pass) {
-  batch.pass.output = pass.output;
-  batch.pass.adapters = pass.adapters;
-  batch.pass.comparison = pass.comparison;
-  if (pass.gradient) return batch;
-  batch.pass.measured = false;
-  batch.training = false;
-  return batch;
-}
-
-}  // namespace
-
 nn::Batch Passes::trained(nn::Batch batch, const std::vector<at::Tensor>& others) const {
   const auto& pass = objective_->plan().passes[objective_->trained()];
   batch = for_pass(std::move(batch), pass);
+  if (pass.output == nn::HeadOutput::divergence && !pass.teacher)
+    batch.pass.teacher = words_of_fields(batch, pass.comparison);
   if (pass.teacher && !others.empty()) batch.pass.teacher = teacher_of(*pass.teacher, others);
   return batch;
 }

@@ -95,8 +95,10 @@ void print_whole(std::int64_t index, const data::Sample& sample, const session::
     print_sample(sequence_parts(sequences[i], view.tokenizer()), terminal);
   }
   const auto& fields = view.form().fields;
-  for (std::size_t i = 0; i < std::min(fields.size(), sample.fields.size()); ++i)
+  constexpr std::size_t most_fields = 8;
+  for (std::size_t i = 0; i < std::min({most_fields, fields.size(), sample.fields.size()}); ++i)
     terminal::print(cat(fields[i].name, ": ", values_text(sample.fields[i]), "\n"));
+  if (fields.size() > most_fields) terminal::print(cat("… ", fields.size() - most_fields, " more fields\n"));
   if (!fields.empty()) terminal::print("\n");
 }
 

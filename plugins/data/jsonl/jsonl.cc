@@ -2,6 +2,7 @@
 
 #include "jsonl_source.h"
 #include "numbers.h"
+#include "teacher.h"
 
 #include <capstan/base/text.h>
 
@@ -118,6 +119,12 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
       .doc(
           "keys of a line under which it has numbers for objectives, a list with one for each sequence: the sums of "
           "log-probabilities that a reference gave a pair's answers, say, as \"reference_log_probability\"");
+  t.add("teacher_words", &JsonlOptions::teacher_words)
+      .min(0)
+      .doc(
+          "how many of a teacher's likeliest words a line has for each token that bears loss, as lists "
+          "\"teacher_words\" "
+          "and \"teacher_log_probabilities\", from which the objective distill learns; 0: none");
   t.add("turn", &JsonlOptions::turn)
       .doc(R"(how a message is written, with {role} and {content}, such as )"
            R"("<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>"; what stands before the assistant's )"
@@ -132,6 +139,8 @@ data::SampleForm JsonlData::form() const {
   if (options_->pairs) form.sequences = 2;
   for (const auto& key : options_->numbers)
     form.fields.push_back({key, data::FieldSpec::Type::float32, data::FieldSpec::Per::sequence});
+  const auto of_teacher = teacher_fields(options_->teacher_words);
+  form.fields.insert(form.fields.end(), of_teacher.begin(), of_teacher.end());
   return form;
 }
 
@@ -167,6 +176,7 @@ void JsonlData::check_lines(const MappedLines& file, const Turns& turns, Diagnos
         read_pair(file, i, turns);
       } else {
         read_record(file, i, turns);
+        if (options_->teacher_words > 0) read_teacher(file, i, options_->teacher_words);
       }
       read_numbers(file, i, options_->numbers, form().sequences);
     } catch (const Error& error) {
@@ -189,6 +199,11 @@ void JsonlData::check(Diagnostics& diagnostics) const {
     diagnostics.add(options_.where(&JsonlOptions::loss),
                     cat(options_.name(&JsonlOptions::loss), " is \"sequence\", and pairs are of answers"), "remove it");
   }
+  if (options_->pairs && options_->teacher_words > 0) {
+    diagnostics.add(options_.where(&JsonlOptions::teacher_words),
+                    cat(options_.name(&JsonlOptions::teacher_words), " is set, and pairs have no teacher's words"),
+                    "remove it, or data.pairs");
+  }
   data::require_file(files[0], files[1], options_.section().origin.text(), json_lines(), diagnostics);
 }
 
@@ -203,7 +218,8 @@ std::shared_ptr<data::DataSource> JsonlData::open(const data::SplitRequest& requ
                                               SampleOptions{.whole_sequence = options_->loss == "sequence",
                                                             .cut = options_->too_long == "cut",
                                                             .pairs = options_->pairs,
-                                                            .numbers = options_->numbers});
+                                                            .numbers = options_->numbers,
+                                                            .teacher_words = options_->teacher_words});
   refuse_too_long(*file, *source, written, request.max_length);
   return source;
 }

@@ -24,6 +24,7 @@ struct JsonlOptions {
   std::string loss = "answer";
   bool pairs = false;
   std::vector<std::string> numbers;
+  std::int64_t teacher_words = 0;
   std::string turn;
   std::optional<std::string> system_turn;
   std::optional<std::string> user_turn;

@@ -93,6 +93,7 @@ void drop_beginning(data::Sample& sample, std::size_t count, std::size_t prefix)
   };
   erase(sample.tokens);
   erase(sample.is_target);
+  for (auto& field : sample.fields) std::visit(erase, field);
   sample.prompt_length -= static_cast<std::int64_t>(count);
 }
 
@@ -110,8 +111,10 @@ void cut_beginning(data::Sample& sample, std::size_t removed, std::size_t prefix
 // Removes tokens from a sample that has too many, as make_sample says.
 void cut(data::Sample& sample, bool is_text, std::size_t most, std::size_t prefix, const std::string& where) {
   if (!is_text) return cut_beginning(sample, sample.tokens.size() - most, prefix, where);
-  sample.tokens.resize(most);
-  sample.is_target.resize(most);
+  const auto shorten = [&](auto& list) { list.resize(most); };
+  shorten(sample.tokens);
+  shorten(sample.is_target);
+  for (auto& field : sample.fields) std::visit(shorten, field);
 }
 
 bool has_conversations(const MappedLines& file, std::int64_t lines, bool pairs) {
@@ -129,11 +132,13 @@ data::Sample make_sample(const Record& record, const std::string& where, const d
                          const SampleOptions& options) {
   auto sample = whole_sample(record, *request.tokenizer);
   const auto most = static_cast<std::size_t>(request.max_length);
+  if (options.whole_sequence) sample.is_target.assign(sample.tokens.size(), true);
+  if (options.teacher_words > 0)
+    sample.fields = teacher_values(record.teacher, sample, options.teacher_words, request.vocab_size, where);
   if (sample.tokens.size() > most) {
     if (!options.cut) refuse_too_long(sample, request.max_length, where);
     cut(sample, record.is_text, most, request.tokenizer->prefix_ids().size(), where);
   }
-  if (options.whole_sequence) sample.is_target.assign(sample.tokens.size(), true);
   if (record.reference.empty()) sample.prompt_length = 0;
   return sample;
 }
@@ -189,9 +194,16 @@ JsonlSource::JsonlSource(std::shared_ptr<const MappedLines> file, std::int64_t s
 
 data::Sample JsonlSource::get(std::int64_t index) const {
   const auto where = file_->where(index);
-  auto sample = options_.pairs ? make_pair_sample(read_pair(*file_, index, turns_), where, request_, options_)
-                               : make_sample(read_record(*file_, index, turns_), where, request_, options_);
-  sample.fields = read_numbers(*file_, index, options_.numbers, options_.pairs ? 2 : 1);
+  auto numbers = read_numbers(*file_, index, options_.numbers, options_.pairs ? 2 : 1);
+  data::Sample sample;
+  if (options_.pairs) {
+    sample = make_pair_sample(read_pair(*file_, index, turns_), where, request_, options_);
+  } else {
+    auto record = read_record(*file_, index, turns_);
+    if (options_.teacher_words > 0) record.teacher = read_teacher(*file_, index, options_.teacher_words);
+    sample = make_sample(record, where, request_, options_);
+  }
+  sample.fields.insert(sample.fields.begin(), numbers.begin(), numbers.end());
   return sample;
 }
 

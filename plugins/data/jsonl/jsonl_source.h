@@ -17,6 +17,7 @@ struct SampleOptions {
   bool cut = false;                       ///< if too long: cut tokens instead of an error
   bool pairs = false;                     ///< lines are pairs, else records
   std::vector<std::string> numbers = {};  ///< keys of a line's numbers
+  std::int64_t teacher_words = 0;         ///< that a record's teacher says of each token that bears loss
 };
 
 /// A record as the model sees it. All of it is tokenised at once, so that tokens are the same as in running text; a

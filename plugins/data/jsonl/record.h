@@ -1,5 +1,6 @@
 #pragma once
 #include "mapped_lines.h"
+#include "teacher.h"
 #include "template.h"
 
 #include <string>
@@ -18,6 +19,8 @@ struct Record {
   std::string reference;  ///< what is expected after the last prompt; empty: nothing is asked
   bool is_text = false;   ///< {"text"}: no prompt, all of it is learned
   bool needs_end = true;  ///< an end token follows; not after conversations, whose template says what ends a turn
+  std::vector<TeacherRow> teacher =
+      {};  ///< what a teacher says of the tokens that bear loss; read_record leaves it empty
 };
 
 /// Reads a line. Throws Error at "FILE:LINE" that says what is wrong and what a line may be.

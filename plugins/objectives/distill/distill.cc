@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tokens/same_tokens.h"
+#include "tokens/teacher_fields.h"
 
 namespace distill {
 
@@ -21,9 +22,18 @@ void Distill::check(Diagnostics& diagnostics) const { (void)comparison_of(option
 objective::Plan Distill::plan() const {
   const auto given = options_->top_k > 0 ? nn::HeadOutput::likeliest_words : nn::HeadOutput::states;
   objective::Plan plan;
-  plan.models = {{"teacher", "teacher"}};
-  plan.passes = {{.name = "student", .output = nn::HeadOutput::divergence, .teacher = 1, .comparison = comparison_},
-                 {.name = "teacher", .output = given, .gradient = false, .model = 0, .comparison = comparison_}};
+  plan.passes = {{.name = "student", .output = nn::HeadOutput::divergence, .comparison = comparison_}};
+  if (is_teacher_in_data()) {
+    using Field = data::FieldSpec;
+    // Data that have the last one of these have all.
+    plan.fields = {{tokens::teacher_word(comparison_.words), Field::Type::int64, Field::Per::token},
+                   {tokens::teacher_log_probability(comparison_.words), Field::Type::float32, Field::Per::token}};
+  } else {
+    plan.models = {{"teacher", "teacher"}};
+    plan.passes[0].teacher = 1;
+    plan.passes.push_back(
+        {.name = "teacher", .output = given, .gradient = false, .model = 0, .comparison = comparison_});
+  }
   plan.counts = {"target tokens"};
   const auto square = options_->temperature * options_->temperature;
   plan.terms = {{1 - options_->alpha}, {options_->alpha * square}};

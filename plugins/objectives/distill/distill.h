@@ -23,6 +23,7 @@ class Distill final : public capstan::objective::Objective {
   capstan::objective::Sums sums(const std::vector<at::Tensor>& outputs, const capstan::nn::Batch& batch) const override;
 
  private:
+  bool is_teacher_in_data() const { return options_->teacher == "data"; }
   capstan::config::Options<DistillOptions> options_;
   capstan::nn::Comparison comparison_;
 };

@@ -2,6 +2,8 @@
 
 #include <capstan/base/text.h>
 
+#include <algorithm>
+
 namespace distill {
 
 using namespace capstan;
@@ -11,7 +13,8 @@ void DistillOptions::describe(config::OptionTable<DistillOptions>& t) {
       .required()
       .doc(
           "the folder or hub id of the model to learn from, which has as many words as the model that is trained, and "
-          "the same tokens; or \"start\": that model as the run began");
+          "the same tokens; \"start\": that model as the run began; or \"data\": no model, the data have the likeliest "
+          "words of each token");
   t.add("alpha", &DistillOptions::alpha)
       .above(0)
       .max(1)
@@ -38,8 +41,15 @@ nn::Comparison comparison_of(const config::Options<DistillOptions>& options, Dia
                     cat(options.name(&DistillOptions::outside), " is set, and all words are compared"),
                     "remove it, or set top_k");
   }
+  if (options->top_k == 0 && options->teacher == "data") {
+    diagnostics.add(options.where(&DistillOptions::teacher),
+                    cat(options.name(&DistillOptions::teacher), " is \"data\", which have some words of each token"),
+                    cat("set ", options.name(&DistillOptions::top_k), " to their number"));
+  }
   using Rest = ops::TeacherWords::Rest;
-  return {options->temperature, options->top_k, options->outside == "tail" ? Rest::tail : Rest::renormalised};
+  // A plan that has the teacher in the data has a word at least, whatever was said of top_k.
+  const auto words = options->teacher == "data" ? std::max<std::int64_t>(options->top_k, 1) : options->top_k;
+  return {options->temperature, words, options->outside == "tail" ? Rest::tail : Rest::renormalised};
 }
 
 }  // namespace distill

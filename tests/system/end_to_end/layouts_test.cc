@@ -6,6 +6,7 @@
 
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
+#include "end_to_end/run_to_end.h"
 
 using namespace end_to_end;
 using capstan::cat;
@@ -30,14 +31,7 @@ std::string config(const std::string& more) {
 // Runs to the end on `ranks` ranks, from after a step of another run if one is named.
 Metrics run(const Workspace& work, const std::string& name, int ranks, const std::string& more,
             const std::string& from = {}) {
-  std::vector<std::string> arguments{"run", work.write(name + ".toml", config(more)), "run.name=" + name};
-  if (ranks > 1) arguments.insert(arguments.end(), {"-n", std::to_string(ranks)});
-  if (!from.empty()) arguments.push_back("checkpoint.resume=runs/" + from);
-  const auto ran = work.run(arguments);
-  INFO(ran.all());
-  REQUIRE(ran.code == 0);
-  CHECK(ran.err.empty());
-  return read_metrics(work.folder() / "runs" / name);
+  return run_to_end(work, {name, ranks, config(more), from});
 }
 
 // The numbers of the steps from `begin` on, and the weights at the end.

@@ -4,8 +4,11 @@
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
+#include <utility>
+
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
+#include "end_to_end/run_to_end.h"
 
 using namespace end_to_end;
 using capstan::cat;
@@ -15,26 +18,24 @@ namespace {
 // float64 sums in another order differ by some 1e-16 a term; over 8 steps nothing comes near this.
 constexpr double tolerance = 1e-10;
 
+const std::string dropout = "model.attention_dropout=0.1";
+
 struct Result {
   Metrics metrics;
   std::map<std::string, at::Tensor> weights;
 };
 
 Result run(const Workspace& work, const std::string& name, int ranks, const std::string& strategy,
-           const std::string& attention = "model.attention_dropout=0.1") {
+           std::vector<std::string> overrides = {dropout}) {
   const auto text = small_config({{"micro_batch", ""},
                                   {"global_batch", "global_batch = 48"},
                                   {"num_heads", "num_heads = 4"},
                                   {"dropout", "dropout = 0.1"}},
                                  strategy);
-  const auto ran = work.run({"run", work.write(name + ".toml", text), "run.name=" + name, attention,
-                             "train.precision=fp64", "train.accumulation=2", "train.generate_samples=5",
-                             "train.max_new_tokens=6", "-n", std::to_string(ranks)});
-  INFO(ran.all());
-  REQUIRE(ran.code == 0);
-  CHECK(ran.err.empty());
-  const auto folder = work.folder() / "runs" / name;
-  return {read_metrics(folder), read_weights(folder)};
+  overrides.insert(overrides.end(), {"train.precision=fp64", "train.accumulation=2", "train.generate_samples=5",
+                                     "train.max_new_tokens=6"});
+  auto metrics = run_to_end(work, {.name = name, .ranks = ranks, .config = text, .overrides = std::move(overrides)});
+  return {std::move(metrics), read_weights(work.folder() / "runs" / name)};
 }
 
 }  // namespace
@@ -78,10 +79,27 @@ TEST_CASE(
 
 TEST_CASE("over Gloo: keys and values that go around three ranks teach what one rank learns", "[tensor_parallel]") {
   const Workspace work;
-  const std::string plain = "model.attention_dropout=0";
+  const std::vector<std::string> plain{"model.attention_dropout=0"};
   const auto reference = run(work, "alone", 1, "", plain);
   const auto ring = run(work, "ring", 3, "[strategy.context_parallel]\nsize = 3\nmethod = \"ring\"\n", plain);
   REQUIRE(reference.metrics.steps.size() == 8);
   CHECK(distance(ring.metrics.all("loss"), reference.metrics.all("loss")) < tolerance);
   CHECK(distance(ring.metrics.all("grad_norm"), reference.metrics.all("grad_norm")) < tolerance);
+}
+
+// What a rank gets wrong of its columns of packed rows shows here: a position, a document's border, or a row of the
+// loss.
+TEST_CASE("over Gloo: two ranks that share packed rows learn what one rank learns from a sample a row",
+          "[tensor_parallel]") {
+  const Workspace work;
+  const auto reference = run(work, "alone", 1, "");
+  REQUIRE(reference.metrics.steps.size() == 8);
+  for (const std::string method : {"gather", "ulysses"}) {
+    INFO(method);
+    const auto packed = run(work, method, 2, cat("[strategy.context_parallel]\nsize = 2\nmethod = \"", method, "\"\n"),
+                            {dropout, "data.packing=true"});
+    for (const char* key : {"loss", "grad_norm"})
+      CHECK(distance(packed.metrics.all(key), reference.metrics.all(key)) < tolerance);
+    for (const char* key : {"samples", "target_tokens"}) CHECK(packed.metrics.all(key) == reference.metrics.all(key));
+  }
 }

@@ -96,6 +96,37 @@ TEST_CASE("a pass of another model has no gradient, and a divergence has a teach
              Contains("neither states nor likeliest words"));
 }
 
+TEST_CASE("a divergence may have a teacher's words from the data in place of another pass") {
+  using nn::HeadOutput;
+  objective::Plan good;
+  good.passes = {{.name = "student", .output = HeadOutput::divergence}};
+  good.passes[0].comparison.words = 2;
+  good.passes[0].comparison.rest = ops::TeacherWords::Rest::renormalised;
+  good.counts = {"tokens"};
+  good.terms = {{}, {}};
+  CHECK(fault(good).empty());
+  auto wrong = good;
+  wrong.passes[0].gradient = false;
+  wrong.passes.push_back({"policy"});
+  CHECK_THAT(fault(wrong), Contains("not with both and a gradient"));
+
+  const auto objective = std::make_shared<const strategy::Objective>("mine", std::make_shared<Given>(good));
+  nn::Batch batch;
+  const auto ids = at::arange(4, at::kLong).view({2, 2}), logs = at::arange(4, at::kLong).view({2, 2}).neg();
+  batch.samples.fields = {{"teacher_word_1", ids},
+                          {"teacher_log_probability_1", logs},
+                          {"teacher_word_2", ids + 10},
+                          {"teacher_log_probability_2", logs - 10}};
+  const auto words = [&] {
+    return std::get<ops::TeacherWords>(strategy::Passes(objective, {}).trained(batch).pass.teacher.value());
+  };
+  CHECK(words().ids.size(0) == 4);
+  batch.loss_rows = at::tensor({1, 3}, at::kLong);
+  CHECK(at::equal(words().ids, at::tensor({1, 11, 3, 13}, at::kLong).view({2, 2})));
+  CHECK(at::equal(words().log_probabilities, at::tensor({-1, -11, -3, -13}, at::kLong).view({2, 2})));
+  CHECK(words().rest == ops::TeacherWords::Rest::renormalised);
+}
+
 TEST_CASE("terms are put on the first one's count, and a count of 0 divides nothing") {
   const strategy::Objective objective("mine", std::make_shared<Given>(plan()));
   CHECK(objective.base() == 1);

@@ -35,8 +35,8 @@ struct PassSpec {
   bool gradient = true;
   bool adapters = true;  ///< false: what strategies add to the layers does not act, which is the base model
   std::optional<std::size_t> model = {};  ///< index into Plan::models of what computes it; none: the trained model
-  /// With HeadOutput::divergence, and only then: the pass that it is from, which gives likeliest_words, or states of
-  /// another model. The head's matrices of both then have as many rows.
+  /// Only with HeadOutput::divergence: the pass that it is from, of likeliest_words, or of another model's states,
+  /// whose head has as many rows. None: comparison.words words in fields of the data (docs/distillation.md).
   std::optional<std::size_t> teacher = {};
   nn::Comparison comparison = {};  ///< the same in a pass and its teacher's
 };

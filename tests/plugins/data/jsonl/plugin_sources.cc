@@ -6,4 +6,5 @@
 #include "plugins/data/jsonl/numbers.cc"
 #include "plugins/data/jsonl/pair.cc"
 #include "plugins/data/jsonl/record.cc"
+#include "plugins/data/jsonl/teacher.cc"
 #include "plugins/data/jsonl/template.cc"

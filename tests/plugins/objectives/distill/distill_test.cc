@@ -74,6 +74,28 @@ TEST_CASE("distill's sums are the head's, its figures have no gradient, and its 
   CHECK(objective.counts(host) == std::vector<double>{17});
 }
 
+TEST_CASE("a teacher's words from the data: no model and no pass, and the fields of the last one") {
+  const testing::OptionValues values{{"teacher", text("data")}, {"top_k", number(2)}, {"temperature", 2.0}};
+  const auto objective = distill::Distill(testing::options_of<DistillOptions>("objective", values));
+  const auto plan = objective.plan();
+  CHECK(plan.models.empty());
+  REQUIRE(plan.passes.size() == 1);
+  CHECK(plan.passes[0].output == nn::HeadOutput::divergence);
+  CHECK_FALSE(plan.passes[0].teacher);
+  CHECK(plan.passes[0].comparison.temperature == 2);
+  REQUIRE(plan.fields.size() == 2);
+  CHECK(plan.fields[0].name == "teacher_word_2");
+  CHECK(plan.fields[1].name == "teacher_log_probability_2");
+}
+
+TEST_CASE("a teacher's words from the data are a number of them") {
+  Diagnostics diagnostics;
+  distill::Distill(testing::options_of<DistillOptions>("objective", {{"teacher", text("data")}})).check(diagnostics);
+  REQUIRE(diagnostics.size() == 1);
+  CHECK_THAT(diagnostics.list()[0].what, Contains("objective.teacher is \"data\""));
+  CHECK_THAT(diagnostics.list()[0].fix, Contains("objective.top_k"));
+}
+
 TEST_CASE("a teacher of other words, or of other tokens, is refused with both models named") {
   const auto objective = make({});
   CHECK(faults(objective, model("the trained model", 9), model("teacher", 9)).empty());

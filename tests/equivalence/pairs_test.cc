@@ -1,0 +1,110 @@
+// Pairs of plugins that no matrix has together: weights or products in few bits, whole matrices and host memory, with
+// stages and with ranks that share tokens. Gradients by name are one rank's.
+#include <capstan/testing.h>
+#include <capstan_catch.h>
+
+#include "support/compositions.h"
+#include "support/layouts.h"
+
+using namespace capstan;
+using namespace capstan::testing;
+
+namespace {
+
+constexpr double tolerance = 1e-10;
+
+const std::string fsdp = "[strategy.fsdp]\n", recompute = "[strategy.recompute]\n";
+const std::string tp = "[strategy.tensor_parallel]\nsize = 2\n";
+
+std::string pipeline(const std::string& schedule) {
+  return "[strategy.pipeline_parallel]\nsize = 2\nschedule = \"" + schedule + "\"\n";
+}
+
+std::string context(int size, const std::string& method) {
+  return "[strategy.context_parallel]\nsize = " + std::to_string(size) + "\nmethod = \"" + method + "\"\n";
+}
+
+// Six units, so that schedules with two stages a rank have their cut.
+std::string of_four_blocks(const std::string& config) {
+  auto text = config;
+  const std::string two = "num_layers = 2";
+  return text.replace(text.find(two), two.size(), "num_layers = 4");
+}
+
+const std::string eight_bits =
+    "hidden_size = 64\nnum_heads = 4\nnum_kv_heads = 4\nff_dim = 64\nattention_bias = true\nmlp_bias = true\n"
+    "tie_word_embeddings = true\n";
+const std::string whole_blocks = "hidden_size = 128\nnum_heads = 4\nnum_kv_heads = 4\nff_dim = 128\n";
+const std::string four_bits =
+    "hidden_size = 256\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 128\nattention_bias = true\n";
+const std::string adapters = "[strategy.lora]\ntargets = [\"linear_qkv\", \"linear_proj\"]\ninit = \"random\"\n";
+
+}  // namespace
+
+TEST_CASE("float64: products in 8 bits, in stages", "[matrix][train]") {
+  const std::string fp8 = "[strategy.fp8]\n";
+  const std::vector<Split> splits{{2, pipeline("1f1b")},
+                                  {2, pipeline("zero_bubble")},
+                                  {2, pipeline("interleaved") + recompute},
+                                  {4, pipeline("1f1b") + tp}};
+  check_splits(of_four_blocks(configuration("llama", eight_bits, fp8)), splits, tolerance);
+  check_splits(of_four_blocks(configuration("llama", eight_bits, fp8 + "recipe = \"tensorwise\"\n")),
+               {splits[0], splits[2]}, tolerance);
+  check_splits(of_four_blocks(configuration("llama", whole_blocks, fp8 + "recipe = \"blockwise\"\n")),
+               {splits[0], {2, pipeline("zero_bubble")}}, tolerance);
+}
+
+// Rows are tokens: where no sum over tokens is rounded, it does not matter which rank has which.
+TEST_CASE("float64: products in 8 bits, in stages of sharded samples", "[matrix][train]") {
+  check_splits(of_four_blocks(configuration("llama", eight_bits, "[strategy.fp8]\nbackward = \"bf16\"\n")),
+               {{4, pipeline("zero_bubble") + fsdp}, {8, pipeline("1f1b") + fsdp + tp}}, tolerance);
+}
+
+TEST_CASE("float64: products in 8 bits, on ranks that share tokens", "[matrix][train]") {
+  const auto config = configuration("llama", eight_bits, "[strategy.fp8]\nbackward = \"bf16\"\n");
+  check_splits(config,
+               {{2, context(2, "gather")},
+                {4, context(4, "ulysses")},
+                {3, context(3, "ring")},
+                {4, context(2, "ulysses") + fsdp},
+                {4, context(2, "gather") + tp + recompute}},
+               tolerance);
+}
+
+TEST_CASE("float64: frozen weights in 4 bits, in stages and on ranks that share tokens", "[matrix][train]") {
+  const auto config = of_four_blocks(configuration("llama", four_bits, adapters + "[strategy.nf4]\n"));
+  check_splits(config,
+               {{2, pipeline("1f1b")},
+                {4, pipeline("zero_bubble") + fsdp},
+                {2, pipeline("interleaved") + recompute},
+                {2, context(2, "gather")},
+                {4, context(2, "ulysses") + fsdp},
+                {3, context(3, "ring")},
+                {4, pipeline("1f1b") + context(2, "gather")}},
+               tolerance);
+}
+
+TEST_CASE("float64: muon on ranks that share tokens, in stages and not", "[matrix][train]") {
+  const auto config =
+      family_config(dense()) + "[optimizer]\nplugin = \"muon\"\nlr = 0.01\nweight_decay = 0.1\nadamw_lr_factor = 0.1\n";
+  check_splits(config,
+               {{3, context(3, "gather")},
+                {4, context(2, "ulysses") + fsdp},
+                {4, pipeline("zero_bubble") + context(2, "gather")},
+                {8, pipeline("1f1b") + context(2, "ulysses") + fsdp}},
+               tolerance);
+}
+
+// The first and the last stage hold the embedding both.
+TEST_CASE("float64: values that rank 0 sends, or that stay in host memory, in stages with a tied head",
+          "[matrix][train]") {
+  const std::string zero3 = "[strategy.zero]\nstage = 3\noffload_optimizer = \"cpu\"\noffload_param = \"cpu\"\n";
+  for (const auto& family : {dense(), families()[3]}) {
+    check_splits(of_four_blocks(family_config(family)),
+                 {{4, pipeline("1f1b") + fsdp + "sync_module_states = true\n"},
+                  {4, pipeline("interleaved") + fsdp + "cpu_offload = true\nsync_module_states = true\n"},
+                  {4, pipeline("zero_bubble") + fsdp + "cpu_offload = true\n"},
+                  {4, pipeline("1f1b") + zero3}},
+                 tolerance);
+  }
+}
