@@ -178,6 +178,7 @@ setup::JobRequest request_of_rank(const launch::RunArguments& arguments, const l
   const auto& world = rank.communicator->world();
   setup::JobRequest request;
   request.gpu_room = smallest_gpu_room(rank);
+  request.phases = rank.phases;
   request.file = arguments.config;
   request.overrides = arguments.overrides;
   request.world_size = world.size;

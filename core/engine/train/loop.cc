@@ -147,6 +147,8 @@ monitor::RunEnded Loop::run_all() {
   }
   pipeline_.step().hooks().begin(started_.first_step);
   checkpoints_.reserve();
+  job().config.request.ended("loop");
+  if (const auto& phases = job().config.request.phases) started_.start_s = phases->seconds();
   observers_.run_started(started_);
   trace();
   const observe::MemoryWatch memory(session_.device);

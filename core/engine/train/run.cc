@@ -71,6 +71,7 @@ int Run::load() {
   hold_folder(agreement);
   when_ = "in the pre-flight";
   if (const int code = call_extensions(agreement); code != 0) return code;
+  job_->config.request.ended("preflight");
   when_ = "while loading the model";
   load_model(agreement);
   return 0;
@@ -84,6 +85,7 @@ void Run::read_job(const execution::StopAgreement& agreement) {
   setting_.prepared();
   when_ = "while tokenizing";
   read_token_caches(*job_, setting_.stop, communicator, setting_.output.show);
+  job_->config.request.ended("token_caches");
   extensions_ = setting_.extensions(*job_);
   for (const auto& made : job_->plugins.extensions) extensions_.push_back({made.name, made.object});
   std::stable_sort(extensions_.begin(), extensions_.end(),
