@@ -18,6 +18,7 @@ struct AtPeak {
   std::int64_t gathered = 0;  ///< full copies of sharded parameters
   std::int64_t work = 0;      ///< activations, gradients on their way and temporaries
   std::string peak;           ///< "backward of blocks.3": where it is
+  std::int64_t largest = 0;   ///< the largest tensor's
   std::int64_t bytes() const { return gathered + work; }
 };
 

@@ -9,6 +9,7 @@ namespace {
 struct Count {
   std::int64_t now = 0;
   std::int64_t peak = 0;
+  std::int64_t largest = 0;
   std::function<void()> on_peak;
   void add(std::int64_t bytes) {
     now += bytes;
@@ -38,6 +39,7 @@ class MemoryCounter::Counter final : public c10::Allocator {
     auto own = std::make_unique<Block>();
     own->count = count_;
     own->bytes = (static_cast<std::int64_t>(bytes) + block - 1) / block * block;
+    count_->largest = std::max(count_->largest, own->bytes);
     count_->add(own->bytes);
     return {nullptr, own.release(), &Block::free, c10::Device(c10::DeviceType::Meta)};
   }
@@ -60,6 +62,7 @@ MemoryCounter::~MemoryCounter() {
 void MemoryCounter::add(std::int64_t bytes) { counter_->count().add(bytes); }
 std::int64_t MemoryCounter::now() const { return counter_->count().now; }
 std::int64_t MemoryCounter::peak() const { return counter_->count().peak; }
+std::int64_t MemoryCounter::largest() const { return counter_->count().largest; }
 void MemoryCounter::set_on_peak(std::function<void()> on_peak) { counter_->count().on_peak = std::move(on_peak); }
 
 }  // namespace capstan::meta

@@ -25,6 +25,8 @@ class MemoryCounter {
   std::int64_t now() const;
   /// The peak of allocated bytes.
   std::int64_t peak() const;
+  /// The largest block so far.
+  std::int64_t largest() const;
   /// Called after each rise of the peak.
   void set_on_peak(std::function<void()> on_peak);
 

@@ -162,6 +162,7 @@ void add_work(const std::vector<Position>& positions, const Inputs& inputs, std:
     const auto& [topology, options, units, plan] = positions[p];
     add_micro_step(steps[p], config.device, prediction.footprints);
     prediction.activations = true;
+    prediction.largest_tensor = std::max(steps[p].largest, steps[p].evaluation.largest);
     prediction.activations_note = note_of(steps[p], topology, samples);
     prediction.work = step_work(std::move(steps[p].computed), plan, options, topology);
     prediction.work->actions = std::move(steps[p].actions);

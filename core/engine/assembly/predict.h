@@ -24,6 +24,7 @@ struct Prediction {
   std::string stages_note = {};  ///< for people: what each position on pp takes; empty: there is one
   std::optional<StepWork> work = {};  ///< what a step computes and moves, where activations are known
   std::vector<StepWork> works = {};   ///< the same at each position on pp, where there are several
+  std::int64_t largest_tensor = 0;    ///< bytes of the largest one at work, where activations are known
 };
 
 /// What a rank will allocate for parameters, gradients, optimizer state (as many tensors as the rule asks for),

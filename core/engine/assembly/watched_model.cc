@@ -127,6 +127,7 @@ AtPeak WatchedModel::peak_of(const std::function<void()>& work) {
   memory.set_on_peak([&] { result.gathered = gathered_, result.peak = at_; });
   work();
   result.work = memory.peak() - result.gathered;
+  result.largest = memory.largest();
   return result;
 }
 

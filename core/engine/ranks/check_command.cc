@@ -51,6 +51,22 @@ std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Chang
   return peak;
 }
 
+plan::Trials trials_of(const session::Job& job, plugin::Host& host) {
+  return {plan::offers_of(host), [&](const plan::Change& change) {
+            return peak_with(job.config.request, change, job.topology.batch.global_batch, host);
+          }};
+}
+
+std::string too_large_text(const session::Job& job, plugin::Host& host) {
+  const auto& request = job.config.request;
+  if (request.gpu_room == 0 || !job.prediction.activations) return {};
+  const plan::RankCounts ranks{request.world_size, request.world_size / job.topology.ranks_per_node};
+  const plan::Gpu smallest{"the run's smallest GPU", request.gpu_room + plan::Gpu::reserve};
+  const auto fit =
+      plan::judge_fit({job.prediction, job.config.device, job.topology.batch}, smallest, ranks, trials_of(job, host));
+  return fit.fits ? "" : job.memory_summary() + fit.text;
+}
+
 namespace {
 
 int ranks_per_node(const plan::RankCounts& ranks) {
@@ -141,10 +157,8 @@ int check_command(const launch::CheckArguments& arguments, const launch::Environ
   if (!arguments.resolved.empty()) monitor::write_output(arguments.resolved, config::to_toml(job.tables()));
   print_checked(job, arguments, ranks, request.device);
   if (!gpu) return static_cast<int>(ExitCode::success);
-  const auto global_batch = job.topology.batch.global_batch;
-  const plan::Trials trials{plan::offers_of(host),
-                            [&](const plan::Change& change) { return peak_with(request, change, global_batch, host); }};
-  const auto fit = plan::judge_fit({job.prediction, job.config.device, job.topology.batch}, *gpu, ranks, trials);
+  const auto fit =
+      plan::judge_fit({job.prediction, job.config.device, job.topology.batch}, *gpu, ranks, trials_of(job, host));
   terminal::print(fit.text);
   if (request.any_host_memory) terminal::print(host_elsewhere_text(job));
   return static_cast<int>(fit.fits ? ExitCode::success : ExitCode::usage);

@@ -41,8 +41,11 @@ int cuda_major(const fs::path& module) {
               "run tools/setup --cuda, or set device = \"cpu\"");
 }
 
-/// Turns off NCCL's own watchdog, which would end the process before our report; values set by the user are kept.
-void tame_nccl_watchdog() {
+/// Turns off NCCL's own watchdog, which would end the process before our report, and lets the allocator's segments
+/// grow, so that no gap between tensors is too small for one; values set by the user are kept.
+void set_torch_defaults() {
+  if (std::getenv("PYTORCH_ALLOC_CONF") == nullptr)  // NOLINT(concurrency-mt-unsafe): as below
+    setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", /*overwrite=*/0);  // NOLINT(concurrency-mt-unsafe)
   for (const char* name :
        {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING", "TORCH_NCCL_DUMP_ON_TIMEOUT"}) {
     setenv(name, "0", /*overwrite=*/0);  // NOLINT(concurrency-mt-unsafe): before any thread is started
@@ -79,7 +82,7 @@ Device open_gpu(const launch::Launch& launch, const std::string& precision, cons
   device.capability = 10 * gpu.major + gpu.minor;
   device.bytes = gpu.bytes;
   device.driver_version = facts.driver_version;
-  tame_nccl_watchdog();
+  set_torch_defaults();
   void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) throw Error(cat("the GPU module cannot be loaded: ", dlerror()), "run tools/setup --cuda");
   const auto entry = reinterpret_cast<comm::NcclFactoryEntry>(dlsym(handle, "capstan_cuda_nccl"));

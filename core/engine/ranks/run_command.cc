@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
+#include <capstan/base/log.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 #include <capstan/config/model_path.h>
@@ -21,6 +22,7 @@
 #include "ranks/check_command.h"
 #include "ranks/restart.h"
 #include "ranks/stopping.h"
+#include "ranks/torch_words.h"
 #include "session/against_actual.h"
 #include "session/gpu_fit.h"
 #include "session/step_time.h"
@@ -67,27 +69,18 @@ struct RankState {
   std::optional<train::Run> run;
 };
 
-session::Job job_of(const setup::JobRequest& request, plugin::Host& host) {
-  Diagnostics faults;
-  auto job = session::prepare(request, host, faults);
-  faults.throw_if_any();
-  return std::move(*job);
-}
-
 std::vector<monitor::MemorySaving> savings(setup::JobRequest request, plugin::Host& host) {
   if (request.device == "cpu") {
     request.device = "cuda";
     request.overrides.emplace_back("run.device=auto");
   }
   request.any_host_memory = true;
-  const auto job = job_of(request, host);
-  const auto batch = job.topology.batch;
-  const plan::Trials trials{plan::offers_of(host), [&](const plan::Change& change) {
-                              return peak_with(request, change, batch.global_batch, host);
-                            }};
-  const auto peak = layout::total_bytes(job.prediction.footprints, job.config.device);
+  Diagnostics faults;
+  const auto job = session::prepare(request, host, faults);
+  faults.throw_if_any();
+  const auto peak = layout::total_bytes(job->prediction.footprints, job->config.device);
   std::vector<monitor::MemorySaving> list;
-  for (const auto& [change, with] : plan::what_saves_most(batch, peak, trials))
+  for (const auto& [change, with] : plan::what_saves_most(job->topology.batch, peak, trials_of(*job, host)))
     list.push_back({change.words, join(change.overrides, " "), with.gpu});
   return list;
 }
@@ -99,10 +92,8 @@ class Predictions final : public command::RunExtension {
   Predictions(const session::Job& job, const Rank& rank, plugin::Host& host) : job_(job), rank_(rank), host_(host) {}
 
   void answer(monitor::MemoryQuestions& questions) override {
-    auto asked = job_.config.request;
-    asked.activations = true;
-    questions.predicted = [asked, this] { return observe::memory_parts(job_of(asked, host_).prediction.footprints); };
-    questions.savings = [asked, this] { return savings(asked, host_); };
+    questions.predicted = [this] { return observe::memory_parts(job_.prediction.footprints); };
+    questions.savings = [this] { return savings(job_.config.request, host_); };
   }
 
   std::string after_training(const command::TrainedRun& run) override {
@@ -129,6 +120,35 @@ std::int64_t smallest_gpu_room(const Rank& rank) {
   return std::max<std::int64_t>(0, least - plan::Gpu::reserve);
 }
 
+// Before anything is loaded: holds the prediction against the smallest GPU. All ranks wait for what would help.
+void judge_memory(const session::Job& job, const Rank& rank, plugin::Host& host) {
+  if (job.config.request.gpu_room == 0) return;
+  const auto text = comm::from_first_rank(*rank.communicator, "holding the prediction against the GPUs",
+                                          [&] { return too_large_text(job, host); });
+  if (text.empty()) return;
+  if (job.config.run->memory_check == "refuse") {
+    throw train::ConfigurationRefused(
+        launch::error_text(Error(cat("this run does not fit into its GPUs, by prediction\n", trim(text)),
+                                 "take what helps, or start it nevertheless: run.memory_check=warn")));
+  }
+  if (rank.first()) log::warning(cat("this run may not fit into its GPUs, by prediction\n", trim(text)));
+}
+
+// Where memory has run out the error says too what was predicted of it and what the parts hold.
+[[noreturn]] void rethrow_with_memory(const std::exception& error, const train::Run& run) {
+  const bool is_peers = dynamic_cast<const comm::PeerFailed*>(&error) != nullptr;  // whose text may say it too
+  if (is_peers || !observe::is_out_of_memory(error)) throw;
+  const auto known = in_words(error);
+  const auto* own = known ? &*known : dynamic_cast<const Error*>(&error);
+  const auto table = run.memory_text();
+  if (!own || table.empty()) throw;
+  auto faults = own->diagnostics();
+  faults.front().what += "\n" + trim(table);
+  Error more(std::move(faults));
+  for (const auto& context : own->context()) more.add_context(context);
+  throw Error(std::move(more));
+}
+
 train::RunSetting run_setting(const launch::RunArguments& arguments, const launch::Environment& env, const Rank& rank,
                               plugin::Host& host, const execution::Stop& stop) {
   const auto print = [](const std::string& text) {
@@ -150,7 +170,11 @@ train::RunSetting run_setting(const launch::RunArguments& arguments, const launc
           .offload_warning = rank.device.kind == "cpu" ? "" : launch::offload_warning(rank.launch, rank.cpus.threads),
           .at_point = crash ? crash_at(*crash) : checkpoint::AtPoint(),
           .request = [&] { return request_of_rank(with_restart(arguments, env, rank), env, rank); },
-          .prepared = [&] { ConnectedRank(rank).print_start(); },
+          .prepared =
+              [&](const session::Job& job) {
+                ConnectedRank(rank).print_start();
+                judge_memory(job, rank, host);
+              },
           .extensions =
               [&](const session::Job& job) {
                 return std::vector<train::Extension>{{"plan", std::make_shared<Predictions>(job, rank, host)}};
@@ -178,6 +202,7 @@ setup::JobRequest request_of_rank(const launch::RunArguments& arguments, const l
   const auto& world = rank.communicator->world();
   setup::JobRequest request;
   request.gpu_room = smallest_gpu_room(rank);
+  request.phases = rank.phases;
   request.file = arguments.config;
   request.overrides = arguments.overrides;
   request.world_size = world.size;
@@ -203,9 +228,10 @@ int run_command(const launch::RunArguments& arguments, const launch::Environment
       code = train_rank(arguments, env, rank, *state);
     } catch (const train::ConfigurationRefused& refused) {
       if (rank.first()) terminal::print_error(refused.what());
-    } catch (...) {
-      if (state->run) state->run->give_up();
-      throw;
+    } catch (const std::exception& error) {
+      if (!state->run) throw;
+      state->run->give_up();
+      rethrow_with_memory(error, *state->run);
     }
     state.reset();  // before the communicator goes
     return code;

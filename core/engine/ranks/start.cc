@@ -185,6 +185,7 @@ std::optional<int> start_local_ranks(const launch::Launch& launch, const Early& 
 /// fails before it has connected tells the others, whose start_rank() then throws PeerFailed.
 Rank start_rank(const launch::Launch& launch, const Early& early, const launch::Environment& env) {
   Rank rank;
+  rank.phases->end("engine");
   rank.launch = launch;
   rank.early = early;
   rank.settings = launch::comm_settings(early.comm, launch::all_variables());
@@ -196,10 +197,12 @@ Rank start_rank(const launch::Launch& launch, const Early& early, const launch::
     comm::report_early_failure(options, error.what());
     throw;
   }
+  rank.phases->end("device");
   say_warnings(rank);
   options.nccl = rank.device.nccl;
   rank.communicator = comm::connect(options);
   rank.rows = meet_all(rank);
+  rank.phases->end("ranks");
   return rank;
 }
 

@@ -40,6 +40,7 @@ struct Rank {
   launch::CpuShare cpus;
   launch::CommSettings settings;
   std::string cache;  ///< CAPSTAN_CACHE
+  std::shared_ptr<PhaseClock> phases = std::make_shared<PhaseClock>();
   std::unique_ptr<comm::Communicator> communicator;
   std::vector<RankRow> rows;  ///< all ranks' rows
 

@@ -45,7 +45,9 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
   if (request.purpose != setup::Purpose::generate) others = load_frozen(config, loaded, host, faults);
   choose_micro_batch(config, loaded, host, faults);
   auto topology = assembly::make_topology(config, loaded, faults);
+  request.ended("configuration");
   auto samples = assembly::open_samples(config, loaded, topology, host, faults);
+  request.ended("data");
   if (samples) check_samples(others, *samples, faults);
   if (!faults.empty()) return {};
   auto plugins = assembly::complete(std::move(loaded));
@@ -74,8 +76,7 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
   Job job{std::move(config), std::move(plugins), std::move(topology),   std::move(*samples),
           std::move(model),  std::move(frozen),  std::move(*prediction)};
   if (job.samples.train || !job.config.trains()) judge_start(job, faults);
-  if (!faults.empty()) return {};
-  return job;
+  return faults.empty() ? std::optional(std::move(job)) : std::nullopt;
 }
 
 std::optional<Job> predict_with(setup::JobRequest request, const std::vector<std::string>& overrides,

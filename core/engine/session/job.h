@@ -43,6 +43,8 @@ struct Job {
   std::string arithmetic() const;
   /// The model's parameters and its floating-point operations, a line each.
   std::string model_summary() const;
+  /// What is predicted of a rank's memory: the table of its parts, and notes, a line each.
+  std::string memory_summary() const;
   /// What stands in for files that are not there yet, a line each; empty where nothing is missing.
   std::string lacking() const;
   /// How the ranks share the model and the batch: the mesh, what is left over for data parallelism, the global batch.

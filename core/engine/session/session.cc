@@ -134,6 +134,7 @@ Session materialise(const Job& job, comm::Communicator& communicator,
   if (job.config.run->deterministic) at::globalContext().setDeterministicAlgorithms(true, false);
   make_groups(communicator, session);
   make_local_groups(communicator, session);
+  job.config.request.ended("groups");
   session.state = std::make_unique<StateStore>(session.device);
   auto options = assembly::engine_options(job.config, job.topology, job.samples, *job.model, session.device);
   install_step_hooks(session, options);
@@ -154,6 +155,7 @@ Session materialise(const Job& job, comm::Communicator& communicator,
     assembly::wrap_unit(job.plugins.strategies, i, *session.runner);
   }
   session.interpreter = std::make_unique<strategy::Interpreter>(*session.runner, connect_stages(session));
+  job.config.request.ended("parameters");
   return session;
 }
 

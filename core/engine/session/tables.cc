@@ -89,20 +89,27 @@ std::string Job::lacking() const {
   return text;
 }
 
+std::string Job::memory_summary() const {
+  const auto& made = prediction;
+  std::string text;
+  if (!made.footprints.empty()) {
+    text = cat("memory of a rank, with", made.activations ? "" : "out", " activations:\n",
+               layout::footprint_table(made.footprints));
+  }
+  for (const auto& note : {made.stages_note, made.activations_note, made.state_note})
+    text += note.empty() ? "" : note + "\n";
+  return text;
+}
+
 std::string Job::arithmetic() const {
   const auto& plan = samples.plan;
-  const auto& [footprints, activations, activations_note, state_note, stages_note, work, works] = prediction;
   auto text = model_summary() + ranks_summary();
   if (samples.train) {
     text += cat(thousands(plan.samples), plural(plan.samples, " training sample, ", " training samples, "),
                 thousands(plan.steps_per_epoch), plural(plan.steps_per_epoch, " step an epoch, ", " steps an epoch, "),
                 thousands(plan.steps), plural(plan.steps, " step in all\n", " steps in all\n"));
   }
-  if (!footprints.empty()) {
-    text +=
-        cat("memory of a rank, with", activations ? "" : "out", " activations:\n", layout::footprint_table(footprints));
-  }
-  for (const auto& note : {stages_note, activations_note, state_note}) text += note.empty() ? "" : note + "\n";
+  text += memory_summary();
   if (plugins.model_facts.attention_dropout) {
     text +=
         "note: dropout inside attention takes the unfused, slower path (set the model's attention_dropout = 0 for the "

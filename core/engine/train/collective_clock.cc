@@ -19,10 +19,9 @@ bool counts(monitor::Span kind, std::string_view name) {
 
 }  // namespace
 
-// Records in the current stream, which is the call's.
-c10::Event CollectiveClock::now() const {
-  c10::Event event(device_.type(), c10::EventFlag::BACKEND_DEFAULT);  // the flag that keeps times
-  event.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+c10::Event timed_event(c10::Device gpu) {
+  c10::Event event(gpu.type(), c10::EventFlag::BACKEND_DEFAULT);  // the flag that keeps times
+  event.record(c10::impl::VirtualGuardImpl(gpu.type()).getStream(gpu));
   return event;
 }
 
@@ -34,7 +33,7 @@ void CollectiveClock::begin(monitor::Span kind, std::string_view name) noexcept 
     if (device_.is_cpu()) {
       open_[std::string(name)] = SteadyClock::now();
     } else if (steps_ % gpu_every == 0) {
-      open_on_gpu_.insert_or_assign(std::string(name), now());
+      open_on_gpu_.insert_or_assign(std::string(name), timed_event(device_));
     }
   } catch (const std::exception& error) {
     give_up(error);
@@ -50,7 +49,7 @@ void CollectiveClock::end(monitor::Span kind, std::string_view name) noexcept {
       open_.erase(found);
     }
     if (const auto found = open_on_gpu_.find(name); found != open_on_gpu_.end()) {
-      calls_.push_back({std::move(found->second), now()});
+      calls_.push_back({std::move(found->second), timed_event(device_)});
       open_on_gpu_.erase(found);
     }
   } catch (const std::exception& error) {

@@ -16,6 +16,9 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace observe {
 
+/// A point of this GPU's current stream: once the GPU has passed it, it has a time.
+c10::Event timed_event(c10::Device gpu);
+
 /// How long this rank is in collectives, waiting for the others included: the rank that others wait for is in them
 /// least. On a CPU rank the time of the calls; on a GPU the time between two events around each call on its stream, in
 /// one step of eight, since events cost a little. Checkpoints', which another thread waits for, do not count.
@@ -38,7 +41,6 @@ class CollectiveClock final : public monitor::Tracer {
     c10::Event after;
   };
   std::optional<double> next_gpu_step();
-  c10::Event now() const;
   void give_up(const std::exception& error);
 
   c10::Device device_;

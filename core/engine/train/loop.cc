@@ -147,6 +147,8 @@ monitor::RunEnded Loop::run_all() {
   }
   pipeline_.step().hooks().begin(started_.first_step);
   checkpoints_.reserve();
+  job().config.request.ended("loop");
+  if (const auto& phases = job().config.request.phases) started_.start_s = phases->seconds();
   observers_.run_started(started_);
   trace();
   const observe::MemoryWatch memory(session_.device);
@@ -213,9 +215,8 @@ std::int64_t Loop::run_steps() {
 void Loop::pass_boundary(std::int64_t steps_done) {
   if (evaluations_.due(steps_done)) {
     pipeline_.drain();
-    const auto begin = Clock::now();
     evaluate(steps_done, &Evaluations::run);
-    pipeline_.leave_out(seconds_since(begin));
+    pipeline_.leave_out();
     judge_progress(steps_done);
   }
   if (stopped_) return;  // save_at_end saves, and the run evaluates when it is resumed
@@ -245,13 +246,12 @@ void Loop::evaluate(std::int64_t steps_done, void (Evaluations::*what)(std::int6
 
 void Loop::save(const Boundary& boundary) {
   pipeline_.drain();
-  const auto begin = Clock::now();
   pipeline_.step().hooks().before_save(boundary.steps_done);
   if (boundary.steps_done > started_.first_step) replicas_.run(boundary.steps_done);
   statistics_.runtime_s = seconds_since(begin_);
   statistics_.skipped_in_a_row = pipeline_.nonfinite().in_a_row();
   checkpoints_.save(boundary, statistics_);
-  pipeline_.leave_out(seconds_since(begin));
+  pipeline_.leave_out();
 }
 
 // A run that stops leaves a checkpoint to resume from, and no weights besides. After a second request only what is

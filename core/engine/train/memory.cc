@@ -12,15 +12,12 @@
 #include <string_view>
 
 namespace capstan::observe {
-namespace {
 
 std::int64_t device_peak(c10::Device device) {
   if (device.is_cpu()) return 0;
   const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
   return stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
 }
-
-}  // namespace
 
 MemoryWatch::MemoryWatch(c10::Device device) : device_(device), setup_(device_peak(device)) {
   if (!device_.is_cpu()) c10::getDeviceAllocator(device_.type())->resetPeakStats(device_.index());

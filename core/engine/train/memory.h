@@ -32,6 +32,9 @@ class MemoryWatch {
   std::int64_t setup_ = 0;
 };
 
+/// The most bytes in tensors on this GPU so far, or since a MemoryWatch was made; 0 for a CPU.
+std::int64_t device_peak(c10::Device device);
+
 /// Footprints as monitors are told of them.
 std::vector<monitor::MemoryPart> memory_parts(const std::vector<layout::Footprint>& footprints);
 

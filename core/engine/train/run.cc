@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "comm/agree.h"
+#include "monitor/memory_text.h"
 #include "train/resume.h"
 #include "train/unsaved.h"
 
@@ -63,6 +64,14 @@ void Run::give_up() {
   lock_.reset();
 }
 
+std::string Run::memory_text() const {
+  if (!job_ || job_->config.device == "cpu") return {};
+  std::vector<layout::Footprint> held;
+  if (session_) held = session_->held();
+  return monitor::memory_text(observe::memory_parts(job_->prediction.footprints), observe::memory_parts(held),
+                              observe::device_peak(assembly::device_of(job_->config)));
+}
+
 // All that comes before training. Returns an exit code other than 0 where an extension ends the run.
 int Run::load() {
   const execution::StopAgreement agreement(comm::group_of_all(setting_.communicator, "loading"), setting_.stop);
@@ -71,6 +80,7 @@ int Run::load() {
   hold_folder(agreement);
   when_ = "in the pre-flight";
   if (const int code = call_extensions(agreement); code != 0) return code;
+  job_->config.request.ended("preflight");
   when_ = "while loading the model";
   load_model(agreement);
   return 0;
@@ -81,9 +91,11 @@ void Run::read_job(const execution::StopAgreement& agreement) {
   when_ = "while reading the configuration";
   job_.emplace(prepare_together(setting_.request(), setting_.plugins, communicator));
   agreement.check();
-  setting_.prepared();
+  job_->config.request.ended("prediction");
+  setting_.prepared(*job_);
   when_ = "while tokenizing";
   read_token_caches(*job_, setting_.stop, communicator, setting_.output.show);
+  job_->config.request.ended("token_caches");
   extensions_ = setting_.extensions(*job_);
   for (const auto& made : job_->plugins.extensions) extensions_.push_back({made.name, made.object});
   std::stable_sort(extensions_.begin(), extensions_.end(),

@@ -48,8 +48,8 @@ struct RunSetting {
   checkpoint::AtPoint at_point = {};  ///< for crash tests
   /// What is run. A collective.
   std::function<setup::JobRequest()> request;
-  /// The configuration is in order.
-  std::function<void()> prepared;
+  /// The configuration is in order, and nothing of it is loaded. A collective.
+  std::function<void(const session::Job&)> prepared;
   /// Core's own extensions of this job; those of the configuration's tables come to them.
   std::function<std::vector<Extension>(const session::Job&)> extensions;
   /// The run's folder is there and this rank's log is open.
@@ -73,6 +73,8 @@ class Run {
   RunEnd train();
   /// Called after train() has thrown: says what could not be written, and lets other processes have the folder.
   void give_up();
+  /// What this rank's GPU was predicted to hold and holds, a table; empty on CPUs and before the prediction.
+  std::string memory_text() const;
 
  private:
   int load();

@@ -257,6 +257,7 @@ void RunFolder::write_summary(const monitor::RunStarted& start, const monitor::R
             {"last_loss", statistics.last_loss},
             {"train_loss", end.mean_loss},
             {"weights", end.weights}};
+  for (const auto& [phase, seconds] : start.start_s) json["start_s"][phase] = seconds;
   for (const auto& peak : memory) {
     json["peak_memory_bytes"].push_back(
         {{"device_setup", peak.device_setup}, {"device", peak.device}, {"host", peak.host}});

@@ -1,6 +1,7 @@
 #include "train/step_pipeline.h"
 
 #include <capstan/base/clock.h>
+#include <capstan/base/error.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
@@ -15,7 +16,7 @@ namespace capstan::train {
 StepPipeline::StepPipeline(session::Session& session, const std::filesystem::path& folder,
                            observe::Observers& observers, std::function<execution::Wishes()> wishes)
     : job_(*session.job),
-      plan_(job_.samples.plan),
+      device_(session.device),
       feed_(job_),
       control_(session.world_host, *session.communicator, job_.topology.speaks_for_coordinate()),
       step_(session),
@@ -27,18 +28,25 @@ StepPipeline::StepPipeline(session::Session& session, const std::filesystem::pat
 void StepPipeline::begin(std::int64_t first_step) {
   next_ = feed_.draw(first_step);
   control_.start(next_, wishes_(), {});
-  last_report_ = Clock::now();
+  leave_out();
+}
+
+void StepPipeline::leave_out() {
+  CAPSTAN_ASSERT(under_way_.empty());
+  clock_->forget();
+  last_end_ = Clock::now();
+  if (!device_.is_cpu()) last_end_on_gpu_ = std::make_shared<c10::Event>(observe::timed_event(device_));
 }
 
 monitor::StepEnded StepPipeline::event_of(std::int64_t step, const StepTotals& totals, double lr) const {
   monitor::StepEnded event;
   event.step = step;
-  event.steps = plan_.steps;
-  event.epoch = plan_.epoch_of(step);
-  event.epoch_progress = plan_.epoch_progress(step + 1);
+  event.steps = plan().steps;
+  event.epoch = plan().epoch_of(step);
+  event.epoch_progress = plan().epoch_progress(step + 1);
   event.lr = lr;
   event.samples = totals.samples;
-  event.consumed_samples = plan_.consumed(step + 1);
+  event.consumed_samples = plan().consumed(step + 1);
   event.tokens = totals.real_tokens;
   event.padded_tokens = totals.padded_tokens;
   event.target_tokens = totals.target_tokens;
@@ -53,25 +61,23 @@ bool StepPipeline::take(std::int64_t step) {
   const auto totals = control_.wait();
   agreed_ = totals.wishes;
   if (agreed_.stop || agreed_.time_is_up) return false;
-  const double lr = setup::learning_rate(*job_.config.optimizer, step, plan_.steps);
+  const double lr = setup::learning_rate(*job_.config.optimizer, step, plan().steps);
   UnderWay taken{event_of(step, totals, lr), {}, std::move(next_), 1, {}, {}};
   taken.result = step_.run(taken.input, totals.objective, lr);
   taken.divisor = strategy::divisor(totals.objective.at(job_.plugins.minimised->base()));
   const auto& numbers = taken.result.numbers.tensor();
-  const auto device = numbers.device();
-  if (device.is_cpu()) {
+  if (device_.is_cpu()) {
     taken.host = numbers;
   } else {
     taken.host = at::empty(numbers.sizes(), at::TensorOptions().dtype(at::kDouble).pinned_memory(true));
     taken.host.copy_(numbers, /*non_blocking=*/true);
-    taken.arrived = std::make_shared<c10::Event>(device.type());
-    taken.arrived->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+    taken.arrived = std::make_shared<c10::Event>(observe::timed_event(device_));
   }
   under_way_.push_back(std::move(taken));
   const std::int64_t following = step + 1;
-  if (following < plan_.steps) next_ = feed_.draw(following);
-  finish(device.is_cpu() ? 0 : 1);
-  if (following < plan_.steps) control_.start(next_, wishes_(), observers_.values(), clock_->next_step());
+  if (following < plan().steps) next_ = feed_.draw(following);
+  finish(device_.is_cpu() ? 0 : 1);
+  if (following < plan().steps) control_.start(next_, wishes_(), observers_.values(), clock_->next_step());
   return true;
 }
 
@@ -114,9 +120,9 @@ void StepPipeline::report(UnderWay& step) {
   } else {
     nonfinite_.good();
   }
-  event.step_time_s = seconds_since(last_report_) - paused_s_;
-  last_report_ = Clock::now();
-  paused_s_ = 0;
+  event.step_time_s = step.arrived ? last_end_on_gpu_->elapsedTime(*step.arrived) / 1000 : seconds_since(last_end_);
+  last_end_ = Clock::now();
+  last_end_on_gpu_ = step.arrived;
   longest_step_s_ = std::max(longest_step_s_, event.step_time_s);
   observers_.step_ended(event);
   if (!event.skipped) step_.hooks().loss_known(event.step, event.loss);

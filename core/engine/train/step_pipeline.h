@@ -42,11 +42,9 @@ class StepPipeline {
   void stop();
   /// What the ranks agreed on at the last step boundary; its `save`: a checkpoint is due by the clock after this step.
   const execution::Wishes& agreed() const { return agreed_; }
-  /// Step times leave out this time before the next report: evaluation, saving.
-  void leave_out(double seconds) {
-    paused_s_ += seconds;
-    clock_->forget();
-  }
+  /// The next step's time leaves out what has passed since the last one's end: evaluation, saving. Called when the
+  /// observers know all steps that were taken.
+  void leave_out();
   /// It is to be told of this rank's collectives: each step's numbers say who was slowest.
   const std::shared_ptr<observe::CollectiveClock>& clock() const { return clock_; }
   /// 0 before a step is done.
@@ -62,13 +60,14 @@ class StepPipeline {
     at::Tensor host;
     std::shared_ptr<c10::Event> arrived;
   };
+  using Clock = std::chrono::steady_clock;
   monitor::StepEnded event_of(std::int64_t step, const StepTotals& totals, double lr) const;
   void finish(std::size_t leave);
   void report(UnderWay& step);
+  const data::Plan& plan() const { return job_.samples.plan; }
 
-  using Clock = std::chrono::steady_clock;
   const session::Job& job_;
-  const data::Plan& plan_;
+  const c10::Device device_;
   execution::Feed feed_;
   Control control_;
   execution::Step step_;
@@ -79,8 +78,10 @@ class StepPipeline {
   execution::StepInput next_;
   std::deque<UnderWay> under_way_;
   execution::Wishes agreed_;
-  Clock::time_point last_report_ = Clock::now();
-  double paused_s_ = 0;
+  // The end of the last step, from which the next one's time counts: on a GPU where its stream is then, since the host
+  // reports a step when it has queued the next one.
+  Clock::time_point last_end_;
+  std::shared_ptr<c10::Event> last_end_on_gpu_;
   double longest_step_s_ = 0;
 };
 

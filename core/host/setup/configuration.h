@@ -3,10 +3,12 @@
 #include <capstan/base/export.h>
 #include <capstan/plugin/host.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <capstan/config/model_path.h>
+#include "base/phase_clock.h"
 #include "config/document.h"
 #include "setup/options.h"
 
@@ -42,6 +44,11 @@ struct JobRequest {
   bool sizes_only = false;    ///< only the length of the data counts: no file of it is opened
   std::int64_t gpu_room = 0;  ///< bytes for tensors on the run's smallest GPU, for an automatic micro-batch; 0: unknown
   std::string cache;          ///< the environment's folder for run.cache, where that is not set
+  std::shared_ptr<PhaseClock> phases = {};  ///< of a rank's start; null: there is no rank
+  /// A phase of the start has ended.
+  void ended(const char* phase) const {
+    if (phases) phases->end(phase);
+  }
 };
 
 /// The first stage: what the user wrote, with the host's tables as typed options. An option with a fault has its

@@ -31,6 +31,12 @@ void RunOptions::describe(config::OptionTable<RunOptions>& t) {
       .min(0)
       .max(1e9)
       .doc("GiB of host memory that a node's ranks may use; 0: what this machine, or its control group, has left");
+  t.add("memory_check", &RunOptions::memory_check)
+      .choices({"refuse", "warn"})
+      .doc(
+          "where a rank needs more of its GPU than that has, by the prediction of `capstan check --gpu`: refuse: the "
+          "run "
+          "ends before it loads anything, with what would help; warn: it says so and starts");
   t.add("save_weights", &RunOptions::save_weights).doc("write the final weights; false for measurements");
   t.add("verify_replicas", &RunOptions::verify_replicas)
       .min(0)

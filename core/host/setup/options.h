@@ -18,6 +18,7 @@ struct RunOptions {
   bool deterministic = false;
   std::string device = "auto";
   double host_memory = 0;
+  std::string memory_check = "refuse";
   bool save_weights = true;
   std::int64_t verify_replicas = 100;
   std::int64_t requeue_exit_code = 85;

@@ -292,4 +292,28 @@ Cell cpu_mode_cell(const Run& run, const Run&) {
   return log ? cell(modes_text(memory_use(log->real_mb))) : no_cell(no_cpu_log);
 }
 
+namespace {
+
+Cell start_cell(const Run& run, const char* phase) {
+  return number_cell(run.number(cat("start_s.", phase)), 2, not_ended(run));
+}
+
+}  // namespace
+
+Cell start_engine_cell(const Run& run, const Run&) { return start_cell(run, "engine"); }
+Cell start_device_cell(const Run& run, const Run&) { return start_cell(run, "device"); }
+Cell start_ranks_cell(const Run& run, const Run&) { return start_cell(run, "ranks"); }
+Cell start_configuration_cell(const Run& run, const Run&) { return start_cell(run, "configuration"); }
+Cell start_data_cell(const Run& run, const Run&) { return start_cell(run, "data"); }
+Cell start_prediction_cell(const Run& run, const Run&) { return start_cell(run, "prediction"); }
+Cell start_token_caches_cell(const Run& run, const Run&) { return start_cell(run, "token_caches"); }
+Cell start_preflight_cell(const Run& run, const Run&) { return start_cell(run, "preflight"); }
+Cell start_groups_cell(const Run& run, const Run&) { return start_cell(run, "groups"); }
+Cell start_parameters_cell(const Run& run, const Run&) { return start_cell(run, "parameters"); }
+Cell start_loop_cell(const Run& run, const Run&) { return start_cell(run, "loop"); }
+
+Cell first_step_cell(const Run& run, const Run&) {
+  return run.steps.empty() ? no_cell("metrics.jsonl has no step") : cell(fixed(run.steps.front().step_time_s, 2));
+}
+
 }  // namespace report

@@ -30,4 +30,9 @@ CellOf allocated_peak_gb_cell, host_peak_gb_cell, allocated_mb_cell, allocated_g
     gpu_average_cell, gpu_mode_cell, gpu_peak_gib_cell, gpu_average_gib_cell, memory_scale_cell, cpu_peak_cell,
     cpu_average_cell, cpu_mode_cell;
 
+/// Seconds of a phase of the start, and of the first step.
+CellOf start_engine_cell, start_device_cell, start_ranks_cell, start_configuration_cell, start_data_cell,
+    start_prediction_cell, start_token_caches_cell, start_preflight_cell, start_groups_cell, start_parameters_cell,
+    start_loop_cell, first_step_cell;
+
 }  // namespace report

@@ -254,6 +254,27 @@ Kind overview() {
            "GPU Memory Allocated: the most that tensors took on the rank that took most, while steps ran", gb_note}};
 }
 
+Kind start() {
+  return {"start",
+          "From the command to the first step, in seconds",
+          Shape::row_a_run,
+          {{"Run", name_cell},
+           {"GPUs", gpus_cell},
+           {"Engine", start_engine_cell},
+           {"Device", start_device_cell},
+           {"Ranks", start_ranks_cell},
+           {"Configuration", start_configuration_cell},
+           {"Data", start_data_cell},
+           {"Prediction", start_prediction_cell},
+           {"Token Caches", start_token_caches_cell},
+           {"Pre-flight", start_preflight_cell},
+           {"Groups", start_groups_cell},
+           {"Parameters", start_parameters_cell},
+           {"Loop", start_loop_cell},
+           {"First Step", first_step_cell}},
+          {"Phases of rank 0's start, as docs/monitors.md explains them: start_s of summary.json"}};
+}
+
 }  // namespace
 
 bool Kind::has(CellOf* cell) const {
@@ -272,7 +293,7 @@ Kind with_host_memory(Kind kind) {
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all{nemo_scaling(),    baseline(),      fsdp_scaling(), custom_model(),
                                      weak_layers(),     zero_baseline(), zero_stages(),  zero_scaling(),
-                                     zero_comparison(), zero_nodes(),    overview()};
+                                     zero_comparison(), zero_nodes(),    overview(),     start()};
   return all;
 }
 

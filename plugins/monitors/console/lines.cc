@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -128,6 +129,35 @@ std::string start_lines(const monitor::RunStarted& run) {
   text += cat(", device ", run.device, ", backend ", run.backend, "\n");
   text += cat("Steps: ", thousands(run.steps_per_epoch), " per epoch, ", thousands(run.steps), " in all");
   if (run.first_step > 0) text += cat(", ", thousands(run.first_step), " done before");
+  return text;
+}
+
+std::string start_table(const monitor::Values& start_s, double first_step_s) {
+  static const std::map<std::string, std::string> words{{"engine", "opening the program and the engine"},
+                                                        {"device", "opening the device and its libraries"},
+                                                        {"ranks", "meeting the other ranks"},
+                                                        {"configuration", "reading configuration and plugins"},
+                                                        {"data", "opening data and tokenizer"},
+                                                        {"prediction", "predicting memory"},
+                                                        {"token_caches", "token caches"},
+                                                        {"preflight", "the run's folder, pre-flight"},
+                                                        {"groups", "connecting groups of ranks"},
+                                                        {"parameters", "filling parameters"},
+                                                        {"loop", "preparing the loop"},
+                                                        {"first_step", "first samples and step"}};
+  auto phases = start_s;
+  phases.emplace_back("first_step", first_step_s);
+  double sum = 0;
+  for (const auto& [phase, seconds] : phases) sum += seconds;
+  std::vector<std::vector<std::string>> rows{{"from the command to the first step", "seconds", "share"}};
+  for (const auto& [phase, seconds] : phases) {
+    const auto found = words.find(phase);
+    rows.push_back({found == words.end() ? phase : found->second, format("%.2f", seconds),
+                    format("%.0f %%", sum > 0 ? 100 * seconds / sum : 0)});
+  }
+  rows.push_back({"all", format("%.2f", sum)});
+  auto text = table_text(rows);
+  text.erase(text.find_last_not_of('\n') + 1);
   return text;
 }
 

@@ -17,6 +17,10 @@ std::string python_rounded(double number, int digits);
 /// with or without this monitor.
 std::string start_lines(const capstan::monitor::RunStarted& run);
 
+/// Where the time from the command to the end of the first step went, a table. `first_step_s`: from the run's start to
+/// there, the first samples included.
+std::string start_table(const capstan::monitor::Values& start_s, double first_step_s);
+
 /// NeMo's step line:
 /// "Training epoch 0, iteration 0/249 | lr: 1.961e-06 | global_batch_size: 8 | global_step: 0 |
 /// reduced_train_loss: 1.315 | train_step_timing in s: 7.126", from step 1 on with " | consumed_samples: 16", with what

@@ -1,10 +1,13 @@
 #include "screen.h"
 
+#include <capstan/base/clock.h>
 #include <capstan/base/output.h>
 #include <capstan/monitor.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
+#include <utility>
 
 namespace console {
 namespace {
@@ -20,8 +23,11 @@ class Console final : public monitor::Monitor {
   void run_started(const monitor::RunStarted& run) override {
     shows_ = run.rank == 0;
     if (shows_) write(screen_.run_started(run, now_s()));
+    begin_ = std::chrono::steady_clock::now();
   }
   monitor::Values step_ended(const monitor::StepEnded& step) override {
+    const auto begin = std::exchange(begin_, std::nullopt);  // there only for the first step
+    if (shows_ && begin) write(screen_.start_table(seconds_since(*begin)));
     if (shows_) write(screen_.step_ended(step));
     return {};
   }
@@ -40,6 +46,7 @@ class Console final : public monitor::Monitor {
   Output output_;
   Screen screen_;
   bool shows_ = false;
+  std::optional<std::chrono::steady_clock::time_point> begin_;  // the run's, until its first step has ended
 };
 
 }  // namespace

@@ -19,6 +19,10 @@ std::string Screen::run_started(const monitor::RunStarted& run, double time) {
   return text + line(start_lines(run));
 }
 
+std::string Screen::start_table(double seconds) {
+  return options_.start_table ? line(console::start_table(run_.start_s, seconds)) : "";
+}
+
 std::string Screen::step_ended(const monitor::StepEnded& step) {
   count_step(step);
   const bool last = step.step + 1 == step.steps;

@@ -12,6 +12,7 @@ struct ConsoleOptions {
   std::int64_t every = 1;
   std::string bar = "auto";
   std::string style = "capstan";
+  bool start_table = false;
 
   static void describe(capstan::config::OptionTable<ConsoleOptions>& t) {
     t.add("every", &ConsoleOptions::every).min(1).doc("show every N-th step, counted from the first, and the last one");
@@ -23,6 +24,8 @@ struct ConsoleOptions {
         .doc(
             "whose lines: nemo: a table of resolved arguments, NeMo's steps with val_loss, the block of a job; hf: the "
             "Trainer's dictionaries and tqdm's bar; capstan: NeMo's steps, the Trainer's summaries");
+    t.add("start_table", &ConsoleOptions::start_table)
+        .doc("show at the first step what the time from the command to its end went to, on rank 0");
   }
 };
 
@@ -34,6 +37,8 @@ class Screen {
   explicit Screen(const ConsoleOptions& options) : options_(options) {}
   /// `time`: now, seconds since 1970.
   std::string run_started(const capstan::monitor::RunStarted& run, double time);
+  /// Before the first step's line, where it is asked for. `seconds`: since the run's start.
+  std::string start_table(double seconds);
   std::string step_ended(const capstan::monitor::StepEnded& step);
   std::string eval_ended(const capstan::monitor::EvalEnded& eval);
   std::string checkpoint_saved(const capstan::monitor::CheckpointSaved& saved);

@@ -43,6 +43,15 @@ void check_summary(const Json& summary, const Metrics& metrics) {
   CHECK(summary.at("last_loss") == metrics.steps.back().at("loss"));
   CHECK(summary.at("evaluations").size() == 4);
   CHECK(summary.at("answers").size() == 3);
+  double start_s = 0;
+  for (const auto* phase : {"engine", "device", "ranks", "configuration", "data", "prediction", "token_caches",
+                            "preflight", "groups", "parameters", "loop"}) {
+    INFO(phase);
+    CHECK(summary.at("start_s").at(phase) >= 0);
+    start_s += summary.at("start_s").at(phase).get<double>();
+  }
+  CHECK(summary.at("start_s").size() == 11);
+  CHECK(start_s > 0.05);  // LibTorch alone takes longer to open
   const auto& memory = summary.at("peak_memory_bytes");
   REQUIRE(memory.size() == 1);  // one entry a rank
   CHECK(memory[0].at("host") > 10'000'000);

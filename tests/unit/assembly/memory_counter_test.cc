@@ -22,12 +22,14 @@ TEST_CASE("meta memory counts blocks of 512 bytes while tensors live") {
     }
     CHECK(memory.now() == 0);
     CHECK(memory.peak() == 1536);
+    CHECK(memory.largest() == 1024);
     memory.add(1000);
     CHECK(memory.now() == 1000);
     CHECK(rises == 2);
     memory.add(-1000);
     outlives = at::empty({1024}, options);
     CHECK(memory.peak() == 4096);
+    CHECK(memory.largest() == 4096);
     CHECK(rises == 3);
   }
   outlives.reset();

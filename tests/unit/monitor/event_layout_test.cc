@@ -55,6 +55,7 @@ TEST_CASE("RunStarted only grows at its end") {
   CHECK(layout.at(&RunStarted::settings) == 352);
   CHECK(layout.at(&RunStarted::environment) == 376);
   CHECK(layout.at(&RunStarted::memory) == 408);
+  CHECK(layout.at(&RunStarted::start_s) == 504);
 }
 
 TEST_CASE("StepEnded only grows at its end") {

@@ -7,6 +7,7 @@
 #include "ranks/check_command.h"
 #include "support/errors.h"
 #include "support/folder.h"
+#include "support/job.h"
 
 using namespace capstan;
 using plan::Change;
@@ -94,6 +95,17 @@ TEST_CASE("what fits is told with what is left") {
   CHECK_THAT(narrow.text, Contains("1.50 GiB are left (less than the 5 % by which a prediction may be wrong)"));
 }
 
+TEST_CASE("what fits is told where the largest tensor is larger than what is left") {
+  const auto text = [](std::int64_t largest) {
+    auto prediction = prediction_of(60 * gib);
+    prediction.largest_tensor = largest;
+    return plan::judge_fit(on_gpus(prediction), {"80GiB", 80 * gib}, {1}, {}).text;
+  };
+  CHECK_THAT(text(19 * gib), Contains("18.50 GiB are left (less than the largest tensor, 19.00 GiB, for which there "
+                                      "must be room in one piece)\n"));
+  CHECK_THAT(text(18 * gib), Contains("18.50 GiB are left\n"));
+}
+
 TEST_CASE("what does not fit is told with what would make it smaller") {
   std::vector<std::string> tried;
   const auto peak_with = [&](const Change& change) -> std::optional<Peak> {
@@ -176,6 +188,31 @@ TEST_CASE("check --gpu ends with success where the run fits, and as a bad config
   const auto none = launch::environment({});
   CHECK(ranks::check_command({file, {}, 2, {}, "h200-141g"}, none) == 0);
   CHECK(ranks::check_command({file, {}, 2, {}, "10GiB"}, none) == 2);
+}
+
+TEST_CASE("a run is held against its smallest GPU before it starts") {
+  const test::Folder folder;
+  setup::JobRequest request;
+  request.file = folder.write("a.toml",
+                              "[model]\nplugin = \"gpt\"\nvocab_size = 5000\nhidden_size = 1024\nnum_layers = 8\n"
+                              "num_heads = 8\nseq_length = 256\nattention_dropout = 0.0\n[data]\nplugin = "
+                              "\"synthetic\"\n[train]\nmax_steps = 1\nmicro_batch = 4\n");
+  request.device = "cuda";
+  request.any_host_memory = true;
+  request.activations = true;
+  plugin::Host host;
+  const auto text = [&](std::int64_t room) {
+    request.gpu_room = room;
+    return ranks::too_large_text(testing::job_of(request, host), host);
+  };
+  const auto large = text(gib);
+  CHECK_THAT(large, Contains("memory of a rank, with activations:") && Contains("activations and gradients at work") &&
+                        Contains("the run's smallest GPU: 2.50 GiB, less 1.50 GiB") && Contains("does not fit: ") &&
+                        Contains("What would make it smaller:") && Contains("train.micro_batch=1"));
+  CHECK(text(40 * gib).empty());
+  CHECK(text(0).empty());  // CPUs
+  request.activations = false;
+  CHECK(text(gib).empty());
 }
 
 TEST_CASE("strategies that are installed offer what makes a run smaller") {

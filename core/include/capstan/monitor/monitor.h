@@ -88,6 +88,8 @@ struct RunStarted {
   /// Looks up a variable of this rank's environment; null in tests.
   std::function<std::optional<std::string>(const std::string& name)> environment;
   MemoryQuestions memory;
+  /// Where this rank's time since the process began has gone: seconds by phase of the start, in their order (SDK 1.16).
+  Values start_s;
 };
 
 /// One optimizer step is done. Sums are over all ranks.

@@ -53,6 +53,20 @@ TEST_CASE("tables of data that grows have what document 004 asks for, and the ef
     CHECK(std::count(runs.head.begin(), runs.head.end(), head) == 1);
 }
 
+TEST_CASE("a table has the phases of the start, and the first step") {
+  const test::Folder folder;
+  const auto run = make_run(folder, "a", {1, 1, 100, "", R"("start_s":{"engine":1.25,"data":0.5,"parameters":30},)"});
+  const auto table = fill_table("start", read_runs({run}));
+  REQUIRE(table.rows.size() == 1);
+  CHECK(table.head == Row{"Run", "GPUs", "Engine", "Device", "Ranks", "Configuration", "Data", "Prediction",
+                          "Token Caches", "Pre-flight", "Groups", "Parameters", "Loop", "First Step"});
+  const auto row = texts(table.rows[0]);
+  CHECK(row[2] == "1.25");
+  CHECK(row[6] == "0.50");
+  CHECK(row[11] == "30.00");
+  CHECK(row[13] == "5.00");
+}
+
 TEST_CASE("runs on CPUs have a column for memory, and a table of only GPUs has none") {
   const test::Folder folder;
   const auto cpu = read_runs({make_run(folder, "cpu", {2, 1, 100, "[run]\ndevice = \"cpu\"\n", "", true})});

@@ -87,7 +87,7 @@ TEST_CASE("every table can be filled from a run that has only begun") {
   const test::Folder folder;
   folder.write("new/config.toml", "[train]\nmicro_batch = 1\n");
   const auto runs = read_runs({(folder / "new").string()});
-  REQUIRE(table_names().size() == 11);
+  REQUIRE(table_names().size() == 12);
   for (const auto& name : table_names()) {
     const auto table = fill_table(name, runs);
     for (const auto& row : table.rows) CHECK(row.size() == table.head.size());

@@ -26,6 +26,16 @@ TEST_CASE("the step lines of the workshop's runs") {
         "reduced_train_loss: 0.1058 | train_step_timing in s: 1.608 | consumed_samples: 2000 | val_loss: 0.194");
 }
 
+TEST_CASE("the start's phases are told in words, with their shares") {
+  CHECK(start_table({{"engine", 1.5}, {"token_caches", 0}, {"another", 0.5}}, 2) ==
+        "from the command to the first step  seconds  share\n"
+        "opening the program and the engine  1.50     38 %\n"
+        "token caches                        0.00     0 %\n"
+        "another                             0.50     12 %\n"
+        "first samples and step              2.00     50 %\n"
+        "all                                 4.00");
+}
+
 TEST_CASE("iterations count within each epoch, up to its last") {
   auto run = workshop_run();
   run.steps_per_epoch = 100;

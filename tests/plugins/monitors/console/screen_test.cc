@@ -32,6 +32,17 @@ TEST_CASE("into a file: every N-th step and the last, a line each") {
   CHECK(screen.run_ended({}, 0).starts_with(step_line(step(249, 1e-4, 1, 1), workshop_run(), {}) + "\n"));
 }
 
+TEST_CASE("where the start's time went is shown where it is asked for") {
+  auto run = workshop_run();
+  run.start_s = {{"engine", 1}};
+  Screen silent({});
+  silent.run_started(run, 0);
+  CHECK(silent.start_table(2).empty());
+  Screen screen({.start_table = true});
+  screen.run_started(run, 0);
+  CHECK(screen.start_table(2) == start_table(run.start_s, 2) + "\n");
+}
+
 TEST_CASE("val_loss is the last evaluation's, once there was one on the evaluation set") {
   Screen screen({});
   screen.run_started(workshop_run(), 0);
