@@ -63,10 +63,8 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
                                assembly::device_of(config));
     assembly::check_passes(plugins, topology, model->units, faults);
     check_start(others, plugins, model->units, faults);
-    for (const auto& other : others) {
-      if (faults.empty())
-        frozen.push_back(assembly::assemble_frozen(other, plugins.strategies, topology, model->groups));
-    }
+    for (auto other = others.begin(); faults.empty() && other != others.end(); ++other)
+      frozen.push_back(assembly::assemble_frozen(*other, plugins.strategies, topology, model->groups));
     prediction = assembly::predict(config, plugins, topology, *samples, *model, frozen);
   });
   setup::collect(faults, [&] { check_model_files(plugins, own, faults); });
