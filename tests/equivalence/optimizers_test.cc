@@ -1,5 +1,6 @@
 // Optimizers x ways to share a model and its optimizer's state: gradients, weights and states by name are one rank's.
 #include <ATen/ATen.h>
+#include <capstan/adamw/adamw.h>
 #include <capstan/optimizer.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>

@@ -10,12 +10,12 @@
 #include <capstan/ops/linear.h>
 #include "gpu/compare.h"
 #include "nn/weights.h"
-#include "ops/adamw_lists.h"
 #include "ops/add_norm.h"
 #include "ops/alibi_heads.h"
 #include "ops/column_sums.h"
 #include "ops/combine_rows.h"
 #include "ops/scaled.h"
+#include "plugins/libraries/adamw/lists.h"
 #include "plugins/strategies/lora/low_rank.h"
 
 using namespace capstan::ops;
@@ -210,7 +210,7 @@ TEST_CASE("GPU: AdamW over lists is ATen's bit for bit, and so are the copies th
   const auto copy_type = copy_types[GENERATE(0, 1)];
   const bool copies = type == at::kFloat;
   const auto gradient_type = copies && GENERATE(false, true) ? copy_type : type;
-  AdamwLists own, theirs;
+  capstan::adamw::Lists own, theirs;
   std::vector<at::Tensor> expected;
   const auto device = at::TensorOptions(at::kCUDA);
   for (std::int64_t i = 0; i < 70; ++i) {
@@ -225,13 +225,14 @@ TEST_CASE("GPU: AdamW over lists is ATen's bit for bit, and so are the copies th
     own.gradients.push_back(g);
     if (copies) own.copies.push_back(at::empty({size}, x.options().dtype(copy_type)));
   }
-  const AdamwOnDevice numbers_on_device{at::zeros({}, device), at::full({}, 1.7, device), at::zeros({}, device)};
-  AdamwStep step{3e-4, 0.9, 0.95, 0.1, 1e-8};
+  const capstan::adamw::OnDevice numbers_on_device{at::zeros({}, device), at::full({}, 1.7, device),
+                                                   at::zeros({}, device)};
+  capstan::adamw::Step step{3e-4, 0.9, 0.95, 0.1, 1e-8};
   for (int s = 0; s < 4; ++s) {
     step.decay = s % 2 == 0 ? 0.1 : 0.0;
     numbers_on_device.skip.fill_(s == 2 ? 1 : 0);
     numbers_on_device.count.add_(1 - numbers_on_device.skip);
-    adamw_lists_(own, step, numbers_on_device);
+    capstan::adamw::update_lists(own, step, numbers_on_device);
     std::vector<at::Tensor> gradients;
     for (const auto& g : own.gradients) gradients.push_back(g.to(type, /*non_blocking=*/false, /*copy=*/true));
     at::_fused_adamw_(theirs.masters, gradients, theirs.averages, theirs.squares, {},

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""tools/bench/offload.py [--ranks N] [--threads T] [--millions M] [--core FILE]: what offloading can reach here.
+"""tools/bench/offload.py [--ranks N] [--threads T] [--millions M] [--adamw FILE]: what offloading can reach here.
 
 N processes at once, one GPU each, as in a run: rates of copies between pinned host memory and the GPU (one way, and each
 way of both at once), of the host's memory, and of the host's update: parameters a second with ATen's fused AdamW and a
-cast to bf16 after it, and with Capstan's kernel (--core .../lib/libcapstan.so), which does both in one pass and is what
+cast to bf16 after it, and with Capstan's kernel (--adamw .../lib/libcapstan_adamw.so), which does both in one pass and is what
 offloaded updates use. Traffic a parameter: ATen 32 bytes and 8 for the cast, Capstan 30, or 28 from bf16 gradients.
 Needs PyTorch, of the version that Capstan is built with. One JSON line with means over the processes; rates of the host
 are sums over them.
@@ -41,8 +41,8 @@ def updates(arguments, tensors, half):
                                 found_inf=skip)
             half[begin:begin + part].copy_(one[0])
     calls = {'aten_adamw_and_cast': aten}
-    if arguments.core:
-        torch.ops.load_library(arguments.core)
+    if arguments.adamw:
+        torch.ops.load_library(arguments.adamw)
         numbers = [1e-4, 0.9, 0.999, 0.01, 1e-8, 1.0, 1.5]
         narrow = grads.to(torch.bfloat16)
         own = torch.ops.capstan.adamw_
@@ -92,7 +92,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--ranks', type=int, default=1)
     parser.add_argument('--threads', type=int, help='of each rank (default: cores / ranks)')
-    parser.add_argument('--core', help='libcapstan.so, to measure its kernel too')
+    parser.add_argument('--adamw', help='libcapstan_adamw.so, to measure its kernel too')
     parser.add_argument('--millions', type=int, default=400, help='parameters a rank (default 400)')
     arguments = parser.parse_args()
     arguments.threads = arguments.threads or max(1, (os.cpu_count() or 1) // arguments.ranks)

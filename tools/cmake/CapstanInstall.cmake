@@ -24,10 +24,19 @@ if(TARGET capstan_testing)
   install(TARGETS capstan_testing ARCHIVE DESTINATION lib)
   add_dependencies(installable capstan_testing)
 endif()
-install(TARGETS capstan_decoder ARCHIVE DESTINATION lib)
-add_dependencies(installable capstan_decoder)
+# What plugins may be linked with besides.
+install(TARGETS capstan_decoder capstan_strategy_parts ARCHIVE DESTINATION lib)
+install(TARGETS capstan_adamw LIBRARY DESTINATION lib)
+set_target_properties(capstan_adamw PROPERTIES INSTALL_RPATH "$ORIGIN;${CAPSTAN_TORCH_RPATH}")
+add_dependencies(installable capstan_decoder capstan_strategy_parts capstan_adamw)
+if(TARGET capstan_adamw_cuda)
+  set_target_properties(capstan_adamw_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;${CAPSTAN_TORCH_RPATH}" INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS capstan_adamw_cuda LIBRARY DESTINATION lib)
+endif()
 
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/" "${PROJECT_SOURCE_DIR}/models/libraries/decoder/include/" DESTINATION include FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/" "${PROJECT_SOURCE_DIR}/models/libraries/decoder/include/"
+  "${PROJECT_SOURCE_DIR}/plugins/libraries/adamw/include/" "${PROJECT_SOURCE_DIR}/plugins/libraries/strategy_parts/include/"
+  DESTINATION include FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 configure_file("${CMAKE_CURRENT_LIST_DIR}/CapstanConfig.cmake.in" "${CMAKE_BINARY_DIR}/package/CapstanConfig.cmake" @ONLY)
 configure_file("${CMAKE_CURRENT_LIST_DIR}/CapstanConfigVersion.cmake.in" "${CMAKE_BINARY_DIR}/package/CapstanConfigVersion.cmake" @ONLY)
 install(FILES "${CMAKE_BINARY_DIR}/package/CapstanConfig.cmake" "${CMAKE_BINARY_DIR}/package/CapstanConfigVersion.cmake"

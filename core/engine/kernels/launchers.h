@@ -278,34 +278,6 @@ struct CombineBackward {
 };
 void combine_rows_backward(const CombineBackward& call, CUstream_st* stream);
 
-struct AdamwNumbers {
-  float lr, beta1, beta2, decay, eps;
-  const float* updates;  ///< on the device, as the next two
-  const float* grad_scale;
-  const float* skip;
-};
-
-/// Tensors that one launch updates: see adamw_lists.h; small enough for a kernel's arguments (4 KiB).
-struct AdamwList {
-  static constexpr int capacity = 64;
-  static constexpr std::int64_t block = 16384;  ///< elements of a thread block
-  int count = 0;
-  void* master[capacity];
-  void* average[capacity];
-  void* square[capacity];
-  const void* grad[capacity];
-  void* copy[capacity];  ///< null in all or in none
-  std::int64_t numel[capacity];
-  std::int64_t first_block[capacity + 1] = {};
-  AdamwNumbers by;
-};
-struct AdamwTypes {
-  FloatType master;    ///< and of the states
-  FloatType gradient;  ///< the masters', or float32 masters' copies'
-  FloatType copy;      ///< 16 bits
-};
-void adamw_lists(const AdamwList& list, const AdamwTypes& types, CUstream_st* stream);
-
 /// See swiglu: x is [rows, 2 columns], contiguous, out [rows, columns].
 void swiglu(void* out, const void* x, FloatType type, std::int64_t rows, std::int64_t columns, CUstream_st* stream);
 

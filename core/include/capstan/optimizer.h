@@ -6,7 +6,6 @@
 ///
 /// The options are those of [optimizer] that are not Capstan's own, such as lr and weight_decay.
 #include <capstan/config/options.h>
-#include <capstan/optimizer/adamw.h>
 #include <capstan/optimizer/rule.h>
 #include <capstan/plugin/descriptor.h>
 

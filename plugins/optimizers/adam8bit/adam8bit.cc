@@ -1,6 +1,7 @@
 #include "adam8bit.h"
 
 #include <ATen/ATen.h>
+#include <capstan/adamw/adamw.h>
 #include <capstan/base/error.h>
 
 #include <algorithm>

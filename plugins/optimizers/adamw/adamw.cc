@@ -1,4 +1,6 @@
-// AdamW (Loshchilov & Hutter 2019), which [optimizer] means where it names no plugin: the SDK's rule with its options.
+// AdamW (Loshchilov & Hutter 2019), which [optimizer] means where it names no plugin: the library's rule with its
+// options.
+#include <capstan/adamw/adamw.h>
 #include <capstan/optimizer.h>
 
 #include <memory>

@@ -1,6 +1,7 @@
 #include "muon.h"
 
 #include <ATen/ATen.h>
+#include <capstan/adamw/adamw.h>
 #include <capstan/base/error.h>
 
 #include <algorithm>

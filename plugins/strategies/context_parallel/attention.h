@@ -1,6 +1,6 @@
 #pragma once
 #include <capstan/nn/attention.h>
-#include <capstan/ops/collectives.h>
+#include <capstan/strategy_parts/collectives.h>
 
 #include <cstdint>
 #include <memory>

@@ -1,7 +1,7 @@
 #include "columns.h"
 
 #include <ATen/ATen.h>
-#include <capstan/ops/collectives.h>
+#include <capstan/strategy_parts/collectives.h>
 
 namespace context_parallel {
 

@@ -3,7 +3,7 @@
 #include <capstan/base/counted.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
-#include <capstan/ops/collectives.h>
+#include <capstan/strategy_parts/collectives.h>
 
 #include <algorithm>
 #include <utility>

@@ -1,8 +1,8 @@
 #pragma once
 #include <capstan/comm/group.h>
 #include <capstan/nn/experts.h>
-#include <capstan/ops/collectives.h>
 #include <capstan/ops/grouped.h>
+#include <capstan/strategy_parts/collectives.h>
 
 #include <cstdint>
 #include <memory>

@@ -2,7 +2,7 @@
 
 #include <capstan/base/text.h>
 #include <capstan/strategy/loss_hooks.h>
-#include <capstan/strategy/targets.h>
+#include <capstan/strategy_parts/targets.h>
 
 #include <algorithm>
 #include <utility>

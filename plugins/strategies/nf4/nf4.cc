@@ -1,7 +1,7 @@
 #include "nf4.h"
 
 #include <capstan/base/text.h>
-#include <capstan/strategy/targets.h>
+#include <capstan/strategy_parts/targets.h>
 #include <torch/library.h>
 
 #include "codec.h"

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <capstan/ops/collectives.h>
+#include <capstan/strategy_parts/collectives.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 

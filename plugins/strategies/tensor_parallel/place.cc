@@ -3,9 +3,9 @@
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
-#include <capstan/ops/collectives.h>
 #include <capstan/ops/cross_entropy.h>
 #include <capstan/ops/label_log_probabilities.h>
+#include <capstan/strategy_parts/collectives.h>
 
 #include <algorithm>
 #include <utility>

@@ -2,8 +2,8 @@
 // What ranks compute that each hold a part of a vocabulary's matrix.
 #include <ATen/ATen.h>
 #include <capstan/comm/communicator.h>
-#include <capstan/ops/collectives.h>
 #include <capstan/ops/cross_entropy.h>
+#include <capstan/strategy_parts/collectives.h>
 #include <capstan_catch.h>
 
 #include <cmath>

@@ -1,6 +1,7 @@
 // Adam whose moments are stored in 8 bits: blocks of 256 elements share a scale, and a code is the cube root of an
 // element's part of it, so that small numbers have finer steps.
 #include <ATen/ATen.h>
+#include <capstan/adamw/adamw.h>
 #include <capstan/optimizer.h>
 
 #include <memory>

@@ -2,6 +2,7 @@
 #include "plugins/optimizers/muon/muon.h"
 
 #include <ATen/ATen.h>
+#include <capstan/adamw/adamw.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 

@@ -1,7 +1,7 @@
 // What ranks learn whose keys and values go around is what one rank learns.
 #include <ATen/ATen.h>
-#include <capstan/ops/collectives.h>
 #include <capstan/strategy.h>
+#include <capstan/strategy_parts/collectives.h>
 #include <capstan_catch.h>
 
 #include <utility>

@@ -1,8 +1,8 @@
 // The exchange against experts that are all on one rank: any routing, any number of rows, the same calls on all ranks.
 #include <ATen/ATen.h>
 #include <capstan/comm/communicator.h>
-#include <capstan/ops/collectives.h>
 #include <capstan/strategy/recompute.h>
+#include <capstan/strategy_parts/collectives.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 

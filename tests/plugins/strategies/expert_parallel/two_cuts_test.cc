@@ -1,6 +1,6 @@
 // Experts that are cut twice: their number along ep, and ff along tp by another strategy.
-#include <capstan/ops/collectives.h>
 #include <capstan/strategy.h>
+#include <capstan/strategy_parts/collectives.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 

@@ -1,11 +1,51 @@
-#include "kernels/floats.cuh"
-#include "kernels/tensor_blocks.cuh"
+#include "kernel.h"
 
-namespace capstan::kernels {
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace capstan::adamw {
 namespace {
 
 constexpr int threads = 256;
 constexpr int width = 4;
+
+template <class T>
+struct Float;
+template <>
+struct Float<float> {
+  static __device__ float load(float x) { return x; }
+  static __device__ float store(float x) { return x; }
+};
+template <>
+struct Float<__nv_bfloat16> {
+  static __device__ float load(__nv_bfloat16 x) { return __bfloat162float(x); }
+  static __device__ __nv_bfloat16 store(float x) { return __float2bfloat16_rn(x); }
+};
+template <>
+struct Float<__half> {
+  static __device__ float load(__half x) { return __half2float(x); }
+  static __device__ __half store(float x) { return __float2half_rn(x); }
+};
+
+/// What a thread loads and stores at once.
+template <class T, int n>
+struct alignas(n * sizeof(T)) Packed {
+  T value[n];
+};
+
+/// The tensor that thread block `block` updates a part of.
+__device__ int tensor_of(const List& list, std::int64_t block) {
+  int tensor = 0;
+  for (int end = list.count; end - tensor > 1;) {
+    const int middle = (tensor + end) / 2;
+    if (list.first_block[middle] <= block) {
+      tensor = middle;
+    } else {
+      end = middle;
+    }
+  }
+  return tensor;
+}
 
 /// ATen's fused AdamW, operation by operation (fused_adam_utils.cuh), so that the bits are the same.
 struct Rule {
@@ -23,7 +63,7 @@ struct Rule {
 
 /// Elements [i, i + n) of one tensor.
 template <class T, class Grad, class Copy, int n>
-__device__ void update(const AdamwList& list, int tensor, std::int64_t i, const Rule& rule) {
+__device__ void update(const List& list, int tensor, std::int64_t i, const Rule& rule) {
   using Pack = Packed<T, n>;
   auto& master = *reinterpret_cast<Pack*>(static_cast<T*>(list.master[tensor]) + i);
   auto& average = *reinterpret_cast<Pack*>(static_cast<T*>(list.average[tensor]) + i);
@@ -53,10 +93,12 @@ __device__ bool in_packs(const void* pointer) {
 }
 
 template <class T, class Grad, class Copy>
-__global__ void adamw(const __grid_constant__ AdamwList list) {
+__global__ void adamw(const __grid_constant__ List list) {
   if (*list.by.skip == 1) return;
-  const auto [tensor, begin, count] = part_of(list, blockIdx.x, AdamwList::block);
-  const AdamwNumbers& by = list.by;
+  const int tensor = tensor_of(list, blockIdx.x);
+  const std::int64_t begin = (blockIdx.x - list.first_block[tensor]) * List::block;
+  const std::int64_t rest = list.numel[tensor] - begin, count = rest < List::block ? rest : List::block;
+  const Numbers& by = list.by;
   const float updates = *by.updates;
   const Rule rule{by.lr,
                   by.beta1,
@@ -78,7 +120,7 @@ __global__ void adamw(const __grid_constant__ AdamwList list) {
 
 }  // namespace
 
-void adamw_lists(const AdamwList& list, const AdamwTypes& types, CUstream_st* stream) {
+void update(const List& list, const Types& types, CUstream_st* stream) {
   const auto blocks = static_cast<unsigned>(list.first_block[list.count]);
   if (blocks == 0) return;
   const auto launch = [&]<class T, class Grad, class Copy>(T, Grad, Copy) {
@@ -94,4 +136,4 @@ void adamw_lists(const AdamwList& list, const AdamwTypes& types, CUstream_st* st
   }
 }
 
-}  // namespace capstan::kernels
+}  // namespace capstan::adamw

@@ -1,5 +1,5 @@
 #include <ATen/ATen.h>
-#include <capstan/optimizer/adamw.h>
+#include <capstan/adamw/adamw.h>
 #include <capstan_catch.h>
 
 #include <cmath>

@@ -3,10 +3,10 @@
 #include <capstan/base/export.h>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace ops {
+namespace adamw {
 
 /// What one AdamW update (Loshchilov & Hutter 2019, algorithm 2) does to every element.
-struct AdamwStep {
+struct Step {
   double lr = 0;
   double beta1 = 0;
   double beta2 = 0;
@@ -28,8 +28,8 @@ struct AdamwStep {
 /// (tools/bench/offload.py).
 /// Operations and their order are those of ATen's vectorised kernel, fused products and sums included: results are
 /// bit-equal to at::_fused_adamw_ where that runs on AVX2 or AVX-512 (whole vectors; its tail rounds otherwise).
-void adamw_(const at::Tensor& master, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq, const at::Tensor& grad,
-            const at::Tensor& copy, const AdamwStep& step);
+void update_on_host(const at::Tensor& master, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq,
+                    const at::Tensor& grad, const at::Tensor& copy, const Step& step);
 
-}  // namespace ops
+}  // namespace adamw
 CAPSTAN_END_NAMESPACE

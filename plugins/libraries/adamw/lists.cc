@@ -1,11 +1,15 @@
-#include "ops/adamw_lists.h"
+#include "lists.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <capstan/base/error.h>
+#include <capstan/base/text.h>
+#include <dlfcn.h>
+#include <torch/library.h>
 
-#include "ops/operator.h"
+#include <filesystem>
 
-namespace capstan::ops {
+namespace capstan::adamw {
 namespace {
 
 bool has_16_bits(const at::Tensor& x) { return x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf; }
@@ -18,6 +22,21 @@ bool go_together(const at::Tensor& gradient, const at::Tensor& copy) {
   return has_16_bits(copy) && copy.is_contiguous() && matches;
 }
 
+using Operator = void(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::ArrayRef<double>,
+                      at::TensorList);
+
+// The kernels are in a file of their own next to this library's, since only ranks that use GPUs have what it needs.
+c10::TypedOperatorHandle<Operator> open_operator() {
+  Dl_info here{};
+  dladdr(reinterpret_cast<const void*>(&open_operator), &here);
+  const auto file = std::filesystem::canonical(here.dli_fname).parent_path() / "libcapstan_adamw_cuda.so";
+  if (dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {  // NOLINT(concurrency-mt-unsafe)
+    throw Error(cat("AdamW's kernels cannot be loaded: ", dlerror()),
+                "install Capstan again, from a build with CAPSTAN_CUDA=ON");
+  }
+  return c10::Dispatcher::singleton().findSchemaOrThrow("capstan::adamw_lists_", "").typed<Operator>();
+}
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
@@ -26,26 +45,25 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) {
       "float[] step, Tensor[] numbers) -> ()");
 }
 
-bool takes_adamw_lists(const at::Tensor& master, const at::Tensor& gradient, const at::Tensor& copy) {
+bool takes(const at::Tensor& master, const at::Tensor& gradient, const at::Tensor& copy) {
   if (!master.is_cuda() || !master.is_contiguous() || !gradient.is_contiguous()) return false;
   if (master.scalar_type() == at::kFloat) return go_together(gradient, copy);
   return has_16_bits(master) && gradient.scalar_type() == master.scalar_type() && !copy.defined();
 }
 
-void adamw_lists_(const AdamwLists& lists, const AdamwStep& step, const AdamwOnDevice& numbers) {
+void update_lists(const Lists& lists, const Step& step, const OnDevice& numbers) {
   const auto count = lists.masters.size();
   CAPSTAN_ASSERT(lists.averages.size() == count && lists.squares.size() == count && lists.gradients.size() == count);
   CAPSTAN_ASSERT(lists.copies.empty() || lists.copies.size() == count);
   for (std::size_t i = 0; i < count; ++i) {
     const auto copy = lists.copies.empty() ? at::Tensor() : lists.copies[i];
-    CAPSTAN_ASSERT(takes_adamw_lists(lists.masters[i], lists.gradients[i], copy));
+    CAPSTAN_ASSERT(takes(lists.masters[i], lists.gradients[i], copy));
     CAPSTAN_ASSERT(lists.gradients[i].scalar_type() == lists.gradients.front().scalar_type());
   }
   for (const auto* number : {&numbers.count, &numbers.grad_scale, &numbers.skip})
     CAPSTAN_ASSERT(number->scalar_type() == at::kFloat && number->numel() == 1);
   if (count == 0) return;
-  static const auto op = find_operator<void(at::TensorList, at::TensorList, at::TensorList, at::TensorList,
-                                            at::ArrayRef<double>, at::TensorList)>("capstan::adamw_lists_");
+  static const auto op = open_operator();
   std::vector<at::Tensor> states = lists.averages;
   states.insert(states.end(), lists.squares.begin(), lists.squares.end());
   const std::vector<at::Tensor> on_device{numbers.count, numbers.grad_scale, numbers.skip};
@@ -53,4 +71,4 @@ void adamw_lists_(const AdamwLists& lists, const AdamwStep& step, const AdamwOnD
           on_device);
 }
 
-}  // namespace capstan::ops
+}  // namespace capstan::adamw

@@ -1,6 +1,6 @@
 #include <ATen/ATen.h>
 #include <capstan/comm/communicator.h>
-#include <capstan/ops/collectives.h>
+#include <capstan/strategy_parts/collectives.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 

@@ -1,14 +1,18 @@
 #include <capstan/base/error.h>
-#include <capstan/ops/collectives.h>
+#include <capstan/strategy_parts/collectives.h>
 
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
 #include <numeric>
 #include <vector>
-
-#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
 
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
 using Bound = std::shared_ptr<const BoundGroup>;
 
 // The plain collectives along a dimension, uneven pieces included.

@@ -1,8 +1,10 @@
 // AdamW on float32 in host memory. Compiled without contraction of products and sums, so that every instruction set
 // rounds alike; the loops are plain and left to the compiler's vectoriser, once for each instruction set.
-#include "ops/adamw.h"
+#include "on_host.h"
 
+#include <ATen/Parallel.h>
 #include <capstan/base/error.h>
+#include <torch/library.h>
 
 #include <algorithm>
 #include <bit>
@@ -10,21 +12,23 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
-#include "ops/operator.h"
-#include "ops/parallel.h"
+#ifndef _OPENMP
+#error "compile this file with OpenMP: without it at::parallel_for uses one thread"
+#endif
 
-namespace capstan::ops {
+namespace capstan::adamw {
 namespace {
 
 // A block's gradients and copy stay in the first-level cache between the loops.
 constexpr std::int64_t block_elements = 1024;
 constexpr std::int64_t blocks_a_thread = 16;  // at least
 
-/// AdamwStep's numbers as the loop uses them.
+/// Step's numbers as the loop uses them.
 struct Numbers {
   float scale;
   float keep;     ///< 1 - lr · decay
@@ -36,7 +40,7 @@ struct Numbers {
   float step_size;  ///< -lr / (1 - beta1^count)
 };
 
-Numbers numbers(const AdamwStep& step) {
+Numbers numbers(const Step& step) {
   const auto f = [](double value) { return static_cast<float>(value); };
   return {step.grad_scale,   f(1 - step.lr * step.decay),
           f(1 - step.beta1), f(step.beta2),
@@ -170,11 +174,11 @@ bool is_half(c10::ScalarType type) { return type == c10::kBFloat16 || type == c1
 
 // For tools/bench/offload.py: lr, beta1, beta2, decay, eps, count, scale.
 void adamw_cpu(const at::Tensor& master, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq,
-               const at::Tensor& grad, const Maybe& copy, at::ArrayRef<double> step) {
+               const at::Tensor& grad, const std::optional<at::Tensor>& copy, at::ArrayRef<double> step) {
   constexpr std::size_t numbers = 7;
   TORCH_CHECK(step.size() == numbers, "capstan::adamw_ takes ", numbers, " numbers");
-  adamw_(master, exp_avg, exp_avg_sq, grad, copy.value_or(at::Tensor()),
-         {step[0], step[1], step[2], step[3], step[4], step[5], static_cast<float>(step[numbers - 1])});
+  update_on_host(master, exp_avg, exp_avg_sq, grad, copy.value_or(at::Tensor()),
+                 {step[0], step[1], step[2], step[3], step[4], step[5], static_cast<float>(step[numbers - 1])});
 }
 
 }  // namespace
@@ -187,8 +191,8 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) {
 
 TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("adamw_", &adamw_cpu); }
 
-void adamw_(const at::Tensor& master, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq, const at::Tensor& grad,
-            const at::Tensor& copy, const AdamwStep& step) {
+void update_on_host(const at::Tensor& master, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq,
+                    const at::Tensor& grad, const at::Tensor& copy, const Step& step) {
   const auto n = master.numel();
   CAPSTAN_ASSERT(grad.is_cpu() && grad.is_contiguous() && grad.numel() == n);
   CAPSTAN_ASSERT(grad.scalar_type() == c10::kFloat || is_half(grad.scalar_type()));
@@ -202,9 +206,9 @@ void adamw_(const at::Tensor& master, const at::Tensor& exp_avg, const at::Tenso
   const auto by = numbers(step);
   const auto run = best_blocks();
   const auto count = (n + block_elements - 1) / block_elements;
-  parallel_ranges(count, blocks_a_thread, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, count, blocks_a_thread, [&](std::int64_t begin, std::int64_t end) {
     run(at, by, begin * block_elements, std::min(n, end * block_elements));
   });
 }
 
-}  // namespace capstan::ops
+}  // namespace capstan::adamw

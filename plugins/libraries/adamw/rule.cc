@@ -1,12 +1,12 @@
 #include <ATen/ATen.h>
-#include <capstan/optimizer/adamw.h>
+#include <capstan/adamw/adamw.h>
 
 #include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "ops/adamw_lists.h"
+#include "lists.h"
 
 namespace capstan::optimizer {
 namespace {
@@ -18,10 +18,10 @@ struct Alike {
   bool copies;
   c10::ScalarType type;
   c10::ScalarType gradient;
-  ops::AdamwLists lists;
+  adamw::Lists lists;
 };
 
-// What ops::adamw_ updates: always by the same kernel, so that offloading changes no bit.
+// What adamw::update_on_host takes: always by the same kernel, so that offloading changes no bit.
 bool is_host_float(const Slice& slice) { return slice.master.is_cpu() && slice.master.scalar_type() == at::kFloat; }
 
 class AdamW : public Rule {
@@ -34,14 +34,14 @@ class AdamW : public Rule {
   void apply(std::vector<Slice>& slices, const Update& update) override;
 
  private:
-  ops::AdamwStep step_of(double lr, double decay) const;
+  adamw::Step step_of(double lr, double decay) const;
   void apply_on_host(const Slice& slice, const Update& update) const;
   void apply_alike(Alike& alike, const Update& update) const;
   AdamWOptions options_;
 };
 
-ops::AdamwStep AdamW::step_of(double lr, double decay) const {
-  ops::AdamwStep step;
+adamw::Step AdamW::step_of(double lr, double decay) const {
+  adamw::Step step;
   step.lr = lr;
   step.beta1 = options_.betas[0];
   step.beta2 = options_.betas[1];
@@ -55,18 +55,19 @@ void AdamW::apply_on_host(const Slice& slice, const Update& update) const {
   auto step = step_of(slice.lr, slice.weight_decay);
   step.count = update.count.item<double>();
   if (update.grad_scale.defined()) step.grad_scale = update.grad_scale.item<float>();
-  ops::adamw_(slice.master, slice.state[0], slice.state[1], slice.grad, slice.copy, step);
+  adamw::update_on_host(slice.master, slice.state[0], slice.state[1], slice.grad, slice.copy, step);
 }
 
-// Core's own pass over a GPU's memory writes the copies too; ATen's, with the same bits, takes every other tensor.
+// The library's own pass over a GPU's memory writes the copies too; ATen's, with the same bits, takes every other
+// tensor.
 void AdamW::apply_alike(Alike& alike, const Update& update) const {
   auto& [masters, averages, squares, gradients, copies] = alike.lists;
   bool own = update.grad_scale.defined() && update.skip.defined();
   for (std::size_t i = 0; own && i < masters.size(); ++i)
-    own = ops::takes_adamw_lists(masters[i], gradients[i], alike.copies ? copies[i] : at::Tensor());
+    own = adamw::takes(masters[i], gradients[i], alike.copies ? copies[i] : at::Tensor());
   const auto step = step_of(alike.lr, alike.decay);
   const auto count = update.count.to(at::kFloat);  // as the kernels read it; beyond 2^24 no bias is left to correct
-  if (own) return ops::adamw_lists_(alike.lists, step, {count, update.grad_scale, update.skip});
+  if (own) return adamw::update_lists(alike.lists, step, {count, update.grad_scale, update.skip});
   for (auto& gradient : gradients) gradient = gradient.to(alike.type);
   const std::vector<at::Tensor> counts(masters.size(), count);
   at::_fused_adamw_(masters, gradients, averages, squares, {}, counts, step.lr, step.beta1, step.beta2, step.decay,

@@ -1,4 +1,4 @@
-#include "ops/adamw.h"
+#include "plugins/libraries/adamw/on_host.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Version.h>
@@ -26,15 +26,15 @@ Tensors random(std::int64_t n, c10::ScalarType grad = at::kFloat) {
   return {at::randn({n}), at::randn({n}) * 0.01, at::rand({n}) * 1e-3, at::randn({n}).to(grad)};
 }
 
-void update(const Tensors& t, const ops::AdamwStep& step, const at::Tensor& copy = {}) {
-  ops::adamw_(t.master, t.average, t.square, t.grad, copy, step);
+void update(const Tensors& t, const adamw::Step& step, const at::Tensor& copy = {}) {
+  adamw::update_on_host(t.master, t.average, t.square, t.grad, copy, step);
 }
 
 bool same(const Tensors& a, const Tensors& b) {
   return at::equal(a.master, b.master) && at::equal(a.average, b.average) && at::equal(a.square, b.square);
 }
 
-constexpr ops::AdamwStep usual{1e-2, 0.9, 0.999, 0.1, 1e-8, 3, 2.5F};
+constexpr adamw::Step usual{1e-2, 0.9, 0.999, 0.1, 1e-8, 3, 2.5F};
 
 }  // namespace
 
