@@ -5,7 +5,6 @@
 #include <capstan/optimizer.h>
 
 #include <memory>
-#include <utility>
 #include <vector>
 
 namespace {
