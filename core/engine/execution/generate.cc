@@ -76,18 +76,17 @@ nn::Batch Generator::first_batch(const std::vector<Prompt>& prompts, std::vector
     longest = std::max(longest, rows[i].length);
   }
   const auto count = static_cast<std::int64_t>(rows.size());
-  std::vector<std::int64_t> tokens(static_cast<std::size_t>(count * longest), 0);  // an id that every model has
-  std::vector<std::int64_t> last;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    last.push_back(rows[i].length - 1);
-    if (!rows[i].alive) continue;
-    std::copy(prompts[i].tokens.begin(), prompts[i].tokens.end(),
-              tokens.begin() + static_cast<std::ptrdiff_t>(i) * longest);
+  const auto tokens = at::zeros({count, longest}, longs()), last = at::zeros({count}, longs());
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto& row = rows[static_cast<std::size_t>(i)];
+    last[i].fill_(row.length - 1);
+    if (row.alive)  // else it has an id that every model has
+      tokens[i].narrow(0, 0, row.length).copy_(at::tensor(prompts[static_cast<std::size_t>(i)].tokens, longs()));
   }
   nn::Batch batch;
-  batch.tokens = at::tensor(tokens, longs()).view({count, longest}).to(session_.device);
+  batch.tokens = tokens.to(session_.device);
   batch.positions = at::arange(longest, longs(session_.device)).expand({count, longest});
-  batch.last = at::tensor(last, longs()).to(session_.device);
+  batch.last = last.to(session_.device);
   batch.sample_ids = at::zeros({count}, longs(session_.device));
   return batch;
 }

@@ -152,7 +152,8 @@ struct Block {
 };
 
 template <class T, int queries>
-__global__ __launch_bounds__(threads) void decode(const __grid_constant__ DecodeCall call, int lanes) {
+__global__ __launch_bounds__(threads, queries < 8 ? 2 : 1) void decode(const __grid_constant__ DecodeCall call,
+                                                                       int lanes) {
   using Own = Block<T, queries>;
   using Number = typename Own::Number;
   __shared__ Number q[queries][Own::widest], of_groups[threads * Own::width];
