@@ -73,6 +73,15 @@ TEST_CASE("float64: tiles of stages whose backward runs in two parts", "[matrix]
   check(family_config(dense()), by_2 + "[strategy.pipeline_parallel]\nsize = 2\nschedule = \"zero_bubble\"\n", 2);
 }
 
+TEST_CASE("float64: what waits in host memory is each micro-batch's own", "[matrix][train]") {
+  const auto model = family_config(dense());
+  for (const std::string schedule : {"1f1b", "zero_bubble"}) {
+    const auto stages = "[strategy.pipeline_parallel]\nsize = 2\nschedule = \"" + schedule + "\"\n";
+    check(model, "[strategy.recompute]\n" + offload + stages, 2);
+    check(model, by_2 + regions + offload + stages, 2);
+  }
+}
+
 TEST_CASE("float64: a model's dense blocks run by tiles, its experts do not", "[matrix][train]") {
   const auto& family = families()[5];
   REQUIRE(family.plugin == "qwen3");
