@@ -146,7 +146,7 @@ void judge_memory(const session::Job& job, const Rank& rank, plugin::Host& host)
   faults.front().what += "\n" + trim(table);
   Error more(std::move(faults));
   for (const auto& context : own->context()) more.add_context(context);
-  throw Error(std::move(more));
+  throw Error(more);
 }
 
 train::RunSetting run_setting(const launch::RunArguments& arguments, const launch::Environment& env, const Rank& rank,
