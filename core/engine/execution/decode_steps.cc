@@ -37,7 +37,7 @@ DecodeSteps::DecodeSteps(session::Session& session, std::int64_t rows, std::int6
 }
 
 at::Tensor DecodeSteps::begin(const nn::Batch& prompts) {
-  const auto logits = session_.interpreter->evaluate(prompts, &empty_).states;
+  auto logits = session_.interpreter->evaluate(prompts, &empty_).states;
   filled_ = empty_;
   filled_.set_filled();
   batch_.positions.copy_(prompts.last.unsqueeze(1));

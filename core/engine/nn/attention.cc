@@ -80,7 +80,7 @@ at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::
 at::Tensor visible_from(const at::Tensor& own_columns, Batch all, std::int64_t keys,
                         std::optional<std::int64_t> window) {
   const auto key = at::arange(keys, own_columns.options()), query = own_columns.view({1, 1, -1, 1});
-  const auto past = window ? (key <= query).bitwise_and(key > query - *window) : key <= query;
+  auto past = window ? (key <= query).bitwise_and(key > query - *window) : key <= query;
   if (!all.documents) return past;
   all.loss_rows = at::Tensor();  // of all positions; padding, which no token before it sees, is said to be the first's
   const auto sequences = all.label_sequences().view_as(all.tokens);
