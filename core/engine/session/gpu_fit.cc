@@ -189,9 +189,9 @@ Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const RankCounts& rank
           fit.fits ? " fits, " : " does not fit: ", memory(std::abs(left)), fit.fits ? " are left" : " too much");
   const auto narrow = peak / 20;
   if (fit.fits && left < narrow) fit.text += " (less than the 5 % by which a prediction may be wrong)";
-  if (const auto largest = predicted.prediction.largest_tensor; fit.fits && left < largest)
-    fit.text +=
-        cat(" (less than the largest tensor, ", memory(largest), ", for which there must be room in one piece)");
+  const auto largest = predicted.prediction.largest_tensor;
+  if (fit.fits && left < largest)
+    fit.text += cat(" (less than the largest tensor, ", memory(largest), ", which is in one piece)");
   fit.text += "\n";
   if (!fit.fits) fit.text += what_helps(predicted, gpu, ranks, peak, trials);
   return fit;

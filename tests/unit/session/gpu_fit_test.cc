@@ -101,8 +101,8 @@ TEST_CASE("what fits is told where the largest tensor is larger than what is lef
     prediction.largest_tensor = largest;
     return plan::judge_fit(on_gpus(prediction), {"80GiB", 80 * gib}, {1}, {}).text;
   };
-  CHECK_THAT(text(19 * gib), Contains("18.50 GiB are left (less than the largest tensor, 19.00 GiB, for which there "
-                                      "must be room in one piece)\n"));
+  CHECK_THAT(text(19 * gib),
+             Contains("18.50 GiB are left (less than the largest tensor, 19.00 GiB, which is in one piece)\n"));
   CHECK_THAT(text(18 * gib), Contains("18.50 GiB are left\n"));
 }
 
