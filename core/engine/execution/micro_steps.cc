@@ -1,8 +1,12 @@
 #include "execution/micro_steps.h"
 
 #include <ATen/ATen.h>
+#include <capstan/base/text.h>
 
+#include <optional>
 #include <utility>
+
+#include "execution/tracing.h"
 
 namespace capstan::execution {
 
@@ -26,10 +30,18 @@ MicroSteps::MicroSteps(const session::Session& session, GraphSetting graphs)
   sums_.auxiliary = at::zeros({}, doubles);
 }
 
-void MicroSteps::run(const StepInput& input, const std::vector<double>& counts, const LossScale& scale) {
+void MicroSteps::run(const StepInput& input, const std::vector<double>& counts, const LossScale& scale,
+                     monitor::Tracer* tracer) {
   begin(counts, scale);
   run_others(input);
+  std::optional<Traced> later;
   strategy::Interpreter::Calls calls;
+  calls.before = [&](const strategy::Action& action) {
+    later.reset();
+    if (action.kind != strategy::Action::Kind::backward_weight) return;
+    later.emplace(tracer, monitor::Span::backward,
+                  cat("weights of micro-batch ", action.micro, " in stage ", action.stage));
+  };
   calls.batch = [&](int micro) {
     return passes_.trained(batch_of(input, micro), others_[static_cast<std::size_t>(micro)]);
   };

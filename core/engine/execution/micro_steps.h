@@ -35,8 +35,10 @@ class MicroSteps {
   /// `session` must outlive it.
   MicroSteps(const session::Session& session, GraphSetting graphs);
   /// All of the step: its gradients are in the engine. `scale` must outlive it.
-  /// `counts`: the objective's, of all that the step's gradients are summed over.
-  void run(const StepInput& input, const std::vector<double>& counts, const LossScale& scale);
+  /// `counts`: the objective's, of all that the step's gradients are summed over. `tracer` may be null: it is told of
+  /// weights' gradients that come later than the rest of a backward, by micro-batch and stage.
+  void run(const StepInput& input, const std::vector<double>& counts, const LossScale& scale,
+           monitor::Tracer* tracer = nullptr);
   /// The sums of the next step have the same memory.
   const MicroStepSums& sums() const { return sums_; }
 

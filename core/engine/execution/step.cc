@@ -26,7 +26,7 @@ Step::Step(session::Session& session)
 
 StepResult Step::gradients(const StepInput& input, const std::vector<double>& counts) {
   // A step without any target still runs, like the others' collectives: its gradients are zero.
-  micro_steps_.run(input, divisors_of(input, counts), updates_.loss_scale());
+  micro_steps_.run(input, divisors_of(input, counts), updates_.loss_scale(), tracer_.get());
   const auto& sums = micro_steps_.sums();
   StepResult result;
   result.has_auxiliary = sums.has_auxiliary;

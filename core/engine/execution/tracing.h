@@ -4,6 +4,7 @@
 #include "strategy/unit_runner.h"
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,8 +26,8 @@ class Tracers final : public monitor::Tracer {
 /// A span for as long as it lives; none without a tracer.
 class Traced {
  public:
-  Traced(monitor::Tracer* tracer, monitor::Span kind, std::string_view name)
-      : tracer_(tracer), kind_(kind), name_(name) {
+  Traced(monitor::Tracer* tracer, monitor::Span kind, std::string name)
+      : tracer_(tracer), kind_(kind), name_(std::move(name)) {
     if (tracer_) tracer_->begin(kind_, name_);
   }
   ~Traced() {
@@ -38,7 +39,7 @@ class Traced {
  private:
   monitor::Tracer* tracer_;
   monitor::Span kind_;
-  std::string_view name_;
+  std::string name_;
 };
 
 /// Forward and backward of each unit are spans from now on.

@@ -18,8 +18,8 @@ struct Rate {
   double Figures::*value;
 };
 
-const std::array<Rate, 22>& rates() {
-  static const std::array<Rate, 22> all{{{"product_flops", &Figures::product_flops},
+const std::array<Rate, 23>& rates() {
+  static const std::array<Rate, 23> all{{{"product_flops", &Figures::product_flops},
                                          {"grouped_product_flops", &Figures::grouped_product_flops},
                                          {"eight_bit_product_flops", &Figures::eight_bit_product_flops},
                                          {"eight_bit_grouped_product_flops", &Figures::eight_bit_grouped_product_flops},
@@ -27,6 +27,7 @@ const std::array<Rate, 22>& rates() {
                                          {"product_seconds", &Figures::product_seconds},
                                          {"attention_flops", &Figures::attention_flops},
                                          {"attention_backward_flops", &Figures::attention_backward_flops},
+                                         {"attention_growth", &Figures::attention_growth},
                                          {"attention_seconds", &Figures::attention_seconds},
                                          {"bytes_per_second", &Figures::bytes_per_second},
                                          {"decoded_bytes", &Figures::decoded_bytes},

@@ -19,8 +19,9 @@ struct Figures {
   double eight_bit_grouped_product_flops = 0;  ///< … of experts
   double eight_bit_block_product_flops = 0;    ///< … with a scale for each block
   double product_seconds = 0;                  ///< time that each product takes besides
-  double attention_flops = 0;
+  double attention_flops = 0;                  ///< of rows of 2,048 columns, FLOP/s
   double attention_backward_flops = 0;
+  double attention_growth = 0;  ///< share by which both grow with each doubling of the columns, up to 131,072
   double attention_seconds = 0;
   double bytes_per_second = 0;         ///< rate of its memory, for all other operators
   double decoded_bytes = 0;            ///< bytes that decoding 4 bits writes, bytes/s

@@ -1,7 +1,6 @@
-#include "session/pipeline_time.h"
-
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
+#include "session/step_time.h"
 #include "strategy/rank_stages.h"
 
 #include <algorithm>
@@ -9,52 +8,50 @@
 #include <string>
 
 namespace capstan::plan {
-namespace {
 
-// A position's way through its program.
-struct Runner {
-  std::size_t next = 0;
-  double now = 0;
-};
+double PositionTime::seconds_of(const strategy::Action& action) const {
+  const auto found = std::find_if(actions.begin(), actions.end(), [&](const ActionTime& one) {
+    return one.action.kind == action.kind && one.action.stage == action.stage;
+  });
+  return found == actions.end() ? 0 : found->computing + found->waiting;
+}
 
-}  // namespace
-
-PipelineTime pipeline_time(const std::vector<strategy::Program>& programs,
-                           const std::function<double(std::size_t position, const strategy::Action&)>& seconds) {
+PipelineTime pipeline_time(const std::vector<PositionTime>& positions) {
   using Kind = strategy::Action::Kind;
-  PipelineTime time{0, std::vector<double>(programs.size(), 0)};
-  std::vector<Runner> runners(programs.size());
+  PipelineTime time{0, std::vector<double>(positions.size(), 0)};
+  std::vector<std::size_t> next(positions.size(), 0);
+  std::vector<double> now(positions.size(), 0);
   std::map<std::string, double> arrived;  // what was sent, and when it is there
   // False: the action waits for what is not sent yet.
   const auto act = [&](std::size_t position, const strategy::Action& action) {
-    auto& now = runners[position].now;
     if (!strategy::is_transfer(action)) {
-      const auto took = seconds(position, action);
-      now += took;
+      const auto took = positions[position].seconds_of(action);
+      now[position] += took;
       time.busy[position] += took;
     } else if (action.kind == Kind::send_states || action.kind == Kind::send_gradients) {
-      arrived[strategy::cargo(action)] = now + seconds(position, action);
+      arrived[strategy::cargo(action)] = now[position] + positions[position].seconds_of(action);
     } else {
       const auto found = arrived.find(strategy::cargo(action));
       if (found == arrived.end()) return false;
-      now = std::max(now, found->second);
+      now[position] = std::max(now[position], found->second);
     }
     return true;
   };
   for (bool moved = true; moved;) {
     moved = false;
-    for (std::size_t p = 0; p < programs.size(); ++p) {
-      auto& next = runners[p].next;
-      for (; next < programs[p].size() && act(p, programs[p][next]); ++next) moved = true;
+    for (std::size_t p = 0; p < positions.size(); ++p) {
+      const auto& program = positions[p].program;
+      for (; next[p] < program.size() && act(p, program[next[p]]); ++next[p]) moved = true;
     }
   }
-  for (std::size_t p = 0; p < programs.size(); ++p) {
-    if (runners[p].next < programs[p].size()) {
+  for (std::size_t p = 0; p < positions.size(); ++p) {
+    const auto& program = positions[p].program;
+    if (next[p] < program.size()) {
       throw Error(cat("the programs of a model's stages wait for each other: position ", p, " of pp is at ",
-                      strategy::text(programs[p][runners[p].next]), ", which is never sent"),
+                      strategy::text(program[next[p]]), ", which is never sent"),
                   "correct what the strategy returns from stages()");
     }
-    time.seconds = std::max(time.seconds, runners[p].now);
+    time.seconds = std::max(time.seconds, now[p]);
   }
   return time;
 }

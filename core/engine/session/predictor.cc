@@ -53,13 +53,13 @@ struct Predictor::Impl {
         gpu(gpu_named(machines.gpu)),
         request(request_of(machines, gpu)),
         figures(figures_of(gpu.name)),
-        links{machines.node_bandwidth} {}
+        node_bytes(machines.node_bandwidth) {}
 
   plugin::Host& host;
   Gpu gpu;
   setup::JobRequest request;
   std::optional<Figures> figures;
-  Links links;
+  double node_bytes;
   std::int64_t global_batch = 0;
   std::map<std::string, bool> strategies;
 };
@@ -139,10 +139,15 @@ std::optional<Estimate> Predictor::predict(const std::vector<std::string>& overr
   estimate.lacking = job->lacking();
   estimate.changes = job->model->changes;
   if (!impl_->figures) return estimate;
-  const auto time = step_time(prediction, job->topology.batch.accumulation, *impl_->figures, impl_->links);
+  const auto time = step_time(prediction, job->topology.batch.accumulation, *impl_->figures, impl_->node_bytes);
   estimate.seconds = time.total();
   estimate.no_time = time.unknown;
   if (estimate.seconds > 0) estimate.time_table = step_time_table(time);
+  estimate.positions = time.positions;
+  using layout::Axis;
+  const auto& mesh = job->topology.mesh;
+  estimate.split_ranks = mesh.size({Axis::cp, Axis::ep, Axis::tp});
+  if (job->topology.policy.shard_param) estimate.gather_ranks = mesh.size(Axis::dp);
   return estimate;
 }
 

@@ -3,10 +3,9 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iomanip>
 #include <utility>
-
-#include "session/pipeline_time.h"
 
 namespace capstan::plan {
 namespace {
@@ -14,9 +13,9 @@ namespace {
 using assembly::Transfer;
 using assembly::Transfers;
 
-double bus_of(const Transfer& transfer, const Figures& figures, const Links& links) {
+double bus_of(const Transfer& transfer, const Figures& figures, double node_bytes) {
   if (transfer.operation == "host") return figures.host_link_bytes;
-  if (transfer.nodes > 1) return links.bytes_per_second;
+  if (transfer.nodes > 1) return node_bytes;
   if (transfer.operation == "reduce-scatter") return figures.reduce_scatter_bytes;
   if (transfer.operation == "all-reduce") return figures.all_reduce_bytes;
   if (transfer.operation == "all-to-all") return figures.all_to_all_bytes;
@@ -32,12 +31,12 @@ double sent(const Transfer& transfer) {
   return transfer.operation == "all-reduce" ? 2 * others * bytes : others * bytes;
 }
 
-double seconds(const Transfers& transfers, const Figures& figures, const Links& links) {
+double seconds(const Transfers& transfers, const Figures& figures, double node_bytes) {
   double sum = 0;
   for (const auto& [transfer, times] : transfers) {
     if (transfer.ranks == 1 && transfer.operation != "host") continue;
-    sum +=
-        static_cast<double>(times) * (figures.collective_seconds + sent(transfer) / bus_of(transfer, figures, links));
+    sum += static_cast<double>(times) *
+           (figures.collective_seconds + sent(transfer) / bus_of(transfer, figures, node_bytes));
   }
   return sum;
 }
@@ -53,18 +52,6 @@ double bytes_of(const char* operation, const Transfers& transfers) {
 double decoding_of(const Transfers& transfers, const Figures& figures) {
   const auto bytes = bytes_of("decode", transfers);
   return bytes == 0 ? 0 : bytes / figures.decoded_bytes;
-}
-
-bool crosses_nodes(const Transfers& transfers) {
-  return std::any_of(transfers.begin(), transfers.end(), [](const auto& one) { return one.first.nodes > 1; });
-}
-
-bool crosses_nodes(const assembly::StepWork& work) {
-  const auto& micro = work.micro;
-  return crosses_nodes(micro.waited) || crosses_nodes(micro.gathers) || crosses_nodes(micro.later_gathers) ||
-         crosses_nodes(work.reductions) || crosses_nodes(work.whole_parts) ||
-         std::any_of(work.actions.begin(), work.actions.end(),
-                     [](const auto& one) { return crosses_nodes(one.work.waited); });
 }
 
 double rate_of(const meta::Product& product, const Figures& figures) {
@@ -91,14 +78,15 @@ double computed_flops(const meta::AttentionShape& shape) {
   return shape.flops() * static_cast<double>(padded) / static_cast<double>(shape.width);
 }
 
-double attention_of(const meta::Work& work, const Figures& figures) {
-  constexpr double backward_flops = 2.5;  // five products, where forward has two
+// Passes that compute `passes` times what forward's two products do. Longer rows fill the GPU better.
+double attention_of(const std::map<meta::AttentionShape, std::int64_t>& shapes, double passes, double rate,
+                    const Figures& figures) {
+  constexpr double short_row = 2048, long_row = 131072;  // rows with which rates were measured
   double sum = 0;
-  for (const auto& [shape, times] : work.attention)
-    sum += static_cast<double>(times) * (figures.attention_seconds + computed_flops(shape) / figures.attention_flops);
-  for (const auto& [shape, times] : work.attention_backward) {
-    sum += static_cast<double>(times) *
-           (figures.attention_seconds + backward_flops * computed_flops(shape) / figures.attention_backward_flops);
+  for (const auto& [shape, times] : shapes) {
+    const auto doublings = std::log2(std::clamp(static_cast<double>(shape.keys), short_row, long_row) / short_row);
+    const auto flops = rate * (1 + figures.attention_growth * doublings);
+    sum += static_cast<double>(times) * (figures.attention_seconds + passes * computed_flops(shape) / flops);
   }
   return sum;
 }
@@ -110,68 +98,73 @@ std::int64_t count(const std::map<meta::Product, std::int64_t>& products) {
 }
 
 // What computing takes, launches without their waiting.
-void add_compute(const assembly::MicroStepWork& micro, double times, const Figures& figures, const Links& links,
+void add_compute(const assembly::MicroStepWork& micro, double times, const Figures& figures, double node_bytes,
                  StepTime& time) {
   const auto& compute = micro.compute;
   const auto others = static_cast<double>(compute.kernels) - static_cast<double>(count(compute.products));
   time.products += times * products_of(compute, figures);
-  time.attention += times * attention_of(compute, figures);
+  time.attention += times * (attention_of(compute.attention, 1, figures.attention_flops, figures) +
+                             attention_of(compute.attention_backward, 2.5, figures.attention_backward_flops, figures));
   time.others += times * (compute.bytes / figures.bytes_per_second + others * figures.kernel_seconds);
-  time.layers_wait += times * seconds(micro.waited, figures, links);
+  time.layers_wait += times * seconds(micro.waited, figures, node_bytes);
+}
+
+// Over a link of unknown bandwidth, 0, a transfer takes for ever.
+StepTime or_unknown(StepTime time) {
+  if (std::isfinite(time.total())) return time;
+  time = {};
+  time.unknown = "no bandwidth between nodes is known";
+  return time;
 }
 
 }  // namespace
 
 StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, const Figures& figures,
-                   const Links& links) {
+                   double node_bytes) {
   const auto& micro = work.micro;
   StepTime time;
-  if (links.bytes_per_second <= 0 && crosses_nodes(work)) {
-    time.unknown = "no bandwidth between nodes is known";
-    return time;
-  }
   const auto times = static_cast<double>(micro_steps);
   const auto launches = static_cast<double>(micro.compute.kernels);
-  add_compute(micro, times, figures, links, time);
+  add_compute(micro, times, figures, node_bytes, time);
   time.others += (bytes_of("cast", micro.gathers) + (times - 1) * bytes_of("cast", micro.later_gathers)) /
                  figures.bytes_per_second;
   time.decoding = decoding_of(micro.gathers, figures) + (times - 1) * decoding_of(micro.later_gathers, figures);
   time.update = work.update_bytes / figures.update_bytes_per_second + work.whole_flops / figures.product_flops +
-                seconds(work.whole_parts, figures, links);
+                seconds(work.whole_parts, figures, node_bytes);
   const auto on_gpu = time.products + time.attention + time.decoding + time.others + time.layers_wait;
   const auto eager = (times - static_cast<double>(work.replayed)) / times;
   time.host_wait = std::max(0.0, eager * (times * launches * figures.host_kernel_seconds - on_gpu));
-  const auto beside = seconds(micro.gathers, figures, links) +
-                      (times - 1) * seconds(micro.later_gathers, figures, links) +
-                      seconds(work.reductions, figures, links);
-  const auto hidden = std::min(beside, on_gpu + time.host_wait);
-  time.engine_wait = beside - hidden + std::max(0.0, figures.interference * hidden - time.host_wait);
+  time.moving = seconds(micro.gathers, figures, node_bytes) +
+                (times - 1) * seconds(micro.later_gathers, figures, node_bytes) +
+                seconds(work.reductions, figures, node_bytes);
+  const auto hidden = std::min(time.moving, on_gpu + time.host_wait);
+  time.engine_wait = time.moving - hidden + std::max(0.0, figures.interference * hidden - time.host_wait);
   time.offload = work.host_elements / figures.host_elements;
-  return time;
+  return or_unknown(std::move(time));
 }
 
 StepTime step_time(const assembly::Prediction& prediction, std::int64_t micro_steps, const Figures& figures,
-                   const Links& links) {
-  const auto& works = prediction.works;
-  if (works.empty()) return step_time(prediction.work.value(), micro_steps, figures, links);
+                   double node_bytes) {
   StepTime longest;
-  std::vector<strategy::Program> programs;
-  for (const auto& work : works) {
-    auto time = step_time(work, micro_steps, figures, links);
+  std::vector<PositionTime> positions;
+  for (const auto& work : prediction.works.empty() ? std::vector{prediction.work.value()} : prediction.works) {
+    auto time = step_time(work, micro_steps, figures, node_bytes);
     if (!time.unknown.empty()) return time;
-    if (time.total() > longest.total()) longest = std::move(time);
-    programs.push_back(work.program);
-  }
-  const auto took = [&](std::size_t position, const strategy::Action& action) {
-    StepTime time;
-    for (const auto& [of, work] : works[position].actions) {
-      if (of.kind == action.kind && of.stage == action.stage) add_compute(work, 1, figures, links, time);
+    positions.push_back({work.program, {}, time.total(), time.moving});
+    // Where each backward follows its forward, both are counted as one action.
+    for (int micro = 0; work.program.empty() && micro < micro_steps; ++micro)
+      positions.back().program.push_back({strategy::Action::Kind::forward, 0, micro});
+    for (const auto& [action, of_action] : work.actions) {
+      StepTime took;
+      add_compute(of_action, 1, figures, node_bytes, took);
+      positions.back().actions.push_back({action, took.products + took.attention + took.others, took.layers_wait});
     }
-    return time.total();
-  };
-  const auto pipeline = pipeline_time(programs, took);
+    if (time.total() > longest.total()) longest = std::move(time);
+  }
+  const auto pipeline = pipeline_time(positions);
   longest.bubble = pipeline.seconds - *std::max_element(pipeline.busy.begin(), pipeline.busy.end());
-  return longest;
+  longest.positions = std::move(positions);
+  return or_unknown(std::move(longest));
 }
 
 std::string step_time_table(const StepTime& time) {

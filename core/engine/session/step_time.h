@@ -1,5 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/plan/predictor.h>
 
 #include <cstdint>
 #include <string>
@@ -19,30 +20,37 @@ struct StepTime {
   double others = 0;       ///< all other operators of the layers
   double update = 0;       ///< gradients' sums, their norm, the optimizer
   double layers_wait = 0;  ///< for layers' own collectives
-  double engine_wait =
-      0;  ///< for gathers and reductions: what they cost computation meanwhile, and what it does not hide
-  double host_wait = 0;  ///< for the host to launch
-  double offload = 0;    ///< the update in host memory, and copies there that nothing hides
-  double bubble = 0;     ///< for other stages
-  std::string unknown;   ///< for people: why there is no time; the parts are 0 then
+  double engine_wait = 0;  ///< for gathers and reductions: what slows computation down, and what it does not hide
+  double host_wait = 0;    ///< for the host to launch
+  double offload = 0;      ///< the update in host memory, and copies there that nothing hides
+  double bubble = 0;       ///< for other stages
+  double moving = 0;       ///< no part: gathers and reductions, hidden or not
+  std::vector<PositionTime> positions = {};  ///< by position on pp
+  std::string unknown;                       ///< for people: why there is no time; the parts are 0 then
   double total() const {
     return products + attention + decoding + others + update + layers_wait + engine_wait + host_wait + offload + bubble;
   }
 };
 
-/// Links between nodes.
-struct Links {
-  double bytes_per_second = 0;  ///< bus bandwidth of collectives that cross nodes, bytes/s; 0: not known
+/// Estimates what a rank's step takes: `micro_steps` times its micro-step, then the rest. `node_bytes`: bus
+/// bandwidth of collectives that cross nodes, bytes/s; 0: not known, and then nor is the time of what does.
+StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, const Figures& figures,
+                   double node_bytes = 0);
+
+/// How long a step's programs take when positions on pp wait for each other.
+struct PipelineTime {
+  double seconds = 0;        ///< from the first action's begin to the last one's end
+  std::vector<double> busy;  ///< of these each position's that it computes
 };
 
-/// Estimates what a rank's step takes: `micro_steps` times its micro-step, then the rest.
-StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, const Figures& figures,
-                   const Links& links = {});
+/// Runs positions' programs in thought, with their transfers. What a send takes passes until the receiver has it, while
+/// the sender continues. Throws Error where the programs wait for each other for ever.
+PipelineTime pipeline_time(const std::vector<PositionTime>& positions);
 
 /// The same of a run, in stages of the position on pp whose work takes longest: all positions' programs are run with
 /// what their actions take (pipeline_time), and where it has nothing to do it waits for the others.
 StepTime step_time(const assembly::Prediction& prediction, std::int64_t micro_steps, const Figures& figures,
-                   const Links& links = {});
+                   double node_bytes = 0);
 
 /// A table for people: milliseconds by part, those that are there.
 std::string step_time_table(const StepTime& time);

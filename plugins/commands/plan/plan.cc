@@ -2,6 +2,7 @@
 
 #include <capstan/base/counted.h>
 #include <capstan/base/exit_code.h>
+#include <capstan/base/log.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 #include <capstan/command.h>
@@ -83,10 +84,43 @@ void print_best(const Tried& best) {
   terminal::print(cat("\noptions: ", join(overrides_of(best.layout, best.batch), " "), "\n"));
 }
 
+void print_simulation(const Tried& best, const PlanArguments& arguments) {
+  if (best.estimate.positions.empty()) {
+    throw Error("no step can be simulated: no time is predicted here",
+                "name a GPU whose speed is known, and --node-bandwidth where there are several nodes");
+  }
+  terminal::print("\n" + simulation_text(best.estimate, arguments.gpus, arguments.disturbances));
+}
+
 void refuse_own_file(const PlanArguments& arguments) {
   std::error_code differs;
   if (arguments.write.empty() || !std::filesystem::equivalent(arguments.config, arguments.write, differs)) return;
   throw Error("--write names the configuration itself, which would be replaced", "name another file", arguments.write);
+}
+
+// What the simulation's options say, as it was written.
+struct Factors {
+  std::vector<std::string> slow_gpus;
+  std::vector<std::string> slow_links;
+};
+
+void declare_disturbances(CLI::App& app, Disturbances& given, Factors& factors) {
+  const auto* group = "Simulation of all ranks with the first of the table";
+  app.add_option("--slow-gpu", factors.slow_gpus, "RANK=FACTOR: this GPU computes that many times as long; repeatable")
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--slow-link", factors.slow_links,
+                 "RANK=FACTOR: what this rank sends and receives takes that many times as long; repeatable")
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--lost-link", given.lost_links, "RANK: nothing reaches it, and nothing of it arrives; repeatable")
+      ->allow_extra_args(false)
+      ->group(group);
+  auto* jitter =
+      app.add_option("--jitter", given.jitter, "each action of each rank takes up to this share longer, such as 0.05")
+          ->check(CLI::Range(0.0, 100.0))
+          ->group(group);
+  app.add_option("--seed", given.seed, "of the jitter (default 1)")->needs(jitter)->group(group);
 }
 
 void declare(CLI::App& app, PlanArguments& given) {
@@ -109,8 +143,12 @@ void declare(CLI::App& app, PlanArguments& given) {
 int run(const command::Call& call) {
   CLI::App app;
   PlanArguments given;
+  Factors factors;
   declare(app, given);
+  declare_disturbances(app, given.disturbances, factors);
   if (const auto code = arguments::read(app, call)) return *code;
+  for (const auto& text : factors.slow_gpus) read_factor(text, "--slow-gpu", given.disturbances.slow_gpus);
+  for (const auto& text : factors.slow_links) read_factor(text, "--slow-link", given.disturbances.slow_links);
   return plan(given, call);
 }
 
@@ -126,7 +164,10 @@ int plan(const PlanArguments& arguments, const command::Call& call) {
                       [&](const LayoutChoice& layout, const BatchSizes& batch) {
                         return predictor.predict(overrides_of(layout, batch));
                       }};
+  // Warnings are about one of many layouts, and what they warn of costs predicted time.
+  log::configure("", log::Level::error, 0);
   const auto all = search(layouts_of(choices_of(call.plugins, predictor.strategies())), global_batch, ask);
+  log::configure("", log::Level::warning, 0);
   if (all.empty()) refuse(predictor, arguments.gpus);
   const auto& best = all.front();
   const auto length = best.estimate.sample_length;
@@ -138,6 +179,7 @@ int plan(const PlanArguments& arguments, const command::Call& call) {
                       times_text(predictor, all)));
   if (!best.estimate.fits) return static_cast<int>(ExitCode::usage);
   print_best(best);
+  if (arguments.disturbances.any()) print_simulation(best, arguments);
   if (!arguments.write.empty()) monitor::write_output(arguments.write, file_of(arguments, best));
   return static_cast<int>(ExitCode::success);
 }

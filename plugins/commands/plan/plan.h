@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "stragglers.h"
+
 namespace planning {
 
 struct PlanArguments {
@@ -12,8 +14,9 @@ struct PlanArguments {
   int gpus = 1;
   int nodes = 1;
   std::string gpu = {};
-  double node_bandwidth = 0;  ///< GB/s; 0: not known
-  std::string write = {};     ///< file for the best; empty: none
+  double node_bandwidth = 0;       ///< GB/s; 0: not known
+  std::string write = {};          ///< file for the best; empty: none
+  Disturbances disturbances = {};  ///< with which the best is simulated
 };
 
 /// Prints what fits these GPUs, the fastest first, and writes the best as a configuration. Exit code 2 where nothing

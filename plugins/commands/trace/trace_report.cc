@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "runs/numbers.h"
 
@@ -20,7 +21,7 @@ namespace {
 
 using TraceJson = nlohmann::json;
 
-constexpr std::size_t top_kernels = 12;
+constexpr std::size_t top_kernels = 12, top_transfers = 16;
 
 struct Interval {
   double begin = 0;
@@ -61,6 +62,13 @@ bool is_unit(const std::string& span) { return span.starts_with("forward ") || s
 
 bool is_collective_span(const std::string& span) {
   return !is_unit(span) && !span.starts_with("step ") && span != "optimizer" && span != "evaluation";
+}
+
+// What a transfer between stages carries; empty: the span is none.
+std::string cargo_of(const std::string& span) {
+  constexpr std::string_view begin = "transfer '";
+  if (!span.starts_with(begin) || span.find(" of micro-batch ") == std::string::npos) return {};
+  return span.substr(begin.size(), span.size() - begin.size() - 1);
 }
 
 std::int64_t integer_of(const TraceJson& object, const char* key) {
@@ -178,6 +186,14 @@ std::string owner_of(const Events& events, const Work& work) {
   return {};
 }
 
+// What a kernel of NCCL moves between stages.
+std::string cargo_at(const Events& events, const Work& work) {
+  const auto found = events.launches.find(work.correlation);
+  if (found == events.launches.end()) return {};
+  const auto is_transfer = [](const std::string& name) { return !cargo_of(name).empty(); };
+  return cargo_of(span_at(events, found->second.thread, found->second.time, is_transfer));
+}
+
 void add_gpu(const Events& events, TraceReport& report) {
   std::vector<Interval> collectives, others, all;
   for (const auto& work : events.work) {
@@ -186,6 +202,8 @@ void add_gpu(const Events& events, TraceReport& report) {
     const auto owner = owner_of(events, work);
     if (kind == "elementwise" && owner == "optimizer") kind = "optimizer";
     (kind == "collective" ? collectives : others).push_back(work.time);
+    if (const auto cargo = kind == "collective" ? cargo_at(events, work) : ""; !cargo.empty())
+      report.transfers[cargo] += ms;
     all.push_back(work.time);
     if (kind != "collective") report.kinds[kind] += ms;
     if (kind != "collective") report.units[owner.empty() ? "elsewhere" : owner] += ms;
@@ -211,6 +229,8 @@ void add_cpu(const Events& events, const Interval& window, TraceReport& report) 
     for (const auto& span : spans) {
       const Interval inside{std::max(span.time.begin, window.begin), std::min(span.time.end, window.end)};
       if (is_collective_span(span.name) && inside.begin < inside.end) collectives.push_back(inside);
+      if (const auto cargo = cargo_of(span.name); !cargo.empty() && inside.begin < inside.end)
+        report.transfers[cargo] += (inside.end - inside.begin) / 1000;
     }
     collectives = merged(std::move(collectives));
     for (const auto& span : spans) {
@@ -233,6 +253,13 @@ using Ranked = std::vector<std::pair<std::string, double>>;
 Ranked ranked(const std::map<std::string, double>& by_name) {
   Ranked all(by_name.begin(), by_name.end());
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  return all;
+}
+
+// The transfers that took longest.
+Ranked longest(const std::map<std::string, double>& transfers) {
+  auto all = ranked(transfers);
+  all.resize(std::min(all.size(), top_transfers));
   return all;
 }
 
@@ -310,6 +337,7 @@ std::string trace_text(const TraceReport& report) {
   if (report.gpu) kinds.emplace_back("idle", report.idle_ms);
   text += share_table(report.gpu ? "GPU time" : "time", kinds, report) + "\n";
   text += share_table("unit", ranked(report.units), report);
+  if (!report.transfers.empty()) text += "\n" + share_table("sent or received", longest(report.transfers), report);
   return report.gpu ? text + "\n" + kernels_table(report) : text;
 }
 

@@ -21,7 +21,8 @@ struct TraceReport {
   double hidden_ms = 0;                 ///< … while one did
   double idle_ms = 0;                   ///< nothing ran
   std::int64_t launches = 0;
-  std::map<std::string, double> units;  ///< "forward blocks.3" and the like; "optimizer"
+  std::map<std::string, double> units;      ///< "forward blocks.3" and the like; "optimizer"
+  std::map<std::string, double> transfers;  ///< between stages: "states of micro-batch 2 from stage 1 to 2"
   std::map<std::string, Kernel> kernels;
 };
 

@@ -17,6 +17,15 @@ namespace context_parallel {
 using namespace capstan;
 using layout::Axis;
 
+std::vector<plugin::Saving> ContextParallelOptions::savings() {
+  std::vector<plugin::Saving> list;
+  for (const int size : {2, 4, 8}) {
+    list.push_back(
+        {plugin::Saving::By::sharding, cat("share each sample's tokens among ", size, " ranks"), {cat("size=", size)}});
+  }
+  return list;
+}
+
 void ContextParallelOptions::describe(config::OptionTable<ContextParallelOptions>& t) {
   t.add("size", &ContextParallelOptions::size)
       .min(1)

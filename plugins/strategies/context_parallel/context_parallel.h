@@ -15,6 +15,7 @@ namespace context_parallel {
 struct ContextParallelOptions {
   std::int64_t size = 1;
   std::string method = "auto";
+  static std::vector<capstan::plugin::Saving> savings();
   static void describe(capstan::config::OptionTable<ContextParallelOptions>& t);
 };
 

@@ -18,6 +18,18 @@ using namespace capstan;
 using layout::Axis;
 using P = PipelineParallelOptions;
 
+std::vector<plugin::Saving> PipelineParallelOptions::savings() {
+  std::vector<plugin::Saving> list;
+  for (const auto* schedule : {"", "interleaved", "zero_bubble"}) {
+    for (const int size : {2, 4, 8}) {
+      list.push_back(
+          {plugin::Saving::By::sharding, cat("cut the model into stages on ", size, " ranks"), {cat("size=", size)}});
+      if (*schedule) list.back().options.insert(list.back().options.begin(), cat("schedule=", schedule));
+    }
+  }
+  return list;
+}
+
 void PipelineParallelOptions::describe(config::OptionTable<PipelineParallelOptions>& t) {
   t.add("size", &P::size).min(1).required().doc("ranks that compute the model one after the other, some units each");
   t.add("schedule", &P::schedule)

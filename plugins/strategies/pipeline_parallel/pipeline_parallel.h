@@ -18,6 +18,7 @@ struct PipelineParallelOptions {
   std::int64_t chunks = 0;
   std::optional<std::string> table;
   std::vector<std::string> split{"auto"};
+  static std::vector<capstan::plugin::Saving> savings();
   static void describe(capstan::config::OptionTable<PipelineParallelOptions>& t);
 };
 

@@ -34,8 +34,13 @@ TEST_CASE("over Gloo: two uneven stages learn what one rank learns, and one rank
   const Workspace work;
   const auto alone = run(work, "alone", 1, "");
   REQUIRE(alone.steps.size() == 4);
-  const auto two =
-      run(work, "two", 2, "[strategy.pipeline_parallel]\nsize = 2\nschedule = \"zero_bubble\"\nsplit = [\"head\"]\n");
+  const auto two = run(work, "two", 2,
+                       "[strategy.pipeline_parallel]\nsize = 2\nschedule = \"zero_bubble\"\nsplit = [\"head\"]\n"
+                       "[monitor.trace]\nsteps = [2]\n");
+  const auto trace = work.run({"trace", "runs/two"});
+  CHECK_THAT(trace.out, Contains("backward weights of micro-batch 3 in stage 0") &&
+                            Contains("states of micro-batch 3 from stage 0 to 1") &&
+                            Contains("gradients of micro-batch 0 from stage 1 to 0"));
   const auto one = run(work, "one", 1, "", "two/checkpoints/step-00000002");
   for (const char* key : {"loss", "grad_norm"}) {
     INFO(key);

@@ -1,6 +1,4 @@
 // How long programs take whose positions wait for each other.
-#include "session/pipeline_time.h"
-
 #include <capstan/base/error.h>
 #include <capstan_catch.h>
 
@@ -28,10 +26,16 @@ std::vector<strategy::Program> one_forward_one_backward(int positions, int micro
 
 // A forward takes 1, a backward 2, what is sent arrives `travels` later.
 plan::PipelineTime run(const std::vector<strategy::Program>& programs, double travels) {
-  return plan::pipeline_time(programs, [&](std::size_t, const Action& action) {
-    if (action.kind == Kind::send_states || action.kind == Kind::send_gradients) return travels;
-    return action.kind == Kind::forward ? 1.0 : 2.0;
-  });
+  std::vector<plan::PositionTime> positions;
+  for (std::size_t p = 0; p < programs.size(); ++p) {
+    const auto stage = static_cast<int>(p);
+    positions.push_back({programs[p],
+                         {{{Kind::forward, stage, 0}, 0.75, 0.25},  // a layer's collective is a part of it
+                          {{Kind::backward, stage, 0}, 2, 0},
+                          {{Kind::send_states, stage, 0}, 0, travels},
+                          {{Kind::send_gradients, stage, 0}, 0, travels}}});
+  }
+  return plan::pipeline_time(positions);
 }
 
 }  // namespace
@@ -98,6 +102,12 @@ TEST_CASE("a step in stages takes what its longest position takes, and the time 
   const auto travels = static_cast<double>(1 << 20) / 1e12;
   CHECK(time.bubble == Approx(1e-3 + 2e-3 + 2 * travels));
   CHECK(time.total() == Approx(time.products + time.bubble));
+  REQUIRE(time.positions.size() == 2);
+  CHECK(time.positions[0].seconds == Approx(4 * 3e-3));
+  CHECK(time.positions[1].seconds == Approx(4 * 6e-3));
+  CHECK(time.positions[1].seconds_of({Kind::backward, 1, 3}) == Approx(4e-3));
+  CHECK(time.positions[0].seconds_of({Kind::send_states, 0, 3}) == Approx(travels));
+  CHECK(time.positions[0].seconds_of({Kind::receive_gradients, 0, 3}) == 0);
   CHECK_THAT(plan::step_time_table(time), Contains("waiting for other stages, 11.1 %"));
   CHECK_THAT(plan::step_time(predicted(2), 4, figures).unknown, Contains("bandwidth between nodes"));
   CHECK(plan::step_time(predicted(2), 4, figures, {1e9}).bubble > 4e-3);

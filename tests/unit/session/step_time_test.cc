@@ -207,6 +207,51 @@ TEST_CASE("a step's parts follow from its work") {
   CHECK(plan::step_time(work, 2, figures).offload == Approx(3));
 }
 
+TEST_CASE("longer rows are attended to at a higher rate, up to the longest that was measured") {
+  plan::Figures figures;
+  figures.product_flops = figures.bytes_per_second = figures.update_bytes_per_second = figures.host_elements = 1;
+  figures.attention_flops = 2e12;
+  figures.attention_backward_flops = 1e12;
+  figures.attention_growth = 0.5;
+  const auto attention = [&](std::int64_t columns, bool is_backward) {
+    assembly::StepWork work;
+    const meta::AttentionShape shape{1, columns, columns, 64, true};
+    (is_backward ? work.micro.compute.attention_backward : work.micro.compute.attention)[shape] = 1;
+    return plan::step_time(work, 1, figures).attention / shape.flops();
+  };
+  CHECK(attention(512, false) == Approx(1 / 2e12));
+  CHECK(attention(2048, false) == Approx(1 / 2e12));
+  CHECK(attention(4096, false) == Approx(1 / 3e12));
+  CHECK(attention(8192, true) == Approx(2.5 / 2e12));
+  CHECK(attention(131072, true) == Approx(2.5 / 4e12));
+  CHECK(attention(1 << 20, true) == Approx(2.5 / 4e12));
+}
+
+// Measured on one H200; the longest took "some 45 s".
+TEST_CASE("predicted step times of long rows are those that were measured on an H200") {
+  struct Row {
+    std::int64_t tokens;
+    std::string recompute;
+    double seconds;
+    double most;
+  };
+  for (const auto& [tokens, recompute, seconds, most] :
+       {Row{32768, "", 32768 / 6630.0, 0.05}, Row{32768, "regions = [\"mlp\"]\n", 32768 / 7630.0, 0.05},
+        Row{131072, "", 45, 0.08}}) {
+    Measured row;
+    row.model = cat("[model]\nplugin = \"llama\"\npreset = \"llama3.1-8b\"\nseq_length = ", tokens,
+                    "\n[data]\nplugin = \"synthetic\"\nmax_length = ", tokens + 1, "\n");
+    row.more = cat(mixed, batch(1, 1), "[strategy.lora]\nrank = 16\ntargets = [\"all-linear\"]\n[strategy.recompute]\n",
+                   recompute);
+    const auto job = job_of(row);
+    REQUIRE(job.prediction.work);
+    const auto time = plan::step_time(job.prediction, 1, *plan::figures_of("h200-141g"));
+    INFO(tokens << " " << recompute << ": " << time.total() << " s, measured " << seconds << "\n"
+                << plan::step_time_table(time));
+    CHECK(time.total() == Approx(seconds).epsilon(most));
+  }
+}
+
 TEST_CASE("what crosses nodes has a time only where their bandwidth is known") {
   const auto figures = *plan::figures_of("h200-141g");
   assembly::StepWork work;

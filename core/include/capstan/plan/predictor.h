@@ -1,6 +1,7 @@
 #pragma once
 #include <capstan/base/export.h>
 #include <capstan/plugin/host.h>
+#include <capstan/strategy/program.h>
 
 #include <cstdint>
 #include <functional>
@@ -21,6 +22,23 @@ struct Machines {
   double node_bandwidth = 0;  ///< bus bandwidth of collectives that cross nodes, bytes/s; 0: not known
 };
 
+/// What an action takes, whichever its micro-batch is, in seconds.
+struct ActionTime {
+  strategy::Action action;
+  double computing = 0;
+  double waiting = 0;  ///< for collectives of its layers; of a send: until it arrives
+};
+
+/// A step at a position on pp, or of a model that is not cut into stages.
+struct PositionTime {
+  strategy::Program program;        ///< uncut, a forward stands for a micro-batch's whole work
+  std::vector<ActionTime> actions;  ///< each that differs in more than its micro-batch, but for receives
+  double seconds = 0;               ///< all that the position does, without waiting for other positions
+  double moving = 0;                ///< gathers and reductions, hidden or not; what is not hidden is in `seconds`
+  /// Computing and waiting; 0 for a receive.
+  double seconds_of(const strategy::Action& action) const;
+};
+
 /// What a step takes on a rank, as far as it can be predicted.
 struct Estimate {
   std::int64_t gpu_bytes = 0;      ///< the peak of the GPU's tensors
@@ -33,6 +51,9 @@ struct Estimate {
   std::string changes;             ///< for people: what strategies make of the model, a line each; may be empty
   std::int64_t sample_length = 0;  ///< tokens of a sample
   std::string lacking;             ///< what stands in for files that are not there yet, a line each
+  std::vector<PositionTime> positions;  ///< by position on pp; empty: no time is predicted
+  int split_ranks = 1;                  ///< neighbouring ranks that compute a micro-batch together (cp x ep x tp)
+  int gather_ranks = 1;                 ///< data ranks that gather parameters from each other in each micro-step
 };
 
 /// Predicts what a configuration takes on machines that need not be there: no GPU is touched and no file of the data is

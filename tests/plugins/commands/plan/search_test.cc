@@ -104,6 +104,53 @@ TEST_CASE("without times the least memory comes first, and what does not fit com
   CHECK(found[1].estimate.gpu_bytes < found[2].estimate.gpu_bytes);
 }
 
+namespace {
+
+// Layouts that may also divide: by two pipelines, or by context. A pipeline's time has a bubble, which more
+// micro-batches shorten.
+std::vector<LayoutChoice> divided_layouts() {
+  return planning::layouts_of(
+      {{{"", {}, {}}, {"cp", {"c=2"}, By::sharding, true}},
+       {{"", {}, {}}, {"pp2", {"p=2"}, By::sharding, true}, {"pp4", {"p=4"}, By::sharding, true}},
+       {{"", {}, {}}, {"shard", {"s=1"}, By::sharding}, {"tp", {"t=1"}, By::sharding}}});
+}
+
+}  // namespace
+
+TEST_CASE("what divides is tried with the best of the others, and from the best on by single changes") {
+  const auto layouts = divided_layouts();
+  REQUIRE(layouts.size() == 18);
+  CHECK(layouts.back().words == "cp, pp4, tp");
+  CHECK(layouts.back().divisions == 2);
+  CHECK(layouts.back().undivided == std::vector<std::size_t>{0, 0, 2});
+  std::vector<std::string> tried;
+  const auto found = planning::search(
+      layouts, 8,
+      {[](const LayoutChoice& layout) { return std::optional<std::int64_t>(has(layout, "c=2") ? 1 : 2); },
+       [&](const LayoutChoice& layout, const planning::BatchSizes& batch) {
+         tried.push_back(cat(layout.words, " ", batch.micro_batch));
+         plan::Estimate made;
+         const int stages = has(layout, "p=4") ? 4 : has(layout, "p=2") ? 2 : 1;
+         made.gpu_bytes = 80 / stages + (has(layout, "t=1") ? -10 : 0) + 4 * batch.micro_batch;
+         made.fits = made.gpu_bytes <= 60;
+         made.positions.resize(static_cast<std::size_t>(stages));
+         made.seconds = (1 + (stages - 1.0) / static_cast<double>(batch.accumulation)) *
+                        (has(layout, "t=1") ? 0.9 : 1) * (has(layout, "s=1") ? 1.1 : 1) *
+                        (has(layout, "c=2") ? 1.2 : 1);
+         return std::optional(made);
+       }});
+  REQUIRE(!found.empty());
+  CHECK(found.front().layout.words == "pp2, tp");
+  CHECK(found.front().batch.micro_batch == 1);
+  CHECK(found.front().batch.accumulation == 4);
+  const auto count = [&](const char* text) { return std::count(tried.begin(), tried.end(), text); };
+  CHECK(count("pp2 1") == 1);
+  CHECK(count("pp2 2") == 1);  // slower: more of the time is the bubble
+  CHECK(count("pp2 4") == 0);
+  CHECK(count("cp, pp2, tp 1") == 1);  // a neighbour of the best
+  CHECK(count("cp, pp4, shard 1") == 0);
+}
+
 TEST_CASE("strategies that the configuration has can stay, go, or be as a saving says") {
   plugin::Host host(std::vector<std::filesystem::path>{});
   const std::map<std::string, bool> in_file{{"fsdp", true}, {"recompute", false}};
@@ -123,6 +170,10 @@ TEST_CASE("strategies that the configuration has can stay, go, or be as a saving
   CHECK(at("fsdp as configured").empty());
   CHECK(at("fsdp mode=full_shard") == std::vector<std::string>{"strategy.fsdp.mode=full_shard"});
   CHECK(at("zero stage=1") == std::vector<std::string>{"strategy.zero.stage=1"});
+  CHECK(at("context_parallel size=2") == std::vector<std::string>{"strategy.context_parallel.size=2"});
+  CHECK(
+      at("pipeline_parallel schedule=zero_bubble size=4") ==
+      std::vector<std::string>{"strategy.pipeline_parallel.schedule=zero_bubble", "strategy.pipeline_parallel.size=4"});
   CHECK(at("tensor_parallel size=2") == std::vector<std::string>{"strategy.tensor_parallel.size=2"});
   CHECK(at("recompute every=1 regions=[]") == std::vector<std::string>{"strategy.recompute.enabled=true",
                                                                        "strategy.recompute.every=1",

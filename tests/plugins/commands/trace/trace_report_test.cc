@@ -130,6 +130,29 @@ TEST_CASE("without a GPU collectives of threads that work at once count once, an
       text, Contains("collectives, exposed  0.450      45.0 %") && Contains("collectives, hidden   0.300      30.0 %"));
 }
 
+TEST_CASE("what goes between stages is listed by micro-batch, on a GPU by its kernels") {
+  const std::string states = "transfer 'states of micro-batch 2 from stage 1 to 2'";
+  const auto on_cpu =
+      read_trace(trace_of(event("user_annotation", "step 0", 0, 1000, 1) +
+                          event("user_annotation", "backward weights of micro-batch 1 in stage 1", 0, 400, 1) +
+                          event("user_annotation", states, 500, 100, 1) + event("user_annotation", states, 700, 50, 1) +
+                          event("user_annotation", "transfer 'a table'", 800, 50, 1)),
+                 "a.json");
+  REQUIRE(on_cpu.transfers.size() == 1);
+  CHECK(on_cpu.transfers.at("states of micro-batch 2 from stage 1 to 2") == Approx(0.15));
+  CHECK(on_cpu.units == std::map<std::string, double>{{"backward weights of micro-batch 1 in stage 1", 0.4}});
+  CHECK_THAT(trace_text(on_cpu), Contains("sent or received") && Contains("states of micro-batch 2 from stage 1 to 2"));
+  const auto on_gpu = read_trace(
+      trace_of(event("user_annotation", "step 0", 0, 1000, 1) + event("user_annotation", states, 500, 100, 1) +
+               event("cuda_runtime", "cudaLaunchKernelExC", 550, 5, 1, 3) +
+               event("cuda_runtime", "cudaLaunchKernelExC", 650, 5, 1, 4) +
+               event("kernel", "ncclDevKernel_SendRecv", 600, 200, 20, 3) +
+               event("kernel", "ncclDevKernel_SendRecv", 800, 100, 20, 4)),
+      "a.json");
+  CHECK(on_gpu.transfers == std::map<std::string, double>{{"states of micro-batch 2 from stage 1 to 2", 0.2}});
+  CHECK_THAT(trace_text(read_trace(gpu_trace(), "a.json")), !Contains("sent or received"));
+}
+
 TEST_CASE("times that no clock gives are refused with the event") {
   for (const auto& [begin, lasts] :
        {std::pair{0.0, -5.0}, std::pair{-1.0, 5.0}, std::pair{0.0, 1e300}, std::pair{1e300, 1.0}}) {
