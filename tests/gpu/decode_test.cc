@@ -59,7 +59,8 @@ DecodeAttention converted(const DecodeAttention& how, const at::TensorOptions& o
   for (auto* tensor : {&other.q, &other.k, &other.v, &other.keys, &other.values})
     *tensor = tensor->to(options, false, /*copy=*/true);
   other.positions = how.positions.to(options.device());
-  if (how.slopes.defined()) other.slopes = how.slopes.to(options.device());
+  if (how.slopes.defined())
+    other.slopes = how.slopes.to(options.device(), other.q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   return other;
 }
 

@@ -60,10 +60,10 @@ at::Tensor DecodeSteps::next(const at::Tensor& chosen) {
 at::Tensor DecodeSteps::forward() { return session_.interpreter->evaluate(batch_, &filled_).states; }
 
 void DecodeSteps::record() {
-  std::string why = "the engine moves parameters or gradients between ranks or memories";
+  std::string why = "parameters move between ranks or memories";
   try {
     session_.engine->join();
-    if (session_.engine->is_local(0)) graph_ = recorder_->record([this] { logits_.copy_(forward()); });
+    if (session_.engine->reads_locally()) graph_ = recorder_->record([this] { logits_.copy_(forward()); });
   } catch (const std::exception& error) {
     why = error.what();
   }

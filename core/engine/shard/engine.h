@@ -81,6 +81,8 @@ class Engine : private Executor {
   /// The micro-step's forward and backward read and write the same memory of this rank in every step, and nothing else:
   /// it could be recorded as a device graph.
   bool is_local(std::int64_t micro_step) const { return protocol_.is_local(micro_step); }
+  /// The same of an evaluation's forward.
+  bool reads_locally() const { return protocol_.reads_locally(); }
   /// The current stream waits for all sums, and no later call does: no event of what came before a recording is used in
   /// it.
   void join();

@@ -94,15 +94,22 @@ bool accumulates_in_place(const BucketPlan& bucket, const Reduction& how) {
 
 }  // namespace
 
-bool GatherProtocol::is_local(std::int64_t micro_step) const {
+bool GatherProtocol::reads_locally() const {
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     const auto& bucket = plan_.buckets[b];
     if (bucket.on_host || (bucket.parameters.gathers() && (bucket.shards_param || gathered_[b].state != State::there)))
       return false;
-    if (bucket.trainable && !accumulates_in_place(bucket, reduction(b, static_cast<std::size_t>(micro_step))))
-      return false;
   }
   return true;
+}
+
+bool GatherProtocol::is_local(std::int64_t micro_step) const {
+  bool local = reads_locally();
+  for (std::size_t b = 0; local && b < plan_.buckets.size(); ++b) {
+    const auto& bucket = plan_.buckets[b];
+    local = !bucket.trainable || accumulates_in_place(bucket, reduction(b, static_cast<std::size_t>(micro_step)));
+  }
+  return local;
 }
 
 void GatherProtocol::bind_tables(std::size_t run) {

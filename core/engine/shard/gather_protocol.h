@@ -31,6 +31,7 @@ class GatherProtocol {
   /// gathered, released, summed with other ranks or sent to host memory. Where parameters are gathered once a step,
   /// they already are.
   bool is_local(std::int64_t micro_step) const;
+  bool reads_locally() const;  ///< The same of a forward without gradients.
   /// A bucket's shards have changed: it is gathered again when next used.
   void invalidate(std::size_t bucket);
 

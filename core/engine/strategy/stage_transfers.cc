@@ -12,6 +12,18 @@ namespace {
 // dimensions and their sizes.
 constexpr std::int64_t header_length = 256;
 
+// NCCL connects two ranks in their first transfer. That waits for the GPU, and would wait forever while a receive that
+// was started ahead runs there.
+void connect(comm::Group& group) {
+  if (!group.device().is_cuda()) return;
+  const auto token = at::zeros({1}, at::TensorOptions().device(group.device()));
+  if (group.rank() == 0) {
+    group.start_send(token, 1, "first transfer")->wait();
+  } else {
+    group.receive(token, 0, "first transfer");
+  }
+}
+
 std::tuple<Action::Kind, int, int> name_of(const Action& action) { return {action.kind, action.stage, action.micro}; }
 
 }  // namespace
@@ -29,6 +41,7 @@ Channels channels_of(const Stages& stages, int position, const std::vector<int>&
   }
   for (auto& [channel, group] : channels) {
     group = make(channel, {ranks[static_cast<std::size_t>(channel.from)], ranks[static_cast<std::size_t>(channel.to)]});
+    connect(*group);
   }
   return channels;
 }
