@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """tools/bench/eight.py GPUS: the largest rows that one machine can give, in one call, on 2, 4 or 8 GPUs.
 
-Llama 3.1 8B with LoRA, data parallel; Llama 8B whole under full_shard at 8192 tokens; tensor parallelism; Mixtral 8x7B by
-tensor and expert parallelism, LoRA and all parameters; BLOOM-560M's weak scaling by both of the workshop's ways (`capstan
+Llama 3.1 8B with LoRA, data parallel; Llama 8B whole under full_shard at 8192 tokens; tensor parallelism; pipelines and context
+parallelism; Mixtral 8x7B by tensor and expert parallelism, LoRA and all parameters; BLOOM-560M's weak scaling by both of the workshop's ways (`capstan
 sweep --weak`): rows of models.py on 1, 2, 4 … GPUs, each with what check and plan predict of it. Then what plan would have
 chosen; preflight's table; a checkpoint with moments, resumed on as many GPUs, on half of them, and the other way round
 (checkpoint.py); kill -9 of a rank while it trains and while it saves (tests/system/chaos). Prints Markdown.
@@ -31,6 +31,8 @@ from runs import circumstances, end_on_sigterm
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LONG = 'data.max_length=8193,train.micro_batch=1'
+STAGES = 'train.accumulation=16,train.micro_batch=1,data.max_length=4097,data.samples=400'
+ALL_LINEAR = 'strategy.lora.rank=16,strategy.lora.targets=["all-linear"],train.accumulation=1'
 GPU = 'h200-141g'
 # Sizes for CPU ranks; 8 heads and experts, so that 8 ranks may share them.
 SMALL = ['train.precision=fp32', 'model.hidden_size=64', 'model.num_heads=8', 'model.vocab_size=304', 'data.max_length=33']
@@ -56,6 +58,15 @@ def rows(gpus):
         yield 'tp', f'Llama 8B, all parameters, TP {n // 2} x dp 2', f'llama-8b+tp{n // 2}+sp@{n}:train.precision=bf16_pure'
         yield 'mixtral', f'Mixtral 8x7B, LoRA, TP {n // 2} x EP 2', f'mixtral-8x7b-lora+tp{n // 2}+ep2@{n}'
     yield 'mixtral', f'Mixtral 8x7B, LoRA, EP {n}', f'mixtral-8x7b-lora+ep{n}@{n}'
+    for schedule in ('1f1b', 'interleaved', 'zero_bubble', 'dualpipev'):
+        yield 'pp', f'Llama 8B, all parameters, PP {n}, {schedule}, 16 x 4096', (
+            f'llama-8b+pp{n}@{n}:strategy.pipeline_parallel.schedule={schedule},{STAGES}')
+    yield 'cp', 'Llama 8B, LoRA on all linears, recompute, 32768 tokens on 1', (
+        f'llama-8b-lora+recompute:data.max_length=32769,model.seq_length=32768,{ALL_LINEAR}')
+    for method in ('ulysses', 'gather', 'ring'):
+        yield 'cp', f'the same, {32768 * n} tokens on {n}, {method}', (
+            f'llama-8b-lora+recompute+cp{n}@{n}:data.max_length={32768 * n + 1},model.seq_length={32768 * n},{ALL_LINEAR},'
+            f'strategy.context_parallel.method={method}')
     if n == 8:   # 47 x 10^9 parameters of 6 bytes, and their gradients
         yield 'mixtral', 'Mixtral 8x7B, all parameters, TP 4 x EP 2', 'mixtral-8x7b+tp4+ep2+full_shard@8:train.precision=bf16_pure'
         yield 'mixtral', 'Mixtral 8x7B, all parameters, EP 8', 'mixtral-8x7b+ep8+full_shard@8:train.precision=bf16_pure'
@@ -212,14 +223,14 @@ def parse(words):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('gpus', type=int, choices=(2, 4, 8))
     parser.add_argument('--cpu', action='store_true', help='small sizes on CPU ranks')
-    groups = ('plan', 'preflight', 'checkpoint', 'kill', 'llama', 'bloom', 'full', 'tp', 'mixtral')
+    groups = ('plan', 'preflight', 'checkpoint', 'kill', 'llama', 'bloom', 'full', 'tp', 'mixtral', 'pp', 'cp')
     parser.add_argument('--only', default=','.join(groups), help=f'of {",".join(groups)}')
     parser.add_argument('--gpu', default=GPU, help=f'what plan plans for (default {GPU})')
     parser.add_argument('--steps', type=int, default=8, help='measured steps (default 8)')
     parser.add_argument('--warmup', type=int, default=4, help='steps before them (default 4)')
     parser.add_argument('--layers', type=int, help="of the checkpoint's Llama (default: all, 48 GB; its disk must hold them)")
     parser.add_argument('--seconds', type=float, default=3600, help='nothing begins later (default 3600)')
-    parser.add_argument('--timeout', type=float, default=300, help='seconds a row may take (default 300)')
+    parser.add_argument('--timeout', type=float, default=150, help='seconds a row may take: one that hangs leaves time for the others (default 150)')
     parser.add_argument('--capstan', type=pathlib.Path)
     parser.add_argument('--peer', type=pathlib.Path, help='script of the FSDP2 row')
     parser.add_argument('--python', default=sys.executable, help='the Python that runs it')
