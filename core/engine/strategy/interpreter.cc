@@ -70,7 +70,7 @@ void Interpreter::run(const Program& program, const Calls& calls) {
   for (std::size_t at = 0; at < program.size(); ++at) {
     if (calls.before) calls.before(program[at]);
     if (!is_whole(program, at)) {
-      if (!is_transfer(program[at])) start_receives(program, at + 1, calls);
+      if (!is_transfer(program[at]) && transfers_.may_start_ahead()) start_receives(program, at + 1, calls);
       act(program[at], calls);
       continue;
     }

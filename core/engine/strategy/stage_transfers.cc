@@ -12,8 +12,8 @@ namespace {
 // dimensions and their sizes.
 constexpr std::int64_t header_length = 256;
 
-// NCCL connects two ranks in their first transfer. That waits for the GPU, and would wait forever while a receive that
-// was started ahead runs there.
+// NCCL connects two ranks in their first transfer, in which each waits for the other. A step's transfers are in an
+// order of each rank's own.
 void connect(comm::Group& group) {
   if (!group.device().is_cuda()) return;
   const auto token = at::zeros({1}, at::TensorOptions().device(group.device()));

@@ -50,6 +50,10 @@ class StageTransfers {
   /// are known: false if they are not. Receives are started in the order in which they are made.
   bool start_states(const nn::Batch& batch, int from, const Action& action);
   void start_gradients(const std::vector<at::Tensor>& of, int from, const Action& action);
+  /// May receives be started before the computation that comes before them? On a GPU the host is ahead anyway, and
+  /// what it has yet to launch, such as a kernel that is loaded when it is first used, could wait for a receive that
+  /// runs.
+  bool may_start_ahead() const { return channels_.empty() || !channels_.begin()->second->device().is_cuda(); }
   /// What a stage gets of batches of this shape, which then is not sent before it.
   void expect(int stage, const nn::Batch& batch, const std::vector<at::Tensor>& states);
   /// Waits until all that was sent has left.
