@@ -114,6 +114,7 @@ Evaluation Evaluator::answers(const data::DataSource& source, std::int64_t wante
   Evaluation evaluation;
   Scores scores;
   const auto mine = ask(source, plan, scores);
+  if (agreement_) agreement_->check();  // for a stop that was asked for while answers were scored
   gather(scores, evaluation);
   evaluation.answers = gather(mine);
   evaluation.runtime_s = seconds_since(begin);
