@@ -22,8 +22,11 @@ using capstan::testing::numbers;
 
 namespace {
 
-// A rounding of each type's results, and some of float32's in the sums before.
-const double roundings[] = {1e-12, 4e-6, 1.0 / 128, 1.0 / 1024};
+// A rounding of each type's results, and some of float32's in the sums before, where ALiBi's scores reach 160.
+const double roundings[] = {1e-12, 1e-5, 1.0 / 128, 1.0 / 1024};
+
+// Heads that no kernel takes: queries, scores and probabilities are rounded too.
+bool by_products(std::int64_t dim, at::ScalarType type) { return dim * at::elementSize(type) % 16 != 0; }
 
 struct Case {
   std::int64_t heads, kv_heads, dim, capacity;
@@ -73,7 +76,7 @@ void check(const Case& one) {
     const auto wide = converted(narrow, at::TensorOptions(at::kDouble).device(at::kCPU));
     const auto got = decode_attention(on_device), expected = decode_attention(wide);
     CHECK(got.scalar_type() == float_types[i]);
-    CHECK(distance(got, expected) < roundings[i]);
+    CHECK(distance(got, expected) < roundings[i] * (by_products(one.dim, float_types[i]) ? 4 : 1));
     // The new token has joined the cache, and nothing else has changed.
     CHECK(at::equal(on_device.keys.cpu().to(at::kDouble), wide.keys));
     CHECK(at::equal(on_device.values.cpu().to(at::kDouble), wide.values));

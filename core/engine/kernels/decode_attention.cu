@@ -107,8 +107,9 @@ struct Block {
         values[u] = read(call.v, call.values, begin + u * groups, range);
       }
 #pragma unroll
-      for (int u = 0; u < at_once; ++u) {  // after all that is read, so that reads need not wait
-        if (begin + u * groups != range.position || tile != 0 || lane * width >= call.dim) continue;
+      for (int u = 0; u < at_once; ++u) {   // after all that is read, so that reads need not wait
+        const auto t = begin + u * groups;  // past the end there is nothing to keep: another block has that position
+        if (t != range.position || t >= range.end || tile != 0 || lane * width >= call.dim) continue;
         *place(call.keys, range.position) = keys[u];
         *place(call.values, range.position) = values[u];
       }

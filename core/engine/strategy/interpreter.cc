@@ -70,7 +70,6 @@ void Interpreter::run(const Program& program, const Calls& calls) {
   for (std::size_t at = 0; at < program.size(); ++at) {
     if (calls.before) calls.before(program[at]);
     if (!is_whole(program, at)) {
-      if (!is_transfer(program[at]) && transfers_.may_start_ahead()) start_receives(program, at + 1, calls);
       act(program[at], calls);
       continue;
     }
@@ -109,37 +108,22 @@ void Interpreter::act(const Action& action, const Calls& calls) {
     case Kind::send_states:
       return transfers_.send_states(take(leaving_, key), contexts_.at(key).batch, stage.after, action);
     case Kind::receive_states:
-      states_[key] = transfers_.receive_states(context_of(action, calls).batch, stage.before, action);
-      return;
+      return transfers_.start_states(context_of(action, calls).batch, stage.before, action);
     case Kind::send_gradients:
       return transfers_.send_gradients(take(leaving_, key), stage.before, action);
     case Kind::receive_gradients:
-      gradients_[key] =
-          transfers_.receive_gradients(with_gradient(tensors_of(contexts_.at(key).out)), stage.after, action);
-      return;
+      return transfers_.start_gradients(with_gradient(tensors_of(contexts_.at(key).out)), stage.after, action);
   }
 }
 
-// Receives up to the next action that computes; those of a peer in their order.
-void Interpreter::start_receives(const Program& program, std::size_t from, const Calls& calls) {
-  bool states = true;
-  bool gradients = true;
-  for (auto at = from; at < program.size() && is_transfer(program[at]); ++at) {
-    const auto& action = program[at];
-    if (action.kind == Kind::receive_states) states = states && start_receive(action, calls);
-    if (action.kind == Kind::receive_gradients) gradients = gradients && start_receive(action, calls);
-  }
+std::vector<at::Tensor> Interpreter::states_for(const RankStage& stage, int micro) {
+  if (stage.before == runner_.stages().position) return take(states_, {stage.number, micro});
+  return transfers_.wait_for({Kind::receive_states, stage.number, micro}, stage.before);
 }
 
-// False: it is not known yet what will come.
-bool Interpreter::start_receive(const Action& action, const Calls& calls) {
-  const auto& stage = stage_of(action);
-  if (action.kind == Kind::receive_states)
-    return transfers_.start_states(context_of(action, calls).batch, stage.before, action);
-  const auto found = contexts_.find({action.stage, action.micro});
-  if (found == contexts_.end() || !found->second.out.states.defined()) return false;
-  transfers_.start_gradients(with_gradient(tensors_of(found->second.out)), stage.after, action);
-  return true;
+std::vector<at::Tensor> Interpreter::gradients_for(const RankStage& stage, int micro) {
+  if (stage.after == runner_.stages().position) return take(gradients_, {stage.number, micro});
+  return transfers_.wait_for({Kind::receive_gradients, stage.number, micro}, stage.after);
 }
 
 // The micro-batch's batch is made when it is first met, by what receives its states or by its forward.
@@ -153,7 +137,7 @@ void Interpreter::forward(const Action& action, const Calls& calls) {
   const Key key{action.stage, action.micro};
   const auto& stage = stage_of(action);
   auto& context = context_of(action, calls);
-  if (stage.before >= 0) context.in = hidden_of(take(states_, key));
+  if (stage.before >= 0) context.in = hidden_of(states_for(stage, action.micro));
   runner_.forward(context, stage);
   if (calls.computed) calls.computed(stage, context.out);
   if (stage.after < 0) return;
@@ -174,7 +158,7 @@ void Interpreter::backward(const Action& action, const Calls& calls) {
     gradients = {std::move(start.gradient)};
   } else {
     roots = with_gradient(tensors_of(context.out));
-    gradients = take(gradients_, key);
+    gradients = gradients_for(stage, action.micro);
   }
   const bool is_part = action.kind == Kind::backward_input;
   is_part ? runner_.backward_input(context, stage, roots, gradients)
@@ -203,8 +187,10 @@ nn::Hidden Interpreter::evaluate(const nn::Batch& batch, nn::KVCache* cache, con
   nn::Hidden out;
   std::vector<at::Tensor> states;
   for (const auto& stage : stages.stages) {
-    if (stage.before >= 0 && stage.before != stages.position)
-      states = transfers_.receive_states(batch, stage.before, {Kind::receive_states, stage.number, 0});
+    if (stage.before >= 0 && stage.before != stages.position) {
+      transfers_.start_states(batch, stage.before, {Kind::receive_states, stage.number, 0});
+      states = states_for(stage, 0);
+    }
     MicroContext context{batch, {}, {}};
     if (stage.before >= 0) context.in = hidden_of(states);
     runner_.forward(context, stage, cache, seen);

@@ -47,9 +47,9 @@ class Interpreter {
 
   /// `runner` must outlive it.
   explicit Interpreter(UnitRunner& runner, Channels channels = {});
-  /// Runs the program's actions in their order. What the action after next needs of other positions travels while an
-  /// action computes. Collective over the positions on pp. Throws what a unit, a strategy or a peer's failure throws;
-  /// contexts are gone then.
+  /// Runs the program's actions in their order. A receive only starts: the forward or backward that needs it waits.
+  /// Collective over the positions on pp. Throws what a unit, a strategy or a peer's failure throws; contexts are gone
+  /// then.
   void run(const Program& program, const Calls& calls);
   /// One micro-batch through all stages without gradient: what the head gives, where this rank has the last stage.
   /// `cache` has the keys and values of this rank's layers. `seen` is called with the outputs of its units, by their
@@ -65,8 +65,8 @@ class Interpreter {
   void both(int micro, const nn::Batch& batch, const Calls& calls);
   MicroContext& context_of(const Action& action, const Calls& calls);
   void act(const Action& action, const Calls& calls);
-  void start_receives(const Program& program, std::size_t from, const Calls& calls);
-  bool start_receive(const Action& action, const Calls& calls);
+  std::vector<at::Tensor> states_for(const RankStage& stage, int micro);
+  std::vector<at::Tensor> gradients_for(const RankStage& stage, int micro);
   void forward(const Action& action, const Calls& calls);
   void backward(const Action& action, const Calls& calls);
   void backward_weight(const Action& action, const Calls& calls);
@@ -75,8 +75,8 @@ class Interpreter {
   UnitRunner& runner_;
   StageTransfers transfers_;
   std::map<Key, MicroContext> contexts_;
-  std::map<Key, std::vector<at::Tensor>> states_;     // by the stage that takes them: what its forward starts from
-  std::map<Key, std::vector<at::Tensor>> gradients_;  // by the stage that takes them: what its backward starts from
+  std::map<Key, std::vector<at::Tensor>> states_;     // by the stage of this rank that takes them from another of it
+  std::map<Key, std::vector<at::Tensor>> gradients_;  // likewise, for its backward
   std::map<Key, std::vector<at::Tensor>> leaving_;    // by the stage that made them: what is to be sent
   int backwards_ = 0;                                 // of the program, so far
 };

@@ -3,74 +3,87 @@
 #include <capstan/strategy/program.h>
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace capstan::strategy {
 namespace {
 
-const char* name(Action::Kind kind) {
-  switch (kind) {
-    case Action::Kind::forward:
-      return "forward";
-    case Action::Kind::backward:
-      return "backward";
-    case Action::Kind::backward_input:
-      return "backward of inputs";
-    case Action::Kind::backward_weight:
-      return "backward of weights";
-    case Action::Kind::send_states:
-      return "send states";
-    case Action::Kind::receive_states:
-      return "receive states";
-    case Action::Kind::send_gradients:
-      return "send gradients";
-    case Action::Kind::receive_gradients:
-      return "receive gradients";
-  }
-  return "";
-}
+// By kind.
+constexpr const char* names[] = {"forward",     "backward",       "backward of inputs", "backward of weights",
+                                 "send states", "receive states", "send gradients",     "receive gradients"};
 
-// What others send a position, as the receiver's actions: by the sender and by whether it is states, in the order in
-// which it is sent.
-using Coming = std::map<std::pair<int, bool>, std::deque<Action>>;
+// Something of a step: who computes, or sends to whom, and when, on a clock on which a forward or a part of a backward
+// takes 1, a backward 2 and a transfer nothing.
+struct Event {
+  int time = 0;
+  bool computes = false;
+  int from = 0, to = 0;
+  Action action;  // of a transfer, the sender's
+};
 
-Coming coming_to(int position, const Stages& stages, int micros) {
-  Coming coming;
-  const auto& positions = stages.positions;
-  for (const int other : std::set<int>(positions.begin(), positions.end())) {
-    if (other == position) continue;
-    for (const auto& action : stages.program(other, micros)) {
-      const bool is_states = action.kind == Action::Kind::forward;
-      if (!is_states && !makes_gradients(action.kind)) continue;
-      const int to = action.stage + (is_states ? 1 : -1);
-      if (to < 0 || to >= static_cast<int>(positions.size()) || positions[static_cast<std::size_t>(to)] != position)
-        continue;
-      const auto kind = is_states ? Action::Kind::receive_states : Action::Kind::receive_gradients;
-      coming[{other, is_states}].push_back({kind, to, action.micro});
+// Runs the programs of all positions side by side, each as far as what it waits for is there.
+class Clock {
+ public:
+  explicit Clock(const Stages& stages) : stages_(stages) {}
+
+  // All that happens, in one order for all positions: what arrives comes before what starts then.
+  std::vector<Event> run(const std::map<int, Program>& programs) {
+    std::map<int, std::size_t> next;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (const auto& [position, program] : programs) {
+        for (auto& at = next[position]; at < program.size() && act(position, program[at]); ++at) moved = true;
+      }
     }
+    for (const auto& [position, program] : programs) {
+      if (next[position] == program.size()) continue;
+      throw Error(cat("the programs of a model's stages do not fit together: nothing sends ",
+                      cargo(*receive_for(program[next[position]])), " before position ", position, " of pp needs it"),
+                  "correct what the strategy returns from stages()");
+    }
+    std::stable_sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
+      return std::tie(a.time, a.computes, a.from) < std::tie(b.time, b.computes, b.from);
+    });
+    return std::move(events_);
   }
-  return coming;
-}
 
-// Adds the transfer, and those that the sender makes before it.
-void receive(const Action& transfer, std::deque<Action>& coming, Program& all) {
-  const auto found = std::find(coming.begin(), coming.end(), transfer);
-  if (found == coming.end()) {
-    if (std::find(all.begin(), all.end(), transfer) != all.end()) return;  // it came before another one
-    throw Error(cat("the programs of a model's stages do not fit together: nothing sends ", cargo(transfer)),
-                "correct what the strategy returns from stages()");
+ private:
+  bool exists(int stage) const { return stage >= 0 && stage < static_cast<int>(stages_.positions.size()); }
+
+  bool act(int position, const Action& action) {
+    const auto [kind, stage, micro] = action;
+    const bool is_forward = kind == Action::Kind::forward, is_rest = kind == Action::Kind::backward_weight;
+    const int before = stage + (is_forward ? -1 : 1), after = stage + (is_forward ? 1 : -1);
+    auto& now = now_[position];
+    if (!is_rest && exists(before)) {
+      const auto found = there_.find({is_forward, stage, micro});
+      if (found == there_.end()) return false;
+      now = std::max(now, found->second);
+    }
+    events_.push_back({now, true, position, position, action});
+    now += kind == Action::Kind::backward ? 2 : 1;
+    if (is_rest || !exists(after)) return true;
+    there_[{is_forward, after, micro}] = now;
+    const int owner = stages_.positions[static_cast<std::size_t>(after)];
+    const auto sends = is_forward ? Action::Kind::send_states : Action::Kind::send_gradients;
+    if (owner != position) events_.push_back({now, false, position, owner, {sends, stage, micro}});
+    return true;
   }
-  all.insert(all.end(), coming.begin(), found + 1);
-  coming.erase(coming.begin(), found + 1);
-}
+
+  const Stages& stages_;
+  std::map<int, int> now_;
+  std::map<std::tuple<bool, int, int>, int> there_;  // since when: states or gradients, for a stage, of a micro-batch
+  std::vector<Event> events_;
+};
 
 }  // namespace
 
 std::string text(const Action& action) {
-  return cat(name(action.kind), " of micro-batch ", action.micro, " in stage ", action.stage);
+  return cat(names[static_cast<std::size_t>(action.kind)], " of micro-batch ", action.micro, " in stage ",
+             action.stage);
 }
 
 std::string cargo(const Action& transfer) {
@@ -84,6 +97,12 @@ std::string cargo(const Action& transfer) {
   return cat(is_states ? "states" : "gradients", " of micro-batch ", micro, " from stage ", from, " to ", from + step);
 }
 
+std::optional<Action> receive_for(const Action& action) {
+  if (action.kind == Action::Kind::forward) return Action{Action::Kind::receive_states, action.stage, action.micro};
+  if (!makes_gradients(action.kind)) return {};
+  return Action{Action::Kind::receive_gradients, action.stage, action.micro};
+}
+
 Program accumulation(int stages, int micros) {
   Program program;
   for (int micro = 0; micro < micros; ++micro) {
@@ -94,30 +113,20 @@ Program accumulation(int stages, int micros) {
 }
 
 Program with_transfers(const Program& program, const Stages& stages, int position) {
-  const auto owner = [&](int stage) {
-    const bool exists = stage >= 0 && stage < static_cast<int>(stages.positions.size());
-    return exists ? stages.positions[static_cast<std::size_t>(stage)] : position;
-  };
   int micros = 0;
   for (const auto& action : program) micros = std::max(micros, action.micro + 1);
-  auto coming = coming_to(position, stages, micros);
+  std::map<int, Program> programs;
+  for (const int other : std::set<int>(stages.positions.begin(), stages.positions.end()))
+    programs[other] = other == position ? program : stages.program(other, micros);
   Program all;
-  for (const auto& action : program) {
-    const auto [kind, stage, micro] = action;
-    if (kind == Action::Kind::backward_weight) {
+  for (const auto& [time, computes, from, to, action] : Clock(stages).run(programs)) {
+    const bool is_states = action.kind == Action::Kind::send_states;
+    if (from == position) {
       all.push_back(action);
-      continue;
+    } else if (to == position) {
+      all.push_back({is_states ? Action::Kind::receive_states : Action::Kind::receive_gradients,
+                     action.stage + (is_states ? 1 : -1), action.micro});
     }
-    const bool is_states = kind == Action::Kind::forward;
-    const int from = owner(stage + (is_states ? -1 : 1));
-    const int to = owner(stage + (is_states ? 1 : -1));
-    using Kind = Action::Kind;
-    if (from != position) {
-      const auto transfer = is_states ? Kind::receive_states : Kind::receive_gradients;
-      receive({transfer, stage, micro}, coming[{from, is_states}], all);
-    }
-    all.push_back(action);
-    if (to != position) all.push_back({is_states ? Kind::send_states : Kind::send_gradients, stage, micro});
   }
   return all;
 }

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace capstan::strategy {
@@ -97,42 +98,24 @@ void StageTransfers::send_states(const std::vector<at::Tensor>& states, const nn
   for (const auto& tensor : states) send(group, tensor, action);
 }
 
-void StageTransfers::start(comm::Group& group, const at::Tensor& tensor, const Action& action) {
-  coming_[name_of(action)].push_back({tensor, group.start_receive(tensor, 0, cargo(action))});
+void StageTransfers::start(int from, const at::Tensor& tensor, const Action& action, bool requires_grad) {
+  const bool has_states = action.kind == Action::Kind::receive_states;
+  auto pending = group_from(from, has_states).start_receive(tensor, 0, cargo(action));
+  coming_[{from, position_, has_states}].push_back({name_of(action), {tensor, std::move(pending)}, requires_grad});
 }
 
-std::vector<at::Tensor> StageTransfers::take(const Action& action) {
-  std::vector<at::Tensor> tensors;
-  for (auto& one : coming_[name_of(action)]) {
-    one.pending->wait();
-    tensors.push_back(std::move(one.tensor));
-  }
-  coming_.erase(name_of(action));
-  return tensors;
-}
-
-bool StageTransfers::start_states(const nn::Batch& batch, int from, const Action& action) {
-  const auto found = forms_.find(key_of(action.stage, batch));
-  if (found == forms_.end()) return false;
+void StageTransfers::start_states(const nn::Batch& batch, int from, const Action& action) {
   auto& group = group_from(from, true);
-  for (const auto& form : found->second)
-    start(group, at::empty(form.shape, at::TensorOptions().dtype(form.dtype).device(group.device())), action);
-  return true;
-}
-
-std::vector<at::Tensor> StageTransfers::receive_states(const nn::Batch& batch, int from, const Action& action) {
   const auto key = key_of(action.stage, batch);
   if (!forms_.contains(key)) {
-    auto& group = group_from(from, true);
     const auto header = at::empty({header_length}, at::TensorOptions().dtype(at::kLong).device(group.device()));
     group.receive(header, 0, cargo(action));
     forms_[key] = forms_in(header);
   }
-  if (!coming_.contains(name_of(action))) start_states(batch, from, action);
-  auto states = take(action);
-  const auto& forms = forms_.at(key);
-  for (std::size_t i = 0; i < states.size(); ++i) states[i].set_requires_grad(forms[i].requires_grad);
-  return states;
+  for (const auto& form : forms_.at(key)) {
+    const auto options = at::TensorOptions().dtype(form.dtype).device(group.device());
+    start(from, at::empty(form.shape, options), action, form.requires_grad);
+  }
 }
 
 void StageTransfers::send_gradients(const std::vector<at::Tensor>& gradients, int to, const Action& action) {
@@ -141,13 +124,22 @@ void StageTransfers::send_gradients(const std::vector<at::Tensor>& gradients, in
 
 void StageTransfers::start_gradients(const std::vector<at::Tensor>& of, int from, const Action& action) {
   for (const auto& tensor : of)
-    start(group_from(from, false), at::empty(tensor.sizes(), tensor.options().requires_grad(false)), action);
+    start(from, at::empty(tensor.sizes(), tensor.options().requires_grad(false)), action, false);
 }
 
-std::vector<at::Tensor> StageTransfers::receive_gradients(const std::vector<at::Tensor>& of, int from,
-                                                          const Action& action) {
-  if (!coming_.contains(name_of(action))) start_gradients(of, from, action);
-  return take(action);
+// A channel's transfers end in their order, whichever of them is needed first.
+std::vector<at::Tensor> StageTransfers::wait_for(const Action& action, int from) {
+  const auto name = name_of(action);
+  auto& coming = coming_[{from, position_, action.kind == Action::Kind::receive_states}];
+  const auto is_it = [&](const Coming& one) { return one.name == name; };
+  const auto last = std::find_if(coming.rbegin(), coming.rend(), is_it).base();
+  for (auto one = coming.begin(); one != last; ++one) {
+    one->moving.pending->wait();
+    here_[one->name].push_back(one->moving.tensor.set_requires_grad(one->requires_grad));
+  }
+  coming.erase(coming.begin(), last);
+  auto found = here_.extract(name);
+  return found.empty() ? std::vector<at::Tensor>{} : std::move(found.mapped());  // nothing where no gradient is wanted
 }
 
 void StageTransfers::expect(int stage, const nn::Batch& batch, const std::vector<at::Tensor>& states) {

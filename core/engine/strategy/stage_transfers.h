@@ -41,19 +41,13 @@ class StageTransfers {
   StageTransfers(Channels channels, int position) : channels_(std::move(channels)), position_(position) {}
   /// `action` says which transfer it is, here and below.
   void send_states(const std::vector<at::Tensor>& states, const nn::Batch& batch, int to, const Action& action);
-  /// Leaves, which require gradients where the sender's do.
-  std::vector<at::Tensor> receive_states(const nn::Batch& batch, int from, const Action& action);
   void send_gradients(const std::vector<at::Tensor>& gradients, int to, const Action& action);
+  /// Starts what wait_for(action) then waits for. Receives are started in the order in which they are sent.
+  void start_states(const nn::Batch& batch, int from, const Action& action);
   /// The gradients of these tensors.
-  std::vector<at::Tensor> receive_gradients(const std::vector<at::Tensor>& of, int from, const Action& action);
-  /// Starts what a receive of this action then waits for, so that it travels meanwhile. States only where their shapes
-  /// are known: false if they are not. Receives are started in the order in which they are made.
-  bool start_states(const nn::Batch& batch, int from, const Action& action);
   void start_gradients(const std::vector<at::Tensor>& of, int from, const Action& action);
-  /// May receives be started before the computation that comes before them? On a GPU the host is ahead anyway, and
-  /// what it has yet to launch, such as a kernel that is loaded when it is first used, could wait for a receive that
-  /// runs.
-  bool may_start_ahead() const { return channels_.empty() || !channels_.begin()->second->device().is_cuda(); }
+  /// What was started: states are leaves, which require gradients where the sender's do.
+  std::vector<at::Tensor> wait_for(const Action& action, int from);
   /// What a stage gets of batches of this shape, which then is not sent before it.
   void expect(int stage, const nn::Batch& batch, const std::vector<at::Tensor>& states);
   /// Waits until all that was sent has left.
@@ -71,22 +65,27 @@ class StageTransfers {
     at::Tensor tensor;
     std::unique_ptr<comm::Pending> pending;
   };
+  using Name = std::tuple<Action::Kind, int, int>;  // kind, stage and micro-batch
+  struct Coming {
+    Name name;
+    Moving moving;
+    bool requires_grad = false;
+  };
   static Key key_of(int stage, const nn::Batch& batch);
   static at::Tensor header_of(const std::vector<at::Tensor>& states, c10::Device device);
   static std::vector<Form> forms_in(const at::Tensor& header);
   comm::Group& group_to(int position, bool has_states) const;
   comm::Group& group_from(int position, bool has_states) const;
   void send(comm::Group& group, const at::Tensor& tensor, const Action& action);
-  void start(comm::Group& group, const at::Tensor& tensor, const Action& action);
-  std::vector<at::Tensor> take(const Action& action);
+  void start(int from, const at::Tensor& tensor, const Action& action, bool requires_grad);
 
   Channels channels_;
   int position_;
   std::map<Key, std::vector<Form>> forms_;  ///< of what a stage receives
   std::set<Key> told_;                      ///< whose forms a stage has sent
   std::deque<Moving> sent_;
-  /// What was started, by kind, stage and micro-batch.
-  std::map<std::tuple<Action::Kind, int, int>, std::vector<Moving>> coming_;
+  std::map<Channel, std::deque<Coming>> coming_;  ///< what was started, in this order
+  std::map<Name, std::vector<at::Tensor>> here_;  ///< what came before something that was waited for
 };
 
 }  // namespace strategy

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <iomanip>
 #include <limits>
+#include <set>
 #include <utility>
 
 namespace planning {
@@ -46,6 +47,7 @@ struct Together {
 struct Runner {
   std::size_t next = 0;
   double now = 0;
+  std::set<std::string> awaited = {};  ///< what it has begun to receive
 };
 
 // What is on its way: when it was sent, and how long it travels over a link as predicted.
@@ -77,7 +79,8 @@ class Replicas {
   bool has_ended(std::size_t p) const { return runners_[p].next == positions_[p].program.size(); }
   double end(std::size_t p) const { return runners_[p].now; }
   Stuck stuck(std::size_t p) const {
-    return {ranks_[p].first, ranks_[p].count, strategy::text(positions_[p].program[runners_[p].next]), runners_[p].now};
+    const auto& action = positions_[p].program[runners_[p].next];
+    return {ranks_[p].first, ranks_[p].count, strategy::text(awaited(p, action).value_or(action)), runners_[p].now};
   }
 
  private:
@@ -85,14 +88,10 @@ class Replicas {
   bool act(std::size_t p, const Action& action) {
     auto& now = runners_[p].now;
     if (is_receive(action)) {
-      const auto found = sent_.find(strategy::cargo(action));
-      if (found == sent_.end()) return false;
-      const auto& [at, travels, sender_links] = found->second;
-      const auto links = std::max(sender_links, ranks_[p].links);
-      if (links == never) return false;
-      now = std::max(now, at + travels * links);
+      runners_[p].awaited.insert(strategy::cargo(action));
       return true;
     }
+    if (!wait(p, action)) return false;
     double computing = 0, waiting = 0;
     for (const auto& one : positions_[p].actions) {
       if (one.action.kind != action.kind || one.action.stage != action.stage) continue;
@@ -105,6 +104,23 @@ class Replicas {
     const bool needs_others = waiting > 0 || gathers_;
     if (needs_others && ranks_[p].links == never) return false;
     now += computing * slowest(p) + (waiting > 0 ? waiting * ranks_[p].links : 0);
+    return true;
+  }
+  // The receive that the action waits for.
+  std::optional<Action> awaited(std::size_t p, const Action& action) const {
+    const auto receive = strategy::receive_for(action);
+    return receive && runners_[p].awaited.contains(strategy::cargo(*receive)) ? receive : std::nullopt;
+  }
+  // For what the action starts from. False: it is not sent yet, or never arrives.
+  bool wait(std::size_t p, const Action& action) {
+    const auto receive = awaited(p, action);
+    if (!receive) return true;
+    const auto found = sent_.find(strategy::cargo(*receive));
+    if (found == sent_.end()) return false;
+    const auto& [at, travels, sender_links] = found->second;
+    const auto links = std::max(sender_links, ranks_[p].links);
+    if (links == never) return false;
+    runners_[p].now = std::max(runners_[p].now, at + travels * links);
     return true;
   }
   // Those that wait for each other take as long as the slowest.

@@ -36,10 +36,10 @@ Metrics run(const Workspace& work, const std::string& name, int ranks, const std
   std::vector<std::string> arguments{"run",
                                      work.write(name + ".toml", config(strategies)),
                                      "run.name=" + name,
-                                     "train.accumulation=2",
                                      "train.generate_samples=5",
                                      "train.max_new_tokens=6",
-                                     "run.save_weights=false"};
+                                     "run.save_weights=false",
+                                     "comm.timeout_s=60"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   arguments.insert(arguments.end(), {"-n", std::to_string(ranks)});
   const auto ran = work.run(arguments);
@@ -87,19 +87,27 @@ const std::vector<Split>& splits() {
   return list;
 }
 
-// Whose ranks share layers or samples' tokens.
-const std::vector<Split>& shared_samples() {
+// Whose ranks share a model's layers.
+const std::vector<Split>& pipelines() {
   static const std::vector<Split> list{
       {2, pp2},
       {2, pp2 + "schedule = \"zero_bubble\"\n" + recompute},
       {2, pp2 + "schedule = \"interleaved\"\nchunks = 2\n"},
-      {2, cp2 + "method = \"gather\"\n"},
-      {2, cp2 + "method = \"ulysses\"\n" + recompute},
-      {2, cp2 + "method = \"ring\"\n"},
+      {2, pp2 + "schedule = \"dualpipev\"\n"},
       {4, pp2 + fsdp},
       {4, pp2 + "schedule = \"zero_bubble\"\n" + ep2},
       {4, pp2 + tp2 + sp},
       {4, pp2 + cp2},
+  };
+  return list;
+}
+
+// Whose ranks share samples' tokens.
+const std::vector<Split>& shared_sequences() {
+  static const std::vector<Split> list{
+      {2, cp2 + "method = \"gather\"\n"},
+      {2, cp2 + "method = \"ulysses\"\n" + recompute},
+      {2, cp2 + "method = \"ring\"\n"},
       {4, cp4 + "method = \"ring\"\n" + fsdp},
       {4, cp2 + "method = \"gather\"\n" + tp2 + sp},
   };
@@ -122,8 +130,9 @@ void compare(const Metrics& split, const Metrics& reference, double tolerance) {
   }
 }
 
-void compare_all(const Workspace& work, const std::vector<Split>& splits, const std::string& adapters) {
-  const std::vector<std::string> precision{"train.precision=fp64"};
+void compare_all(const Workspace& work, const std::vector<Split>& splits, const std::string& adapters,
+                 int accumulation = 2) {
+  const std::vector<std::string> precision{"train.precision=fp64", cat("train.accumulation=", accumulation)};
   const auto reference = run(work, "cpu", 1, adapters, precision);
   auto on_gpu = precision;
   on_gpu.emplace_back("run.device=cuda");
@@ -148,24 +157,34 @@ TEST_CASE("splits over GPUs with adapters have the losses, norms and answers of 
   compare_all(Workspace(), splits(), lora);
 }
 
-TEST_CASE("pipelines and shared sequences over GPUs have the losses, norms and answers of the CPU",
-          "[.gpu][split][pipeline]") {
+TEST_CASE("pipelines over GPUs have the losses, norms and answers of the CPU", "[.gpu][split][pipeline]") {
   if (too_few_gpus(2)) return;
-  compare_all(Workspace(), shared_samples(), "");
+  compare_all(Workspace(), pipelines(), "", 8);
 }
 
-TEST_CASE("pipelines and shared sequences over GPUs with adapters have the losses, norms and answers of the CPU",
+TEST_CASE("pipelines over GPUs with adapters have the losses, norms and answers of the CPU",
           "[.gpu][split][pipeline]") {
   if (too_few_gpus(2)) return;
-  compare_all(Workspace(), shared_samples(), lora);
+  compare_all(Workspace(), pipelines(), lora, 8);
+}
+
+TEST_CASE("shared sequences over GPUs have the losses, norms and answers of the CPU", "[.gpu][split]") {
+  if (too_few_gpus(2)) return;
+  compare_all(Workspace(), shared_sequences(), "");
+}
+
+TEST_CASE("shared sequences over GPUs with adapters have the losses, norms and answers of the CPU", "[.gpu][split]") {
+  if (too_few_gpus(2)) return;
+  compare_all(Workspace(), shared_sequences(), lora);
 }
 
 namespace {
 
 // The fused kernels, which float64 does not take. One GPU's roundings and a split's are those of other sums.
-void compare_in_bf16(const std::vector<Split>& splits) {
+void compare_in_bf16(const std::vector<Split>& splits, int accumulation = 2) {
   const Workspace work;
-  const std::vector<std::string> options{"train.precision=bf16", "run.device=cuda", "model.init_std=0.05"};
+  const std::vector<std::string> options{"train.precision=bf16", "run.device=cuda", "model.init_std=0.05",
+                                         cat("train.accumulation=", accumulation)};
   const auto reference = run(work, "alone", 1, "", options);
   for (std::size_t i = 0; i < splits.size(); ++i) {
     const auto& split = splits[i];
@@ -185,7 +204,12 @@ TEST_CASE("bf16: splits over GPUs stay near one GPU", "[.gpu][split]") {
   compare_in_bf16(splits());
 }
 
-TEST_CASE("bf16: pipelines and shared sequences over GPUs stay near one GPU", "[.gpu][split][pipeline]") {
+TEST_CASE("bf16: pipelines over GPUs stay near one GPU", "[.gpu][split][pipeline]") {
   if (too_few_gpus(2)) return;
-  compare_in_bf16(shared_samples());
+  compare_in_bf16(pipelines(), 8);
+}
+
+TEST_CASE("bf16: shared sequences over GPUs stay near one GPU", "[.gpu][split]") {
+  if (too_few_gpus(2)) return;
+  compare_in_bf16(shared_sequences());
 }

@@ -59,7 +59,7 @@ TEST_CASE("what travels delays the receiver, not the sender") {
 }
 
 TEST_CASE("programs that wait for each other for ever are refused with where they stand") {
-  const std::vector<strategy::Program> programs{{{Kind::receive_gradients, 0, 0}, {Kind::forward, 0, 0}},
+  const std::vector<strategy::Program> programs{{{Kind::receive_gradients, 0, 0}, {Kind::backward, 0, 0}},
                                                 {{Kind::receive_states, 1, 0}, {Kind::forward, 1, 0}}};
   CHECK_THROWS_WITH(run(programs, 0), Contains("position 0 of pp is at receive gradients of micro-batch 0 in stage 0"));
 }

@@ -174,21 +174,21 @@ TEST_CASE("what comes next travels while a stage computes, and reports name its 
   calls.start = staged_start;
   interpreter.run({{Kind::receive_states, 1, 0},
                    {Kind::forward, 1, 0},
+                   {Kind::receive_states, 1, 1},
                    {Kind::backward, 1, 0},
                    {Kind::send_gradients, 1, 0},
-                   {Kind::receive_states, 1, 1},
                    {Kind::forward, 1, 1}},
                   calls);
   const std::string first = "states of micro-batch 0 from stage 0 to 1",
                     second = "states of micro-batch 1 from stage 0 to 1";
-  CHECK(events == std::vector<std::string>{"receive states of micro-batch 0 in stage 1",
-                                           "received: " + first,  // the header, then the state and the sum
-                                           "started: " + first, "started: " + first, "received: " + first,
-                                           "received: " + first, "forward of micro-batch 0 in stage 1",
-                                           "backward of micro-batch 0 in stage 1", "started: " + second,
-                                           "started: " + second, "send gradients of micro-batch 0 in stage 1",
-                                           "receive states of micro-batch 1 in stage 1", "received: " + second,
-                                           "received: " + second, "forward of micro-batch 1 in stage 1"});
+  CHECK(events == std::vector<std::string>{
+                      "receive states of micro-batch 0 in stage 1",
+                      "received: " + first,  // the header, then the state and the sum
+                      "started: " + first, "started: " + first, "forward of micro-batch 0 in stage 1",
+                      "received: " + first, "received: " + first, "receive states of micro-batch 1 in stage 1",
+                      "started: " + second, "started: " + second, "backward of micro-batch 0 in stage 1",
+                      "send gradients of micro-batch 0 in stage 1", "forward of micro-batch 1 in stage 1",
+                      "received: " + second, "received: " + second});
   CHECK_THAT(states->report,
              Contains("transfer '" + second + "' of group states of 0 for 1 (0 to 1), call 5, has not ended"));
 }

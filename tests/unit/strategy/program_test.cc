@@ -1,6 +1,11 @@
 #include <capstan/strategy/program.h>
 #include <capstan_catch.h>
 
+#include <numeric>
+
+#include "support/in_order.h"
+#include "support/in_stages.h"
+
 using namespace capstan::strategy;
 using Kind = Action::Kind;
 
@@ -59,6 +64,44 @@ TEST_CASE("a position receives in the order in which the other sends") {
       texts(with_transfers(receiver, stages, 1)) ==
       texts(
           {{Kind::receive_states, 1, 1}, {Kind::receive_states, 1, 0}, {Kind::forward, 1, 0}, {Kind::forward, 1, 1}}));
+}
+
+TEST_CASE("a receive starts as soon as the stage before is done, whatever the position still computes") {
+  const Stages stages{{0, 1}, {0, 1}, [](int position, int micros) {
+                        return capstan::testing::one_forward_one_backward(2, position, micros);
+                      }};
+  CHECK(texts(with_transfers(stages.program(1, 2), stages, 1)) == texts({{Kind::receive_states, 1, 0},
+                                                                         {Kind::forward, 1, 0},
+                                                                         {Kind::receive_states, 1, 1},
+                                                                         {Kind::backward, 1, 0},
+                                                                         {Kind::send_gradients, 1, 0},
+                                                                         {Kind::forward, 1, 1},
+                                                                         {Kind::backward, 1, 1},
+                                                                         {Kind::send_gradients, 1, 1}}));
+}
+
+TEST_CASE("programs end where each position does one thing after the other and transfers wait for both ends") {
+  for (const int positions : {2, 3, 4, 8}) {
+    Stages stages;
+    stages.positions.resize(static_cast<std::size_t>(positions));
+    std::iota(stages.positions.begin(), stages.positions.end(), 0);
+    stages.program = [positions](int position, int micros) {
+      return capstan::testing::one_forward_one_backward(positions, position, micros);
+    };
+    for (const int micros : {1, 2, 5, 16}) {
+      INFO(positions << " positions, " << micros << " micro-batches");
+      CHECK(capstan::testing::end_in_order(stages, micros));
+    }
+  }
+  // What each sends at once and receives just before it needs it would not end.
+  const Program sender{{Kind::forward, 0, 0},
+                       {Kind::send_states, 0, 0},
+                       {Kind::forward, 0, 1},
+                       {Kind::send_states, 0, 1},
+                       {Kind::receive_gradients, 0, 0}};
+  const Program receiver{
+      {Kind::receive_states, 1, 0}, {Kind::forward, 1, 0}, {Kind::send_gradients, 1, 0}, {Kind::receive_states, 1, 1}};
+  CHECK_FALSE(capstan::testing::end_in_order({sender, receiver}));
 }
 
 TEST_CASE("what no other position sends is an error") {

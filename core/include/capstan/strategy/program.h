@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,8 @@ std::string text(const Action& action);
 /// What a transfer carries, in the same words for who sends it and who receives it: "states of micro-batch 2 from stage
 /// 1 to 2". Only for transfers.
 std::string cargo(const Action& transfer);
+/// The receive of what a forward, a backward or one of inputs starts from; none of others.
+std::optional<Action> receive_for(const Action& action);
 
 /// How a model is cut into stages, each of which a position on the mesh's axis pp computes.
 struct Stages {
@@ -64,9 +67,12 @@ struct Stages {
 
 /// Forward and backward of one micro-batch after the other, through all stages: what one rank does with a whole model.
 Program accumulation(int stages, int micros);
-/// The program with what a position sends and receives, where the neighbouring stage is another position's: it sends
-/// what it has computed at once, and receives what it needs just before, after all that the other position sends it
-/// earlier. Throws Error if the other's program never sends it.
+/// The program with what a position sends and receives, where the neighbouring stage is another position's. A receive
+/// starts there, and what needs it waits. A transfer stands at the same place of one order of all that happens on all
+/// positions, with its sender and with its receiver: when the stage before has computed it, on a clock on which a
+/// forward or a part of a backward takes 1 and a backward 2. So programs end even where a position does one thing after
+/// the other and each transfer waits for its other end, as GPUs do when they load a kernel or run out of queues.
+/// Throws Error if something that a position needs is never sent.
 Program with_transfers(const Program& program, const Stages& stages, int position);
 
 }  // namespace strategy

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "rows.h"
+#include "support/in_order.h"
 
 using namespace pipeline_parallel;
 using capstan::cat;
@@ -16,6 +17,9 @@ namespace {
 Timeline time_of(const Table& table, int micros) {
   auto [fault, timeline] = judge(table, micros);
   if (fault) FAIL(cat("position ", fault->position, ", action ", fault->action, ": ", fault->what));
+  const capstan::strategy::Stages stages{
+      {}, table.positions, [&](int position, int) { return table.rows[static_cast<std::size_t>(position)]; }};
+  CHECK(capstan::testing::end_in_order(stages, micros));
   return timeline;
 }
 
