@@ -168,17 +168,19 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 }
 
 // Flash attention of segments: [tokens, heads, width], all of them as long as the longest. Its own backward has the
-// gradients of keys and values for each query head, until it adds up those of a group.
-AttentionShape segments_shape(const at::Tensor& q, const at::Tensor& bounds, std::int64_t longest) {
-  return {(bounds.size(0) - 1) * q.size(1), longest, longest, q.size(2), true};
+// gradients of keys and values for each query head, until it adds up those of a group. `inputs` from the bounds of
+// queries on: those of keys, the two lengths, dropout, whether it is causal.
+AttentionShape segments_shape(const at::Tensor& q, at::ArrayRef<c10::IValue> inputs) {
+  return {(inputs[0].toTensor().size(0) - 1) * q.size(1), inputs[2].toInt(), inputs[3].toInt(), q.size(2),
+          inputs[5].toBool()};
 }
 
 void segments_forward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  constexpr std::size_t bounds_at = 3, longest_at = 5;
+  constexpr std::size_t bounds_at = 3;
   const auto inputs = torch::jit::pop(*stack, op.schema().arguments().size());
   const auto q = inputs[0].toTensor();
   TORCH_CHECK_NOT_IMPLEMENTED(inputs[bounds_at].isTensor(), "flash attention on meta tensors takes segments");
-  WorkCounter::attend(segments_shape(q, inputs[bounds_at].toTensor(), inputs[longest_at].toInt()), false);
+  WorkCounter::attend(segments_shape(q, at::ArrayRef(inputs).slice(bounds_at)), false);
   const auto seed = at::empty({2}, q.options().dtype(at::kLong));
   const auto sums = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat));
   torch::jit::push(*stack, at::empty(q.sizes(), q.options()), sums, seed, at::empty({0}, seed.options()),
@@ -186,10 +188,10 @@ void segments_forward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 void segments_backward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  constexpr std::size_t bounds_at = 6, longest_at = 8;
+  constexpr std::size_t bounds_at = 6;
   const auto inputs = torch::jit::pop(*stack, op.schema().arguments().size());
   const auto q = inputs[1].toTensor(), k = inputs[2].toTensor(), v = inputs[3].toTensor();
-  WorkCounter::attend(segments_shape(q, inputs[bounds_at].toTensor(), inputs[longest_at].toInt()), true);
+  WorkCounter::attend(segments_shape(q, at::ArrayRef(inputs).slice(bounds_at)), true);
   const auto wide_queries = at::empty(q.sizes(), q.options().dtype(at::kFloat));
   const bool grouped = q.size(1) != k.size(1);
   const auto keys = grouped ? at::empty(q.sizes(), q.options()) : at::Tensor();

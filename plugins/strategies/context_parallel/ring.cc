@@ -6,10 +6,12 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include "columns.h"
+#include "fused_tiles.h"
 
 namespace context_parallel {
 
@@ -49,13 +51,16 @@ class Rotation {
 // Where blocks are at each step: in step s a rank has that of the rank s places before it.
 class Blocks {
  public:
-  explicit Blocks(const RingCall& call)
-      : call_(call), rank_(call.group->rank()), ranks_(static_cast<int>(call.columns.size())) {
+  Blocks(const RingCall& call, const at::Tensor& queries)
+      : call_(call),
+        rank_(call.group->rank()),
+        ranks_(static_cast<int>(call.columns.size())),
+        longest_(has_fused_tiles(queries, call.rules) ? std::numeric_limits<std::int64_t>::max() : call.longest_tile) {
     CAPSTAN_ASSERT(ranks_ == call.group->size() && ranks_ > 1);
   }
   int count() const { return ranks_; }
   std::vector<Tile> tiles(int step) const {
-    return visible_tiles(columns_of(rank_), columns_of(owner(step)), call_.rules.window, call_.longest_tile);
+    return visible_tiles(columns_of(rank_), columns_of(owner(step)), call_.rules.window, longest_);
   }
   /// Sends this step's block, or what belongs to it, and receives the next step's.
   void pass_on(std::optional<Rotation>& rotation, const at::Tensor& block, int step, const char* what) const {
@@ -73,6 +78,7 @@ class Blocks {
   const RingCall& call_;
   int rank_;
   int ranks_;
+  std::int64_t longest_;  // columns of a tile
 };
 
 // [B, heads, S, dim] -> [B, key heads, group, S, dim].
@@ -91,8 +97,8 @@ class RingFunction : public torch::autograd::Function<RingFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const RingCall& call) {
     const at::AutoDispatchBelowADInplaceOrView guard;  // no view that autograd follows: the result may be written to
-    const Blocks blocks(call);
     const auto queries = grouped(q, k.size(1));
+    const Blocks blocks(call, queries);
     const auto seen = nothing_seen(queries);
     auto block = at::stack({k, v});
     std::optional<Rotation> next;
@@ -115,9 +121,10 @@ class RingFunction : public torch::autograd::Function<RingFunction> {
     const auto &q = saved[0], &k = saved[1], &v = saved[2], &out = saved[3];
     const auto type = statistics_type(q);
     const auto queries = grouped(q, k.size(1)), of_out = grouped(gradients[0], k.size(1));
-    const auto mean = (of_out.to(type) * grouped(out, k.size(1))).sum(-1, /*keepdim=*/true);
-    const QueryGradients of{of_out, saved[4], mean, at::zeros(queries.sizes(), queries.options().dtype(type))};
-    const Blocks blocks(call);
+    const auto all = grouped(out, k.size(1));
+    const auto mean = (of_out.to(type) * all).sum(-1, /*keepdim=*/true);
+    const QueryGradients of{of_out, all, saved[4], mean, at::zeros(queries.sizes(), queries.options().dtype(type))};
+    const Blocks blocks(call, queries);
     auto block = at::stack({k, v});
     std::optional<Rotation> next, home;
     for (int step = 0; step < blocks.count(); ++step) {

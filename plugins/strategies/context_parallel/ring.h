@@ -17,7 +17,8 @@ struct RingCall {
   std::string layer;                                           ///< what labels of transfers end with
   std::vector<std::vector<capstan::nn::ColumnRange>> columns;  ///< those of each rank
   ScoreRules rules;
-  std::int64_t longest_tile = 1024;  ///< queries, and keys, whose scores are in memory at once
+  std::int64_t longest_tile =
+      1024;  ///< queries, and keys, whose scores are in memory at once, where no kernel is fused
 };
 
 /// Attention of this rank's queries [B, heads, S, dim] to all ranks' keys and values, k and v [B, key heads, S, dim] of

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "fused_tiles.h"
+
 namespace context_parallel {
 
 using namespace capstan;
@@ -122,7 +124,12 @@ at::Tensor scores_in(const Tile& tile, const at::Tensor& rows, const at::Tensor&
 void attend(const Attended& so_far, const at::Tensor& queries, const at::Tensor& block, const std::vector<Tile>& tiles,
             const ScoreRules& rules) {
   constexpr double lowest = std::numeric_limits<float>::lowest();
+  const bool fused = has_fused_tiles(queries, rules);
   for (const auto& tile : tiles) {
+    if (fused) {
+      attend_fused(so_far, queries, block, tile, rules.scale);
+      continue;
+    }
     const auto [keys, values] = keys_in(tile, block);
     const auto scores = scores_in(tile, rows_in(tile, queries), keys, rules);
     const auto out = queries_in(tile, so_far.out), before = queries_in(tile, so_far.log_of_weights);
@@ -139,7 +146,12 @@ void attend(const Attended& so_far, const at::Tensor& queries, const at::Tensor&
 
 void add_gradients(const QueryGradients& gradients, const at::Tensor& of_block, const at::Tensor& queries,
                    const at::Tensor& block, const std::vector<Tile>& tiles, const ScoreRules& rules) {
+  const bool fused = has_fused_tiles(queries, rules);
   for (const auto& tile : tiles) {
+    if (fused) {
+      add_gradients_fused(gradients, of_block, queries, block, tile, rules.scale);
+      continue;
+    }
     const auto [keys, values] = keys_in(tile, block);
     const auto [of_keys, of_values] = keys_in(tile, of_block);
     const auto rows = rows_in(tile, queries), of_out = rows_in(tile, gradients.of_out);

@@ -42,13 +42,15 @@ struct Attended {
 Attended nothing_seen(const at::Tensor& queries);
 
 /// Lets queries [B, key heads, group, queries, dim] see a block of keys and values [2, B, key heads, keys, dim].
-/// Products are in their dtype; no more of the scores than a tile's are in memory.
+/// Products are in their dtype; no more of the scores than a tile's are in memory, and none where a fused kernel takes
+/// tiles (fused_tiles.h).
 void attend(const Attended& so_far, const at::Tensor& queries, const at::Tensor& block, const std::vector<Tile>& tiles,
             const ScoreRules& rules);
 
 /// What backward knows of queries, and adds to.
 struct QueryGradients {
   at::Tensor of_out;          ///< as queries, in their dtype
+  at::Tensor out;             ///< as of_out: what attention gave, when all keys were seen
   at::Tensor log_of_weights;  ///< as in Attended, when all keys were seen
   at::Tensor mean;            ///< [B, key heads, group, queries, 1]: the sum of of_out times out
   at::Tensor of_queries;      ///< as queries, in the statistics' dtype: is added to

@@ -2,5 +2,6 @@
 #include "plugins/strategies/context_parallel/attention.cc"
 #include "plugins/strategies/context_parallel/columns.cc"
 #include "plugins/strategies/context_parallel/context_parallel.cc"
+#include "plugins/strategies/context_parallel/fused_tiles.cc"
 #include "plugins/strategies/context_parallel/ring.cc"
 #include "plugins/strategies/context_parallel/tiles.cc"
