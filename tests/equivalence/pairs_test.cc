@@ -108,3 +108,23 @@ TEST_CASE("float64: values that rank 0 sends, or that stay in host memory, in st
                  tolerance);
   }
 }
+
+// Tiles of 5 tokens end within rows, and on ranks that share tokens within their pieces.
+TEST_CASE("float64: feed-forwards by tiles and inputs in host memory, with few bits, stages and shared tokens",
+          "[matrix][train]") {
+  const std::string away = "[strategy.recompute]\ntile_tokens = 5\noffload = 1.0\n";
+  const std::string half = "[strategy.recompute]\nregions = [\"mlp\", \"attention\"]\ntile_tokens = 5\noffload = 0.5\n";
+  const std::vector<Split> splits{{1, away},
+                                  {1, half},
+                                  {2, pipeline("1f1b") + away},
+                                  {2, pipeline("zero_bubble") + half},
+                                  {3, context(3, "gather") + away},
+                                  {4, context(2, "ulysses") + fsdp + away},
+                                  {4, tp + fsdp + half}};
+  check_splits(of_four_blocks(family_config(dense())), splits, tolerance);
+  const std::string fp8 = "[strategy.fp8]\nbackward = \"bf16\"\n";
+  check_splits(of_four_blocks(configuration("llama", eight_bits, fp8)), splits, tolerance);
+  const auto nf4 = of_four_blocks(configuration("llama", four_bits, adapters + "[strategy.nf4]\n"));
+  check_splits(nf4, splits, tolerance);
+  check_splits(nf4, {{3, context(3, "ring") + half}}, tolerance);
+}
