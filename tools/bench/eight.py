@@ -58,9 +58,10 @@ def rows(gpus):
         yield 'tp', f'Llama 8B, all parameters, TP {n // 2} x dp 2', f'llama-8b+tp{n // 2}+sp@{n}:train.precision=bf16_pure'
         yield 'mixtral', f'Mixtral 8x7B, LoRA, TP {n // 2} x EP 2', f'mixtral-8x7b-lora+tp{n // 2}+ep2@{n}'
     yield 'mixtral', f'Mixtral 8x7B, LoRA, EP {n}', f'mixtral-8x7b-lora+ep{n}@{n}'
+    stages = STAGES if n > 2 else f'{STAGES},train.precision=bf16_pure'   # half of the moments in float32 take 32 GiB
     for schedule in ('1f1b', 'interleaved', 'zero_bubble', 'dualpipev'):
         yield 'pp', f'Llama 8B, all parameters, PP {n}, {schedule}, 16 x 4096', (
-            f'llama-8b+pp{n}@{n}:strategy.pipeline_parallel.schedule={schedule},{STAGES}')
+            f'llama-8b+pp{n}@{n}:strategy.pipeline_parallel.schedule={schedule},{stages}')
     yield 'cp', 'Llama 8B, LoRA on all linears, recompute, 32768 tokens on 1', (
         f'llama-8b-lora+recompute:data.max_length=32769,model.seq_length=32768,{ALL_LINEAR}')
     for method in ('ulysses', 'gather', 'ring'):
