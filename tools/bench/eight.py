@@ -58,7 +58,7 @@ def rows(gpus):
         yield 'tp', f'Llama 8B, all parameters, TP {n // 2} x dp 2', f'llama-8b+tp{n // 2}+sp@{n}:train.precision=bf16_pure'
         yield 'mixtral', f'Mixtral 8x7B, LoRA, TP {n // 2} x EP 2', f'mixtral-8x7b-lora+tp{n // 2}+ep2@{n}'
     yield 'mixtral', f'Mixtral 8x7B, LoRA, EP {n}', f'mixtral-8x7b-lora+ep{n}@{n}'
-    stages = STAGES if n > 2 else f'{STAGES},train.precision=bf16_pure'   # half of the moments in float32 take 32 GiB
+    stages = STAGES if n > 2 else f'{STAGES},train.precision=bf16_pure'   # of an 8B's half 16 bytes a parameter do not fit
     for schedule in ('1f1b', 'interleaved', 'zero_bubble', 'dualpipev'):
         yield 'pp', f'Llama 8B, all parameters, PP {n}, {schedule}, 16 x 4096', (
             f'llama-8b+pp{n}@{n}:strategy.pipeline_parallel.schedule={schedule},{stages}')
