@@ -31,25 +31,6 @@ void check_fields(const LoadedPlugins& loaded, Diagnostics& faults) {
   }
 }
 
-}  // namespace
-
-void settle_objective(LoadedPlugins& loaded, Diagnostics& faults) {
-  const auto& made = *loaded.objective;
-  plugin::guard(made.name, "check", [&] { made.object->check(faults); });
-  loaded.minimised = std::make_shared<const strategy::Objective>(made.name, made.object);
-  if (!loaded.data) return;
-  const auto wanted = loaded.minimised->plan().sequences, given = loaded.sample_form.sequences;
-  if (wanted != 0 && wanted != given) {
-    faults.add(made.where,
-               cat("the objective '", made.name, "' needs samples of ", counted(wanted, "sequence"),
-                   ", those of the data ", "plugin '", loaded.data->name, "' have ", given),
-               "take data of that form, or another objective");
-  }
-  check_fields(loaded, faults);
-}
-
-namespace {
-
 void check_base(const Plugins& plugins, const std::vector<std::unique_ptr<nn::Unit>>& units, Diagnostics& faults) {
   constexpr std::size_t shown = 3;
   std::set<const nn::Weight*> added;
@@ -80,6 +61,21 @@ void check_base(const Plugins& plugins, const std::vector<std::unique_ptr<nn::Un
 }
 
 }  // namespace
+
+void settle_objective(LoadedPlugins& loaded, Diagnostics& faults) {
+  const auto& made = *loaded.objective;
+  plugin::guard(made.name, "check", [&] { made.object->check(faults); });
+  loaded.minimised = std::make_shared<const strategy::Objective>(made.name, made.object);
+  if (!loaded.data) return;
+  const auto wanted = loaded.minimised->plan().sequences, given = loaded.sample_form.sequences;
+  if (wanted != 0 && wanted != given) {
+    faults.add(made.where,
+               cat("the objective '", made.name, "' needs samples of ", counted(wanted, "sequence"),
+                   ", those of the data ", "plugin '", loaded.data->name, "' have ", given),
+               "take data of that form, or another objective");
+  }
+  check_fields(loaded, faults);
+}
 
 void check_passes(const Plugins& plugins, const Topology& topology, const std::vector<std::unique_ptr<nn::Unit>>& units,
                   Diagnostics& faults) {

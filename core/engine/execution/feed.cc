@@ -139,10 +139,6 @@ std::vector<std::int32_t> bounds_of(const data::HostBatch& host, std::int64_t lo
   return bounds;
 }
 
-}  // namespace
-
-namespace {
-
 // Two float32 values share a word.
 std::int64_t words_of(const data::FieldValues& values) {
   if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&values))

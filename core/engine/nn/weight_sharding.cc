@@ -15,6 +15,18 @@ std::int64_t product(const layout::Shape& shape, std::size_t begin, std::size_t 
   return out;
 }
 
+// How many elements a codec keeps together; with 1 all may be apart.
+std::int64_t grain_of(const nn::Weight& weight) {
+  return weight.codec() && !weight.trainable() ? weight.codec()->grain() : 1;
+}
+
+// Rows of a record's dimension `dim` that one rank has together: a codec keeps something in common of their elements.
+std::int64_t rows_together(const nn::Weight& weight, const layout::Param& record, std::size_t dim) {
+  const auto grain = grain_of(weight);
+  if (grain == 1 || dim < weight.codec()->stacked()) return 1;
+  return grain / std::gcd(grain, product(record.shape, dim + 1, record.shape.size()));
+}
+
 }  // namespace
 
 std::int64_t padded(std::int64_t elements) { return (elements + 63) / 64 * 64; }
@@ -43,22 +55,6 @@ RecordShard RecordShard::within(std::int64_t begin, std::int64_t end) const {
   CAPSTAN_ASSERT(blocks == 1 || part.numel == 0 || part.numel == numel);
   return part;
 }
-
-namespace {
-
-// How many elements a codec keeps together; with 1 all may be apart.
-std::int64_t grain_of(const nn::Weight& weight) {
-  return weight.codec() && !weight.trainable() ? weight.codec()->grain() : 1;
-}
-
-// Rows of a record's dimension `dim` that one rank has together: a codec keeps something in common of their elements.
-std::int64_t rows_together(const nn::Weight& weight, const layout::Param& record, std::size_t dim) {
-  const auto grain = grain_of(weight);
-  if (grain == 1 || dim < weight.codec()->stacked()) return 1;
-  return grain / std::gcd(grain, product(record.shape, dim + 1, record.shape.size()));
-}
-
-}  // namespace
 
 layout::Box WeightSharding::box(std::size_t record, int position, layout::Box local) const {
   if (local.size.empty()) return local;

@@ -29,46 +29,6 @@ void check_told_memory(const session::Job& job, Diagnostics& faults) {
                              faults);
 }
 
-}  // namespace
-
-std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Change& change, std::int64_t global_batch,
-                                    plugin::Host& host) {
-  if (change.ranks > 0) {
-    request.world_size = change.ranks;
-    request.ranks_per_node = change.nodes > 0 ? change.ranks / change.nodes : 0;
-  }
-  // The run will be on other machines than this one: what it needs there is said, and held only against what was told.
-  auto overrides = change.overrides;
-  // The same samples in a step, whatever the ranks have their own of.
-  if (change.ranks == 0) overrides.push_back(cat("train.global_batch=", global_batch));
-  const auto job = session::predict_with(request, overrides, host);
-  if (!job || !job->prediction.activations) return {};
-  plan::Peak peak{layout::total_bytes(job->prediction.footprints, job->config.device),
-                  session::host_bytes(job->prediction, job->config.device)};
-  Diagnostics diagnostics;
-  check_told_memory(*job, diagnostics);
-  peak.host_fits = diagnostics.empty();
-  return peak;
-}
-
-plan::Trials trials_of(const session::Job& job, plugin::Host& host) {
-  return {plan::offers_of(host), [&](const plan::Change& change) {
-            return peak_with(job.config.request, change, job.topology.batch.global_batch, host);
-          }};
-}
-
-std::string too_large_text(const session::Job& job, plugin::Host& host) {
-  const auto& request = job.config.request;
-  if (request.gpu_room == 0 || !job.prediction.activations) return {};
-  const plan::RankCounts ranks{request.world_size, request.world_size / job.topology.ranks_per_node};
-  const plan::Gpu smallest{"the run's smallest GPU", request.gpu_room + plan::Gpu::reserve};
-  const auto fit =
-      plan::judge_fit({job.prediction, job.config.device, job.topology.batch}, smallest, ranks, trials_of(job, host));
-  return fit.fits ? "" : job.memory_summary() + fit.text;
-}
-
-namespace {
-
 int ranks_per_node(const plan::RankCounts& ranks) {
   if (ranks.nodes == 0) return 0;
   if (ranks.all % ranks.nodes == 0) return ranks.all / ranks.nodes;
@@ -124,6 +84,42 @@ void print_checked(const session::Job& job, const launch::CheckArguments& argume
 }
 
 }  // namespace
+
+std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Change& change, std::int64_t global_batch,
+                                    plugin::Host& host) {
+  if (change.ranks > 0) {
+    request.world_size = change.ranks;
+    request.ranks_per_node = change.nodes > 0 ? change.ranks / change.nodes : 0;
+  }
+  // The run will be on other machines than this one: what it needs there is said, and held only against what was told.
+  auto overrides = change.overrides;
+  // The same samples in a step, whatever the ranks have their own of.
+  if (change.ranks == 0) overrides.push_back(cat("train.global_batch=", global_batch));
+  const auto job = session::predict_with(request, overrides, host);
+  if (!job || !job->prediction.activations) return {};
+  plan::Peak peak{layout::total_bytes(job->prediction.footprints, job->config.device),
+                  session::host_bytes(job->prediction, job->config.device)};
+  Diagnostics diagnostics;
+  check_told_memory(*job, diagnostics);
+  peak.host_fits = diagnostics.empty();
+  return peak;
+}
+
+plan::Trials trials_of(const session::Job& job, plugin::Host& host) {
+  return {plan::offers_of(host), [&](const plan::Change& change) {
+            return peak_with(job.config.request, change, job.topology.batch.global_batch, host);
+          }};
+}
+
+std::string too_large_text(const session::Job& job, plugin::Host& host) {
+  const auto& request = job.config.request;
+  if (request.gpu_room == 0 || !job.prediction.activations) return {};
+  const plan::RankCounts ranks{request.world_size, request.world_size / job.topology.ranks_per_node};
+  const plan::Gpu smallest{"the run's smallest GPU", request.gpu_room + plan::Gpu::reserve};
+  const auto fit =
+      plan::judge_fit({job.prediction, job.config.device, job.topology.batch}, smallest, ranks, trials_of(job, host));
+  return fit.fits ? "" : job.memory_summary() + fit.text;
+}
 
 int check_command(const launch::CheckArguments& arguments, const launch::Environment& env) {
   auto host = cli::plugin_host(env);

@@ -58,6 +58,11 @@ void set_option(assembly::Made<objective::Objective>& made, const std::string& k
   }
 }
 
+// Without codecs: packed weights are refused.
+checkpoint::CodedFolder folder_of(const FrozenPlugin& frozen, const assembly::Plugins& plugins) {
+  return {*frozen.folder, frozen.model.object->file_map(), {}, plugins.packed_forms};
+}
+
 }  // namespace
 
 std::vector<FrozenPlugin> load_frozen(const setup::Configuration& config, assembly::LoadedPlugins& loaded,
@@ -129,15 +134,6 @@ void check_start(const std::vector<FrozenPlugin>& frozen, const assembly::Plugin
     if (strategy.values(plugins.model.object->file_map())) refuse("a strategy brings values from files of its own");
   });
 }
-
-namespace {
-
-// Without codecs: packed weights are refused.
-checkpoint::CodedFolder folder_of(const FrozenPlugin& frozen, const assembly::Plugins& plugins) {
-  return {*frozen.folder, frozen.model.object->file_map(), {}, plugins.packed_forms};
-}
-
-}  // namespace
 
 void check_frozen_files(const std::vector<assembly::FrozenModel>& frozen, const assembly::Plugins& plugins,
                         Diagnostics& faults) {

@@ -213,6 +213,21 @@ Updates updates_of(const optimizer::Update& update, bool any_on_host) {
   return {update, {down(update.count), down(update.grad_scale), down(update.skip)}};
 }
 
+OwnedMatrixState state_of(const WholeBatch& batch, std::size_t matrix, const optimizer::MatrixState& spec,
+                          const at::Tensor& all) {
+  const auto& record = *batch.records[matrix];
+  OwnedMatrixState out{&record, &spec, {}, {}, all[static_cast<std::int64_t>(matrix)].view({-1})};
+  out.shape.assign(record.shape.begin(), record.shape.end() - 2);
+  out.box = {layout::Shape(out.shape.size()), layout::Shape(out.shape.size(), 1)};
+  auto index = batch.indices[matrix];
+  for (std::size_t d = out.shape.size(); d-- > 0; index /= out.shape[d]) out.box.offset[d] = index % out.shape[d];
+  const auto own = layout::Box::whole(spec.shape);
+  out.box.offset.insert(out.box.offset.end(), own.offset.begin(), own.offset.end());
+  out.box.size.insert(out.box.size.end(), own.size.begin(), own.size.end());
+  out.shape.insert(out.shape.end(), spec.shape.begin(), spec.shape.end());
+  return out;
+}
+
 }  // namespace
 
 MatrixUpdate::MatrixUpdate(std::vector<MatrixPlan> plans, std::shared_ptr<comm::Group> group)
@@ -239,25 +254,6 @@ void MatrixUpdate::allocate() {
     }
   }
 }
-
-namespace {
-
-OwnedMatrixState state_of(const WholeBatch& batch, std::size_t matrix, const optimizer::MatrixState& spec,
-                          const at::Tensor& all) {
-  const auto& record = *batch.records[matrix];
-  OwnedMatrixState out{&record, &spec, {}, {}, all[static_cast<std::int64_t>(matrix)].view({-1})};
-  out.shape.assign(record.shape.begin(), record.shape.end() - 2);
-  out.box = {layout::Shape(out.shape.size()), layout::Shape(out.shape.size(), 1)};
-  auto index = batch.indices[matrix];
-  for (std::size_t d = out.shape.size(); d-- > 0; index /= out.shape[d]) out.box.offset[d] = index % out.shape[d];
-  const auto own = layout::Box::whole(spec.shape);
-  out.box.offset.insert(out.box.offset.end(), own.offset.begin(), own.offset.end());
-  out.box.size.insert(out.box.size.end(), own.size.begin(), own.size.end());
-  out.shape.insert(out.shape.end(), spec.shape.begin(), spec.shape.end());
-  return out;
-}
-
-}  // namespace
 
 std::vector<OwnedMatrixState> MatrixUpdate::states() {
   allocate();
