@@ -54,8 +54,12 @@ const std::vector<std::string> schedules{"\"1f1b\"\n", "\"interleaved\"\n", "\"z
                                          "\"zero_bubble\"\nchunks = 2\n"};
 const std::vector<int> accumulations{1, 2, 3, 4, 8};
 const std::string full_shard = "[strategy.fsdp]\n", zero = "[strategy.zero]\nstage = ";
-const std::vector<std::string> data_modes{full_shard, "", zero + "1\n", zero + "2\n",
-                                          zero + "2\noffload_optimizer = \"cpu\"\n"};
+const std::vector<std::string> data_modes{full_shard,
+                                          "",
+                                          zero + "1\n",
+                                          zero + "2\n",
+                                          zero + "2\noffload_optimizer = \"cpu\"\n",
+                                          full_shard + "[train]\nregather = \"micro_step\"\n"};
 const std::string tp = "[strategy.tensor_parallel]\nsize = 2\n";
 const std::vector<std::string> others{"", tp, tp + "sequence_parallel = true\n",
                                       "[strategy.expert_parallel]\nsize = 2\n"};

@@ -118,6 +118,20 @@ class NamedHooks : public strategy::UnitHooks {
   std::unique_ptr<strategy::UnitHooks> hooks_;
 };
 
+// Asks the strategy that shares columns of rows among ranks, once the units are placed.
+nn::SequenceCut cut_sequence(const Strategies& strategies, const strategy::Placement& placement) {
+  const auto ranks = placement.mesh.size(layout::Axis::cp);
+  if (ranks == 1) return {};
+  for (const auto& made : strategies) {
+    if (!claims(*made.object, strategy::sequence_cut_point)) continue;
+    auto cut = plugin::guard(made.name, "cut_sequence", [&] { return made.object->cut_sequence(placement); });
+    if (!cut.own || !cut.sum) claims_in_vain(made, strategy::sequence_cut_point, "cut_sequence");
+    return cut;
+  }
+  throw Error(cat("the mesh has cp = ", ranks, ", but no strategy shares a sample's tokens among these ranks"),
+              cat("the strategy that asks for cp claims \"", strategy::sequence_cut_point, "\""));
+}
+
 }  // namespace
 
 BuiltModel build_model(const Made<nn::Model>& plugin) {
@@ -134,24 +148,6 @@ BuiltModel build_model(const Made<nn::Model>& plugin) {
 void structure(BuiltModel& model, const Strategies& strategies) {
   each_strategy(strategies, "structure", [&](strategy::Strategy& strategy) { strategy.structure(model.units); });
 }
-
-namespace {
-
-// Asks the strategy that shares columns of rows among ranks, once the units are placed.
-nn::SequenceCut cut_sequence(const Strategies& strategies, const strategy::Placement& placement) {
-  const auto ranks = placement.mesh.size(layout::Axis::cp);
-  if (ranks == 1) return {};
-  for (const auto& made : strategies) {
-    if (!claims(*made.object, strategy::sequence_cut_point)) continue;
-    auto cut = plugin::guard(made.name, "cut_sequence", [&] { return made.object->cut_sequence(placement); });
-    if (!cut.own || !cut.sum) claims_in_vain(made, strategy::sequence_cut_point, "cut_sequence");
-    return cut;
-  }
-  throw Error(cat("the mesh has cp = ", ranks, ", but no strategy shares a sample's tokens among these ranks"),
-              cat("the strategy that asks for cp claims \"", strategy::sequence_cut_point, "\""));
-}
-
-}  // namespace
 
 void place(AssembledModel& model, const Strategies& strategies, const Topology& topology) {
   const strategy::Placement placement{topology.mesh, topology.rank,
@@ -226,6 +222,7 @@ shard::EngineOptions engine_options(const setup::Configuration& config, const To
   if (policy.param_dtype) options.precision.compute = *policy.param_dtype;
   if (policy.reduce_dtype) options.precision.reduce = *policy.reduce_dtype;
   options.accumulation = topology.batch.accumulation;
+  options.gathers_once = topology.gathers_once;
   options.micro_tokens = topology.batch.rows() * samples.longest_row;
   options.deterministic = config.run->deterministic;
   options.coalesce = device.is_cuda();
@@ -242,7 +239,8 @@ shard::EngineOptions engine_options(const setup::Configuration& config, const To
   options.optimizer = model.optimizer;
   for (const auto axis : model.overridden_sums) options.reduce_overrides[axis];
   const auto& reduce = config.train->reduce;
-  const bool each_micro_step = reduce == "micro_step" || (reduce == "auto" && policy.shard_grad);
+  const bool saves_memory = policy.shard_grad && !topology.gathers_once;
+  const bool each_micro_step = reduce == "auto" ? saves_memory : reduce == "micro_step";
   options.reduce = each_micro_step ? shard::ReduceWhen::micro_step : shard::ReduceWhen::step;
   return options;
 }

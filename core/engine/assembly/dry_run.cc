@@ -45,12 +45,12 @@ class ActionCounter {
       return one.action.kind == action.kind && one.action.stage == action.stage;
     };
     auto found = std::find_if(actions_.begin(), actions_.end(), same);
-    const bool is_first = found == actions_.end();
-    if (is_first) found = actions_.insert(found, ActionWork{{action.kind, action.stage, 0}, {}});
+    is_first_ = found == actions_.end();
+    if (is_first_) found = actions_.insert(found, ActionWork{{action.kind, action.stage, 0}, {}});
     now_ = &found->work;
-    now_->waited.clear();
-    now_->later_gathers.clear();
-    model_.count_gathers_into(is_first ? &now_->gathers : &now_->later_gathers);
+    for (auto* moved : {&now_->waited, &now_->later_gathers}) moved->clear();
+    model_.count_gathers_into(is_first_ ? &now_->gathers : &now_->later_gathers);
+    is_first_ = is_first_ && action.kind != strategy::Action::Kind::forward;
     listening_.emplace([this](const comm::PlannedCall& call) {
       const auto nodes = nodes_of(call.ranks, topology_.ranks_per_node);
       ++now_->waited[{call.operation, static_cast<int>(call.ranks.size()), nodes, call.bytes}];
@@ -60,6 +60,7 @@ class ActionCounter {
   void end() {
     if (!now_) return;
     now_->compute = compute_->work();
+    if (is_first_) now_->later_gathers = now_->gathers;  // it may be the part's only backward in the stage
     compute_.reset();
     listening_.reset();
     model_.count_gathers_into(nullptr);
@@ -75,6 +76,7 @@ class ActionCounter {
   const Topology& topology_;
   std::vector<ActionWork> actions_;
   MicroStepWork* now_ = nullptr;
+  bool is_first_ = false;
   std::optional<comm::PlannedCalls> listening_;
   std::optional<meta::WorkCounter> compute_;
 };
@@ -158,13 +160,14 @@ void expect(strategy::Interpreter& interpreter, const strategy::RankStages& stag
   }
 }
 
-// In stages the passes without gradient are forwards too, which come before the program.
-void add_other_passes(std::size_t passes, std::vector<ActionWork>& actions) {
+// In stages the passes without gradient are forwards too, which come before the program and gather for themselves.
+void add_other_passes(const DryRunOf& what, std::vector<ActionWork>& actions) {
   using Kind = strategy::Action::Kind;
   for (auto& [action, work] : actions) {
     if (action.kind != Kind::forward && action.kind != Kind::send_states) continue;
-    const auto one = work;
-    for (std::size_t i = 0; i < passes; ++i) add(work, one);
+    auto one = work;
+    if (what.options.gathers_once) one.later_gathers = one.gathers;
+    for (std::size_t i = 1; i < what.plugins.minimised->plan().passes.size(); ++i) add(work, one);
   }
 }
 
@@ -216,7 +219,7 @@ void run_step(WatchedModel& model, const DryRunOf& what, const std::vector<nn::H
   static_cast<AtPeak&>(result) = model.peak_of([&, &part = part] { interpreter.run(part, calls); });
   result.in_flight = in_flight;
   result.actions = counter.take();
-  if (!stages.is_whole()) add_other_passes(what.plugins.minimised->plan().passes.size() - 1, result.actions);
+  if (!stages.is_whole()) add_other_passes(what, result.actions);
   result.computed = of_micro_batch(result.actions);
   result.computed.recomputes = model.runner().recomputes();
 }
@@ -244,12 +247,11 @@ std::vector<MicroStepMemory> dry_run(const std::vector<DryRunOf>& positions) {
   const auto& first = positions.front();
   std::vector<MicroStepMemory> results(positions.size());
   std::vector<nn::Hidden> inputs;
-  // What is in flight when a part of a program ends stays gathered.
-  const bool evaluates_last = models.front()->runner().stages().is_whole();
-  if (!evaluates_last) {
-    inputs = inputs_of(models, first);
-    evaluate(models, first, results);
-  }
+  const bool is_whole = models.front()->runner().stages().is_whole();
+  if (!is_whole) inputs = inputs_of(models, first);
+  // What is in use when a part of a program ends stays gathered.
+  const bool evaluates_last = is_whole && !first.options.gathers_once;
+  if (!evaluates_last) evaluate(models, first, results);
   for (std::size_t i = 0; i < models.size(); ++i) {
     models[i]->gather_again();
     run_step(*models[i], positions[i], inputs, results[i]);

@@ -72,16 +72,6 @@ std::string divided_blocks(const shard::ShardPlan& plan, const shard::EngineOpti
              " parameters, since ranks' parts divide blocks: another number of ranks gives slightly other results");
 }
 
-}  // namespace
-
-std::vector<layout::Footprint> named(const std::string& model, std::vector<layout::Footprint> parts) {
-  std::erase_if(parts, [](const auto& part) { return part.bytes == 0; });
-  for (auto& part : parts) part.part = cat(model, ": ", part.part);
-  return parts;
-}
-
-namespace {
-
 // What a prediction is made from.
 struct Inputs {
   const setup::Configuration& config;
@@ -208,6 +198,12 @@ Prediction predict(const setup::Configuration& config, const Plugins& plugins, c
   prediction.stages_note = note;
   prediction.works = std::move(works);
   return prediction;
+}
+
+std::vector<layout::Footprint> named(const std::string& model, std::vector<layout::Footprint> parts) {
+  std::erase_if(parts, [](const auto& part) { return part.bytes == 0; });
+  for (auto& part : parts) part.part = cat(model, ": ", part.part);
+  return parts;
 }
 
 }  // namespace capstan::assembly

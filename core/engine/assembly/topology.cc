@@ -33,8 +33,11 @@ data::BatchShape batch_of(const setup::Configuration& config, std::int64_t data_
                              {t->global_batch, t.where(&setup::TrainOptions::global_batch)}, data_ranks, faults);
 }
 
-void check_strategies(const Strategies& strategies, const strategy::Facts& facts, Diagnostics& faults) {
-  each_strategy(strategies, "check", [&](strategy::Strategy& strategy) { strategy.check(facts, faults); });
+// All micro-batches of a step pass through a stage: its parameters stay, unless the user says otherwise.
+bool gathers_once(const setup::Configuration& config, const Topology& topology) {
+  const bool in_stages = topology.mesh.size(layout::Axis::pp) > 1 && topology.batch.accumulation > 1;
+  const bool by_itself = config.train->regather == "auto" && in_stages && topology.policy.reshard_size == 0;
+  return config.trains() && topology.policy.shard_param && (by_itself || config.train->regather == "step");
 }
 
 }  // namespace
@@ -56,8 +59,10 @@ Topology make_topology(const setup::Configuration& config, const LoadedPlugins& 
   topology.mesh = layout::resolve(asked.mesh, faults);
   topology.batch = batch_of(config, topology.mesh.size(layout::sample_axes), faults);
   topology.batch.sequences = plugins.sample_form.sequences;
-  // Sizes that are wrong would only give follow-up faults.
-  if (faults.empty()) check_strategies(plugins.strategies, facts_of(config, plugins.model_facts, topology, 0), faults);
+  topology.gathers_once = gathers_once(config, topology);
+  if (!faults.empty()) return topology;  // sizes that are wrong would only give follow-up faults
+  const auto facts = facts_of(config, plugins.model_facts, topology, 0);
+  each_strategy(plugins.strategies, "check", [&](strategy::Strategy& strategy) { strategy.check(facts, faults); });
   return topology;
 }
 

@@ -17,6 +17,7 @@ struct Topology {
   int ranks_per_node = 1;
   data::BatchShape batch;
   strategy::ShardPolicy policy;
+  bool gathers_once = false;  ///< sharded parameters stay gathered through a step: train.regather
 
   /// This rank's position among those that have samples of their own.
   std::int64_t data_coordinate() const { return mesh.position(rank, layout::sample_axes); }

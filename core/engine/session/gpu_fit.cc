@@ -60,6 +60,7 @@ std::vector<Change> changes_for(const data::BatchShape& batch, const std::vector
   const auto recomputing = offered(offers, By::recomputing), offloading = offered(offers, By::offloading);
   auto list = recomputing;
   list.push_back({"evaluation of one sample at a time", {"train.eval_batch=1"}});
+  if (batch.accumulation > 1) list.push_back({"gather again in each micro-step", {"train.regather=micro_step"}});
   if (batch.micro_batch > 1) {
     list.push_back({cat("micro-batches of 1 instead of ", batch.micro_batch),
                     {"train.micro_batch=1", cat("train.accumulation=", batch.accumulation * batch.micro_batch)}});

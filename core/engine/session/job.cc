@@ -44,6 +44,7 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
   std::vector<assembly::FrozenPlugin> others;
   if (request.purpose != setup::Purpose::generate) others = load_frozen(config, loaded, host, faults);
   choose_micro_batch(config, loaded, host, faults);
+  choose_regather(config, loaded, host, faults);
   auto topology = assembly::make_topology(config, loaded, faults);
   request.ended("configuration");
   auto samples = assembly::open_samples(config, loaded, topology, host, faults);

@@ -96,6 +96,15 @@ std::optional<Chosen> largest_that_fits(const setup::JobRequest& request, const 
   return chosen;
 }
 
+// "strategy.NAME." of the table whose option `auto` is true; empty: there is none.
+std::string automatic(const config::Document& document) {
+  for (const auto& table : document.children("strategy")) {
+    const auto* entry = table.find("auto");
+    if (entry && entry->value == config::Value(true)) return table.path + ".";
+  }
+  return {};
+}
+
 }  // namespace
 
 void choose_micro_batch(setup::Configuration& config, const assembly::LoadedPlugins& plugins, plugin::Host& host,
@@ -125,19 +134,6 @@ void choose_micro_batch(setup::Configuration& config, const assembly::LoadedPlug
              : cat("and its predicted ", size_text(chosen->peak), " do not fit well into ", room));
 }
 
-namespace {
-
-// "strategy.NAME." of the table whose option `auto` is true; empty: there is none.
-std::string automatic(const config::Document& document) {
-  for (const auto& table : document.children("strategy")) {
-    const auto* entry = table.find("auto");
-    if (entry && entry->value == config::Value(true)) return table.path + ".";
-  }
-  return {};
-}
-
-}  // namespace
-
 void choose_saving(setup::Configuration& config, plugin::Host& host, Diagnostics& faults) {
   const auto table = automatic(config.document);
   const auto request = config.request;
@@ -161,6 +157,25 @@ void choose_saving(setup::Configuration& config, plugin::Host& host, Diagnostics
                                   fits ? " fit into " : " do not fit well into ", size_text(request.gpu_room), "\n");
     if (fits) return;
   }
+}
+
+// The first rank's prediction decides, so that all ranks decide alike.
+void choose_regather(setup::Configuration& config, const assembly::LoadedPlugins& plugins, plugin::Host& host,
+                     const Diagnostics& faults) {
+  auto request = config.request;
+  Diagnostics of_topology;
+  if (config.train->regather != "auto" || request.gpu_room <= 0 || !faults.empty() ||
+      !assembly::make_topology(config, plugins, of_topology).gathers_once)
+    return;
+  request.rank = 0;
+  if (config.auto_micro_batch) request.overrides.push_back(cat("train.micro_batch=", *config.train->micro_batch));
+  const auto job = predict_with(request, {"train.regather=step"}, host);
+  if (!job || !job->prediction.activations) return;
+  const auto peak = layout::total_bytes(job->prediction.footprints, "cuda");
+  if (fits_into(request.gpu_room, peak)) return;
+  config.train.derive(&TrainOptions::regather, std::string("micro_step"));
+  config.micro_batch_note += cat("regather auto: micro_step, since with step the predicted ", size_text(peak),
+                                 " would not fit well into ", size_text(request.gpu_room), "\n");
 }
 
 }  // namespace capstan::session

@@ -18,5 +18,10 @@ void choose_micro_batch(setup::Configuration& config, const assembly::LoadedPlug
 /// all, that fits as above, or with the one that takes least. As it is where nothing can be predicted.
 void choose_saving(setup::Configuration& config, plugin::Host& host, Diagnostics& faults);
 
+/// Where train.regather is "auto" and parameters would stay gathered through a step: sets it to "micro_step" if by
+/// prediction that does not fit as above. As it is where nothing can be predicted.
+void choose_regather(setup::Configuration& config, const assembly::LoadedPlugins& plugins, plugin::Host& host,
+                     const Diagnostics& faults);
+
 }  // namespace session
 CAPSTAN_END_NAMESPACE

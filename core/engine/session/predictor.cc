@@ -147,7 +147,7 @@ std::optional<Estimate> Predictor::predict(const std::vector<std::string>& overr
   using layout::Axis;
   const auto& mesh = job->topology.mesh;
   estimate.split_ranks = mesh.size({Axis::cp, Axis::ep, Axis::tp});
-  if (job->topology.policy.shard_param) estimate.gather_ranks = mesh.size(Axis::dp);
+  if (job->topology.policy.shard_param && !job->topology.gathers_once) estimate.gather_ranks = mesh.size(Axis::dp);
   return estimate;
 }
 

@@ -9,18 +9,38 @@ namespace capstan::shard {
 
 using strategy::BackwardPrefetch;
 
+namespace {
+
+// Forwards and backwards of a step that use the bucket, if it stays gathered from the first to the last. What a codec
+// keeps is decoded for one run at a time, whatever stays gathered.
+std::int64_t uses_in_step(const BucketPlan& bucket, const ShardPlan& plan, const EngineOptions& options) {
+  if (!options.gathers_once || !bucket.shards_param || bucket.parameters.form == Form::packed) return 0;
+  std::int64_t uses = 0;
+  for (const auto run : bucket.runs) uses += options.accumulation * (plan.runs[run].trainable() ? 2 : 1);
+  return uses;
+}
+
+// Gradients are added to memory of this rank that stays, and nothing else becomes of them. Autograd's own gradients are
+// other memory in each micro-step.
+bool accumulates_in_place(const BucketPlan& bucket, const Reduction& how) {
+  const bool sums_others = how.last && (!bucket.gradients.partials.empty() || bucket.copies > 1);
+  return how.accumulates && !how.sums && !sums_others && !bucket.gradients.autograd;
+}
+
+}  // namespace
+
 GatherProtocol::GatherProtocol(const ShardPlan& plan, const EngineOptions& options, Executor& executor)
     : plan_(plan),
       executor_(executor),
       schedule_(plan, options.policy),
       backwards_(options.backwards),
-      gathered_(plan.buckets.size()),
-      stays_(plan.runs.size(), 0) {
+      gathered_(plan.buckets.size()) {
   if (backwards_.empty()) backwards_.resize(static_cast<std::size_t>(options.accumulation));
+  for (const auto& bucket : plan.buckets) uses_.push_back(uses_in_step(bucket, plan, options));
 }
 
 void GatherProtocol::invalidate(std::size_t bucket) {
-  // Sharded parameters are released by now.
+  CAPSTAN_ASSERT(gathered_[bucket].used == 0);  // the step has ended, and so sharded parameters are released
   if (!plan_.buckets[bucket].shards_param) gathered_[bucket].state = State::released;
 }
 
@@ -52,9 +72,16 @@ void GatherProtocol::release(std::size_t run) {
     if (!plan_.buckets[b].parameters.gathers()) continue;
     auto& gathered = gathered_[b];
     CAPSTAN_ASSERT(gathered.users > 0);
-    if (--gathered.users > 0 || !plan_.buckets[b].shards_param) continue;
+    if (--gathered.users > 0 || gathered.used > 0 || !plan_.buckets[b].shards_param) continue;
     executor_.release(b);
     gathered.state = State::released;
+  }
+}
+
+// Called before the use ends. After a step's last one nothing keeps the bucket gathered.
+void GatherProtocol::count_use(std::size_t run) {
+  for (const auto b : plan_.runs[run].buckets) {
+    if (uses_[b] > 0) gathered_[b].used = (gathered_[b].used + 1) % uses_[b];
   }
 }
 
@@ -82,17 +109,6 @@ bool GatherProtocol::ends_in_stage(const BucketPlan& bucket, std::size_t run) co
   return std::none_of(bucket.runs.begin(), bucket.runs.end(),
                       [&](std::size_t other) { return other > run && plan_.runs[other].stage == stage; });
 }
-
-namespace {
-
-// Gradients are added to memory of this rank that stays, and nothing else becomes of them. Autograd's own gradients are
-// other memory in each micro-step.
-bool accumulates_in_place(const BucketPlan& bucket, const Reduction& how) {
-  const bool sums_others = how.last && (!bucket.gradients.partials.empty() || bucket.copies > 1);
-  return how.accumulates && !how.sums && !sums_others && !bucket.gradients.autograd;
-}
-
-}  // namespace
 
 bool GatherProtocol::reads_locally() const {
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
@@ -127,19 +143,12 @@ void GatherProtocol::before_forward(std::size_t run, bool with_grad) {
 }
 
 void GatherProtocol::after_forward(std::size_t run, bool with_grad) {
-  if (schedule_.stays_gathered(run, with_grad)) {
-    ++stays_[run];
-  } else {
-    release(run);
-  }
+  if (with_grad) count_use(run);
+  if (!schedule_.stays_gathered(run, with_grad)) release(run);
 }
 
 void GatherProtocol::before_backward(std::size_t run) {
-  if (stays_[run] > 0) {
-    --stays_[run];
-  } else {
-    acquire(run, false);
-  }
+  if (!schedule_.stays_gathered(run, true)) acquire(run, false);
   bind_tables(run);
   prefetch(schedule_.prefetch_in_backward(run, BackwardPrefetch::pre), false);
 }
@@ -147,6 +156,7 @@ void GatherProtocol::before_backward(std::size_t run) {
 void GatherProtocol::after_backward(std::size_t run) {
   prefetch(schedule_.prefetch_in_backward(run, BackwardPrefetch::post), false);
   if (completes_gradients()) after_weight_gradients(run);
+  count_use(run);
   release(run);
 }
 

@@ -49,12 +49,14 @@ class GatherProtocol {
   struct Gathered {
     State state = State::released;
     int users = 0;
+    std::int64_t used = 0;  ///< forwards and backwards since it stays gathered through the step; 0: it does not
   };
 
   void gather(std::size_t bucket, bool keep);
   void acquire(std::size_t run, bool with_grad);
   void prefetch(std::optional<std::size_t> run, bool with_grad);
   void release(std::size_t run);
+  void count_use(std::size_t run);
   void bind_tables(std::size_t run);
   Reduction reduction(std::size_t bucket, std::size_t backward) const;
   bool ends_in_stage(const BucketPlan& bucket, std::size_t run) const;
@@ -65,7 +67,7 @@ class GatherProtocol {
   std::vector<Backward> backwards_;  ///< of a step
   std::size_t backward_ = 0;
   std::vector<Gathered> gathered_;  ///< by bucket
-  std::vector<int> stays_;          ///< by run: forwards since which it is gathered for their backward
+  std::vector<std::int64_t> uses_;  ///< by bucket: a step's, through which it stays gathered; 0: it does not stay
 };
 
 }  // namespace shard

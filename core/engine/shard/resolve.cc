@@ -48,7 +48,7 @@ void resolve_parameters(BucketPlan& bucket, const EngineOptions& options) {
     plan.gather_by = GatherBy::decoding;
     return;
   }
-  const auto part = policy.reshard_size;
+  const auto part = options.gathers_once ? 0 : policy.reshard_size;
   if (bucket.shards_param && part > 1 && part < bucket.ranks && bucket.ranks % part == 0)
     plan.reshard_ranks = static_cast<int>(part);
   if (!shards(bucket)) return;
@@ -169,35 +169,22 @@ void list_gradients(BucketPlan& bucket, const EngineOptions& options) {
     bucket.buffers.push_back({Purpose::gradient_on_host, bucket.shard_elements, plan.offload_dtype(!adds, true),
                               options.policy.pin_memory ? Memory::pinned_host : Memory::host});
   }
-  for (std::size_t i = 0; i < bucket.weights.size(); ++i) {
-    const auto& sharding = bucket.weights[i].sharding;
-    if (plan.autograd) {
-      bucket.buffers.push_back(
-          {Purpose::gradient_autograd, sharding.numel, plan.full_dtype, Memory::device, Lifetime::always, i});
-    }
+  for (std::size_t i = 0; plan.autograd && i < bucket.weights.size(); ++i) {
+    const auto elements = bucket.weights[i].sharding.numel;
+    bucket.buffers.push_back(
+        {Purpose::gradient_autograd, elements, plan.full_dtype, Memory::device, Lifetime::always, i});
   }
-}
-
-// Counts elements of the dtype that the bucket gathers.
-std::int64_t gathered_elements(const BucketPlan& bucket) {
-  std::int64_t sum = 0;
-  switch (bucket.parameters.gather_by) {
-    case GatherBy::nothing:
-    case GatherBy::decoding:
-      break;
-    case GatherBy::unpacking:
-      return bucket.shard_elements * bucket.ranks;
-    case GatherBy::in_place:
-    case GatherBy::bytes_in_place:
-      for (const auto& planned : bucket.weights)
-        sum += planned.sharding.in_place ? 0 : planned.sharding.shard_elements * bucket.ranks;
-  }
-  return sum;
 }
 
 // Counts elements of the compute dtype, which the buffer has.
 std::int64_t gather_elements(const BucketPlan& bucket, c10::ScalarType compute) {
-  return gathered_elements(bucket) * static_cast<std::int64_t>(c10::elementSize(bucket.parameters.full)) /
+  const auto by = bucket.parameters.gather_by;
+  std::int64_t staged = 0;  // of a rank, in the dtype that the bucket gathers
+  for (const auto& planned : bucket.weights) {
+    const bool is_staged = by == GatherBy::unpacking || !planned.sharding.in_place;
+    if (bucket.parameters.gathers() && by != GatherBy::decoding && is_staged) staged += planned.sharding.shard_elements;
+  }
+  return staged * bucket.ranks * static_cast<std::int64_t>(c10::elementSize(bucket.parameters.full)) /
          static_cast<std::int64_t>(c10::elementSize(compute));
 }
 

@@ -175,8 +175,13 @@ void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
   t.add("reduce", &TrainOptions::reduce)
       .choices({"auto", "step", "micro_step"})
       .doc(
-          "when gradients are summed over ranks under accumulation; auto: micro_step where gradients are sharded, else "
-          "step");
+          "when gradients are summed over ranks under accumulation; auto: micro_step where gradients are sharded and "
+          "parameters are not gathered once a step, else step");
+  t.add("regather", &TrainOptions::regather)
+      .choices({"auto", "step", "micro_step"})
+      .doc(
+          "when sharded parameters are gathered: in each micro-step, or once a step, through which they stay whole. "
+          "auto: in a pipeline's stages step, unless that is too large for the run's GPUs; else micro_step");
   t.add("cuda_graphs", &TrainOptions::cuda_graphs)
       .choices({"auto", "off"})
       .doc(

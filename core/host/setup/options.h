@@ -55,6 +55,7 @@ struct TrainOptions {
   double loss_scale_min = 1;
   std::string on_nonfinite = "stop";
   std::string reduce = "auto";
+  std::string regather = "auto";
   std::string cuda_graphs = "auto";
   bool shuffle = true;
   bool drop_last = false;

@@ -120,6 +120,7 @@ TEST_CASE("what does not fit is told with what would make it smaller") {
       CHECK(change.overrides == std::vector<std::string>{"train.micro_batch=1", "train.accumulation=6"});
       return Peak{85 * gib};
     }
+    if (change.overrides == std::vector<std::string>{"train.regather=micro_step"}) return Peak{80 * gib};
     return Peak{change.ranks == 4 ? 60 * gib : 90 * gib};
   };
   const auto fit = judge_fit(90 * gib, {"80GiB", 80 * gib}, {2}, trials(peak_with));
@@ -132,7 +133,9 @@ TEST_CASE("what does not fit is told with what would make it smaller") {
   CHECK_THAT(fit.text, Contains("4 ranks                             60.00 GiB  fits          --ranks 4\n"));
   CHECK_THAT(fit.text, !Contains("shard everything") && !Contains("host memory") && !Contains("8 ranks"));
   CHECK_THAT(fit.text, Contains("evaluation of one sample at a time  88.00 GiB  does not fit  train.eval_batch=1\n"));
-  CHECK(tried.size() == 13);
+  CHECK_THAT(fit.text,
+             Contains("gather again in each micro-step     80.00 GiB  does not fit  train.regather=micro_step\n"));
+  CHECK(tried.size() == 14);
   const auto stuck =
       judge_fit(90 * gib, {"80GiB", 80 * gib}, {2}, trials([](const Change&) { return Peak{90 * gib}; }));
   CHECK_THAT(stuck.text, Contains("Nothing that check tries makes it smaller.\n"));

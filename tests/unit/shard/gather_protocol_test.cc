@@ -189,6 +189,88 @@ TEST_CASE("a backward that leaves gradients of weights releases, and those are r
   }
 }
 
+TEST_CASE(
+    "gathered once a step: each bucket stays from its first use to its last, and is gathered again after the update") {
+  Case test(3, 0, [](shard::EngineOptions& options) {
+    options.accumulation = 2;
+    options.gathers_once = true;
+  });
+  const Calls gathers{"prefetch, keep 0", "acquire 0", "prefetch, keep 1", "acquire 1",
+                      "prefetch, keep 2", "acquire 2", "prefetch 3",       "acquire 3"};
+  for (int step = 0; step < 2; ++step) {
+    test.protocol.begin_backward(0);
+    test.forward();
+    CHECK(test.recorder.taken() == gathers);
+    test.backward();
+    CHECK(test.recorder.taken() == Calls{"reduce 3", "reduce 2", "reduce 1", "reduce 0"});
+    {
+      const at::NoGradGuard no_grad;  // a pass that only the objective needs
+      test.forward();
+    }
+    CHECK(test.recorder.taken() == Calls{});
+    CHECK_THROWS(test.protocol.invalidate(1));  // an update now would leave what is gathered as it was
+    test.protocol.begin_backward(1);
+    test.forward();
+    CHECK(test.recorder.taken() == Calls{});
+    test.backward();
+    CHECK(test.recorder.taken() ==
+          Calls{"reduce 3", "release 3", "reduce 2", "release 2", "reduce 1", "release 1", "release 0", "reduce 0"});
+    for (std::size_t b = 0; b < test.plan.buckets.size(); ++b) test.protocol.invalidate(b);
+  }
+  const at::NoGradGuard no_grad;
+  test.forward();
+  CHECK(test.recorder.taken() == Calls{"prefetch 0", "acquire 0", "prefetch 1", "release 0", "acquire 1", "prefetch 2",
+                                       "release 1", "acquire 2", "prefetch 0", "prefetch 3", "release 2", "acquire 0",
+                                       "acquire 3", "release 0", "release 3"});
+}
+
+TEST_CASE("gathered once a step: gradients of weights that come later need no parameters") {
+  Case test(3, 0, [](shard::EngineOptions& options) {
+    options.accumulation = 2;
+    options.gathers_once = true;
+    options.backwards = {{0, false}, {0, false}, {0, true}, {0, true}};
+  });
+  test.forward();
+  test.forward();
+  test.recorder.taken();
+  for (std::int64_t backward = 0; backward < 2; ++backward) {
+    CHECK(test.recorder.taken() == Calls{});
+    test.protocol.begin_backward(backward);
+    for (std::size_t i = test.hooks.size(); i-- > 0;) {
+      test.hooks[i]->before_backward();
+      test.hooks[i]->after_backward();
+    }
+  }
+  CHECK(test.recorder.taken() == Calls{"release 3", "release 2", "release 1", "release 0"});
+}
+
+TEST_CASE("gathered once a step: what is frozen is released after the step's last forward") {
+  auto chain = rig_chain({.tied = false});
+  for (auto& record : chain[0]->weights().front()->records()) record.trainable = false;
+  const auto options = Case::options_of(3, 0, [](auto& changed) {
+    changed.accumulation = 2;
+    changed.gathers_once = true;
+  });
+  const auto plan = shard::make_plan(pointers(chain), options);
+  Recorder recorder;
+  shard::GatherProtocol protocol(plan, options, recorder);
+  for (int micro = 0; micro < 2; ++micro) {
+    for (std::size_t run = 0; run < plan.runs.size(); ++run) {
+      protocol.before_forward(run, true);
+      protocol.after_forward(run, true);
+    }
+    const auto calls = recorder.taken();
+    CHECK(std::count(calls.begin(), calls.end(), "release 0") == micro);
+    CHECK(calls.size() == (micro == 0 ? 2 * plan.buckets.size() : 1));
+    protocol.begin_backward(micro);
+    for (std::size_t run = plan.runs.size(); run-- > 1;) {
+      protocol.before_backward(run);
+      protocol.after_backward(run);
+    }
+    recorder.taken();
+  }
+}
+
 TEST_CASE("hooks inside a run of several units do nothing") {
   Case test(3, 0, [](shard::EngineOptions& options) { options.policy.units_per_bucket = 4; });
   REQUIRE(test.plan.runs.size() == 1);
