@@ -10,6 +10,7 @@
 
 #include "assembly/model_file.h"
 #include "config/document.h"
+#include "data/token_cache.h"
 #include "fuzz/judge.h"
 #include "plugin/abi.h"
 #include "plugins/commands/import-deepspeed/translate.h"
@@ -20,7 +21,6 @@
 #include "setup/configuration.h"
 #include "support/folder.h"
 #include "support/tokenizer_files.h"
-#include "train/token_cache.h"
 
 namespace fuzz {
 namespace {

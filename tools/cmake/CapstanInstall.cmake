@@ -25,10 +25,10 @@ if(TARGET capstan_testing)
   add_dependencies(installable capstan_testing)
 endif()
 # What plugins may be linked with besides.
-install(TARGETS capstan_decoder capstan_strategy_parts ARCHIVE DESTINATION lib)
+install(TARGETS capstan_decoder capstan_strategy_parts capstan_nvml ARCHIVE DESTINATION lib)
 install(TARGETS capstan_adamw LIBRARY DESTINATION lib)
 set_target_properties(capstan_adamw PROPERTIES INSTALL_RPATH "$ORIGIN;${CAPSTAN_TORCH_RPATH}")
-add_dependencies(installable capstan_decoder capstan_strategy_parts capstan_adamw)
+add_dependencies(installable capstan_decoder capstan_strategy_parts capstan_nvml capstan_adamw)
 if(TARGET capstan_adamw_cuda)
   set_target_properties(capstan_adamw_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;${CAPSTAN_TORCH_RPATH}" INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS capstan_adamw_cuda LIBRARY DESTINATION lib)
@@ -36,6 +36,7 @@ endif()
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/" "${PROJECT_SOURCE_DIR}/models/libraries/decoder/include/"
   "${PROJECT_SOURCE_DIR}/plugins/libraries/adamw/include/" "${PROJECT_SOURCE_DIR}/plugins/libraries/strategy_parts/include/"
+  "${PROJECT_SOURCE_DIR}/plugins/libraries/nvml/include/"
   DESTINATION include FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 configure_file("${CMAKE_CURRENT_LIST_DIR}/CapstanConfig.cmake.in" "${CMAKE_BINARY_DIR}/package/CapstanConfig.cmake" @ONLY)
 configure_file("${CMAKE_CURRENT_LIST_DIR}/CapstanConfigVersion.cmake.in" "${CMAKE_BINARY_DIR}/package/CapstanConfigVersion.cmake" @ONLY)

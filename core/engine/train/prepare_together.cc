@@ -9,9 +9,9 @@
 #include <optional>
 #include <utility>
 
+#include "data/token_cache.h"
 #include "launch/error_report.h"
 #include "plugin/hints.h"
-#include "train/token_cache.h"
 #include "train/token_caches.h"
 
 namespace capstan::train {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "assembly/samples.h"
-#include "train/token_cache.h"
+#include "data/token_cache.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {

@@ -2,7 +2,7 @@
 
 #include <capstan/base/clock.h>
 #include <capstan/base/text.h>
-#include <capstan/monitor/nvml.h>
+#include <capstan/nvml/nvml.h>
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>

@@ -1,7 +1,7 @@
 #include <capstan/base/output.h>
 #include <capstan/base/text.h>
 #include <capstan/monitor.h>
-#include <capstan/monitor/nvml.h>
+#include <capstan/nvml/nvml.h>
 
 #include <algorithm>
 #include <memory>

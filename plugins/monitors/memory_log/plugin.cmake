@@ -1,1 +1,2 @@
 list(APPEND libraries plugin_runs)
+list(APPEND libraries capstan::nvml)

@@ -2,7 +2,7 @@
 
 #include <capstan/base/output.h>
 #include <capstan/monitor.h>
-#include <capstan/monitor/nvml.h>
+#include <capstan/nvml/nvml.h>
 
 #include <string>
 

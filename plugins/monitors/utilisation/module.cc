@@ -1,8 +1,8 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <capstan/base/output.h>
 #include <capstan/monitor.h>
-#include <capstan/monitor/nvml.h>
 #include <capstan/monitor/process_tree.h>
+#include <capstan/nvml/nvml.h>
 #include <unistd.h>
 
 #include <memory>

@@ -2,8 +2,8 @@
 #include <capstan/base/text.h>
 #include <capstan/monitor.h>
 #include <capstan/monitor/metrics.h>
-#include <capstan/monitor/nvml.h>
 #include <capstan/monitor/process_tree.h>
+#include <capstan/nvml/nvml.h>
 
 #include <memory>
 #include <optional>

@@ -1,4 +1,4 @@
-#include <capstan/monitor/nvml.h>
+#include <capstan/nvml/nvml.h>
 #include <dlfcn.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "train/token_cache.h"
+#include "data/token_cache.h"
 
 #include <capstan/base/counted.h>
 #include <capstan/base/error.h>
