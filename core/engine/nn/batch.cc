@@ -123,14 +123,32 @@ at::Tensor Batch::has_sample() const {
   return sample_ids.view({samples.count, samples.per_sample}).select(1, 0).ge(0);
 }
 
+void KVCache::set_filled() {
+  filled_ = true;
+  rows_ = at::Tensor();
+}
+
+void KVCache::begin_rows(const at::Tensor& rows, std::int64_t count) {
+  filled_ = false;
+  rows_ = rows;
+  count_ = count;
+}
+
 const KVCache::Entry& KVCache::put(std::size_t index, const at::Tensor& k, const at::Tensor& v,
                                    const at::Tensor& positions) {
   if (entries_.size() <= index) entries_.resize(index + 1);
   auto& entry = entries_[index];
   if (!entry.keys.defined()) {
-    const std::vector<std::int64_t> shape{k.size(0), k.size(1), capacity_, k.size(3)};
+    const std::vector<std::int64_t> shape{rows_.defined() ? count_ : k.size(0), k.size(1), capacity_, k.size(3)};
     entry.keys = at::zeros(shape, k.options());
     entry.values = at::zeros(shape, v.options());
+  }
+  if (rows_.defined()) {
+    for (const auto& [all, some] : {std::pair{entry.keys, k}, std::pair{entry.values, v}}) {
+      all.index_fill_(0, rows_, 0);  // what is no number, times a probability of 0, would still be none
+      all.narrow(2, 0, some.size(2)).index_copy_(0, rows_, some);
+    }
+    return entry;
   }
   const auto where = positions.unsqueeze(1).unsqueeze(-1).expand(k.sizes());
   entry.keys.scatter_(2, where, k);

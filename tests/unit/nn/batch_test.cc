@@ -187,3 +187,42 @@ TEST_CASE("the cache puts each row's keys and values at that row's positions, an
   CHECK(at::equal(entry.keys[0].narrow(1, 0, 2), k[0]));
   CHECK(at::equal(entry.values[1].select(1, 4), v[1].select(1, 0)));
 }
+
+TEST_CASE("prompts are put into some rows of a cache: these forget what they had, and the others keep it") {
+  nn::KVCache cache(5);
+  const auto numbers = [](std::int64_t rows, std::int64_t tokens, double first) {
+    return at::arange(rows * 2 * tokens * 3, at::kDouble).view({rows, 2, tokens, 3}) + first;
+  };
+  const auto positions = [](std::int64_t rows, std::int64_t tokens) {
+    return at::arange(tokens, at::kLong).expand({rows, tokens});
+  };
+  cache.begin_rows(at::tensor({0, 1, 2}, at::kLong), 4);
+  CHECK_FALSE(cache.is_filled());
+  const auto k = numbers(3, 4, 1);
+  const auto first = cache.put(0, k, k + 100, positions(3, 4));
+  REQUIRE(first.keys.sizes() == at::IntArrayRef({4, 2, 5, 3}));
+  cache.set_filled();
+  const auto token = numbers(4, 1, 500);
+  cache.put(0, token, token + 100, at::full({4, 1}, 4, at::kLong));
+  const auto before = first.keys.clone(), values_before = first.values.clone();
+  CHECK(at::equal(before.narrow(0, 0, 3).narrow(2, 0, 4), k));
+  CHECK(at::equal(values_before.narrow(2, 4, 1), token + 100));
+
+  cache.begin_rows(at::tensor({2, 0}, at::kLong), 4);
+  CHECK_FALSE(cache.is_filled());
+  const auto other = numbers(2, 2, 900);
+  const auto& entry = cache.put(0, other, other + 100, positions(2, 2));
+  cache.set_filled();
+  CHECK(cache.is_filled());
+  CHECK(entry.keys.data_ptr() == first.keys.data_ptr());
+  for (const auto& [row, from] : {std::pair{2, 0}, std::pair{0, 1}}) {
+    CHECK(at::equal(entry.keys[row].narrow(1, 0, 2), other[from]));
+    CHECK(at::equal(entry.values[row].narrow(1, 0, 2), other[from] + 100));
+    CHECK(entry.keys[row].narrow(1, 2, 3).eq(0).all().item<bool>());
+    CHECK(entry.values[row].narrow(1, 2, 3).eq(0).all().item<bool>());
+  }
+  for (const int row : {1, 3}) {
+    CHECK(at::equal(entry.keys[row], before[row]));
+    CHECK(at::equal(entry.values[row], values_before[row]));
+  }
+}

@@ -185,14 +185,19 @@ class KVCache {
   /// Writes k, v [B, kv heads, S, head dim] at positions [B, S] of layer `index`; returns the whole entry.
   const Entry& put(std::size_t index, const at::Tensor& k, const at::Tensor& v, const at::Tensor& positions);
   std::int64_t capacity() const { return capacity_; }
-  /// False until the first forward pass over the prompts is done: attention is then plain causal.
+  /// False while prompts are put: attention is then plain causal.
   bool is_filled() const { return filled_; }
-  void set_filled() { filled_ = true; }
+  void set_filled();
+  /// Until set_filled(), prompts are put into these rows [n] int64, all different, of the `count` that it has: k and v
+  /// have n rows, at positions from 0 on. What the rows had is forgotten; the others keep theirs.
+  void begin_rows(const at::Tensor& rows, std::int64_t count);
 
  private:
   std::int64_t capacity_;
   bool filled_ = false;
   std::vector<Entry> entries_;
+  at::Tensor rows_;  // that prompts are put into; undefined: all
+  std::int64_t count_ = 0;
 };
 
 }  // namespace nn
