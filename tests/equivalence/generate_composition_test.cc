@@ -27,7 +27,7 @@ std::string config(const Family& family, bool with_adapters, const std::string& 
          "[data]\nplugin = \"squad\"\ntrain = \"" CAPSTAN_SOURCE_DIR
          "/configs/data/mini_squad_train.json\"\neval = \"" CAPSTAN_SOURCE_DIR
          "/configs/data/mini_squad_eval.json\"\n[train]\nmax_steps = 1\nglobal_batch = 24\nprecision = \"fp64\"\n"
-         "eval_batch = 1\ntemperature = 1.5\nmax_new_tokens = " +
+         "eval_batch = 2\ntemperature = 1.5\nmax_new_tokens = " +
          std::to_string(longest) + "\n" + (with_adapters ? adapters_of(family) : "") + strategies;
 }
 
@@ -151,7 +151,7 @@ void check(const Family& family, bool with_adapters, const Composition& composit
   }
 }
 
-// Besides the others: each kind of sharding with four data ranks. Three of them have no second question.
+// Besides the others: each kind of sharding with four data ranks. One of them has no question, and one has one.
 std::vector<Composition> layouts() {
   auto list = compositions();
   list.push_back({"fsdp on four", 4, "[strategy.fsdp]\n"});

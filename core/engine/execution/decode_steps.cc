@@ -28,19 +28,23 @@ DecodeSteps::DecodeSteps(session::Session& session, std::int64_t rows, std::int6
     : session_(session),
       capacity_(capacity),
       recorder_(recorder_for(session)),
-      empty_(capacity),
-      filled_(capacity),
+      cache_(capacity),
       last_(at::zeros({rows}, at::TensorOptions(at::kLong).device(session.device))) {
   batch_.tokens = at::zeros({rows, 1}, last_.options());
   batch_.positions = at::zeros({rows, 1}, last_.options());
   batch_.last = batch_.sample_ids = last_;
+  cache_.set_filled();  // on a rank without prompts too
 }
 
-at::Tensor DecodeSteps::begin(const nn::Batch& prompts) {
-  auto logits = session_.interpreter->evaluate(prompts, &empty_).states;
-  filled_ = empty_;
-  filled_.set_filled();
-  batch_.positions.copy_(prompts.last.unsqueeze(1));
+at::Tensor DecodeSteps::begin(const nn::Batch& prompts, const at::Tensor& rows) {
+  if (rows.numel() == 0) {
+    nn::KVCache unused(prompts.tokens.size(1));
+    return session_.interpreter->evaluate(prompts, &unused).states;
+  }
+  cache_.begin_rows(rows, last_.size(0));
+  auto logits = session_.interpreter->evaluate(prompts, &cache_).states;
+  cache_.set_filled();
+  batch_.positions.index_copy_(0, rows, prompts.last.unsqueeze(1));
   return logits;
 }
 
@@ -57,7 +61,7 @@ at::Tensor DecodeSteps::next(const at::Tensor& chosen) {
   return logits_;
 }
 
-at::Tensor DecodeSteps::forward() { return session_.interpreter->evaluate(batch_, &filled_).states; }
+at::Tensor DecodeSteps::forward() { return session_.interpreter->evaluate(batch_, &cache_).states; }
 
 void DecodeSteps::record() {
   std::string why = "parameters move between ranks or memories";

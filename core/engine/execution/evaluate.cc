@@ -140,7 +140,7 @@ std::vector<Answer> Evaluator::ask(const data::DataSource& source, const data::E
     prompts.push_back({{sample.tokens.begin(), sample.tokens.begin() + sample.prompt_length}, row});
     samples.push_back(std::move(sample));
   }
-  const auto texts = generator_.answer_batches(prompts, end_of(source), plan.batches(), [&] {
+  const auto texts = generator_.answer_batches(prompts, end_of(source), [&] {
     if (agreement_) agreement_->check();
   });
   std::vector<Answer> answers;

@@ -11,6 +11,8 @@
 #include <tuple>
 #include <utility>
 
+#include "execution/decode_steps.h"
+
 namespace capstan::execution {
 namespace {
 
@@ -62,26 +64,27 @@ Generator::Generator(session::Session& session, std::int64_t ask_every)
                  : session.device.is_cpu() ? 1
                                            : steps_ahead) {}
 
+// What is continued at once.
+struct Generator::Answering {
+  AnswerRows rows;
+  DecodeSteps steps;
+  const AnswerEnd& end;
+  std::vector<std::int64_t> all;  // rows
+  at::Tensor chosen;              // [rows]: each one's last token
+};
+
 // Prompts of different lengths, padded on the right: a row's next token goes to the row's own next position, where it
-// replaces what padding left in the cache. A rank without a prompt has a row of padding.
-nn::Batch Generator::first_batch(const std::vector<Prompt>& prompts, std::vector<Row>& rows) const {
-  rows.resize(std::max<std::size_t>(1, prompts.size()));
-  const auto most = job_.bounds().positions;
+// replaces what padding left in the cache. A rank that begins none has a row of padding.
+nn::Batch Generator::batch_of(const AnswerRows& rows, const std::vector<std::int64_t>& begun) const {
+  const auto count = std::max<std::int64_t>(1, static_cast<std::int64_t>(begun.size()));
   std::int64_t longest = 1;
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    const auto length = static_cast<std::int64_t>(prompts[i].tokens.size());
-    rows[i].id = prompts[i].id;
-    rows[i].alive = length >= 1 && length <= most;
-    if (rows[i].alive) rows[i].length = length;
-    longest = std::max(longest, rows[i].length);
-  }
-  const auto count = static_cast<std::int64_t>(rows.size());
+  for (const auto row : begun) longest = std::max(longest, static_cast<std::int64_t>(rows.prompt(row).tokens.size()));
   const auto tokens = at::zeros({count, longest}, longs()), last = at::zeros({count}, longs());
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto& row = rows[static_cast<std::size_t>(i)];
-    last[i].fill_(row.length - 1);
-    if (row.alive)  // else it has an id that every model has
-      tokens[i].narrow(0, 0, row.length).copy_(at::tensor(prompts[static_cast<std::size_t>(i)].tokens, longs()));
+  for (std::size_t i = 0; i < begun.size(); ++i) {
+    const auto prompt = at::tensor(rows.prompt(begun[i]).tokens, longs());
+    const auto at = static_cast<std::int64_t>(i);
+    tokens[at].narrow(0, 0, prompt.size(0)).copy_(prompt);
+    last[at].fill_(prompt.size(0) - 1);
   }
   nn::Batch batch;
   batch.tokens = tokens.to(session_.device);
@@ -91,69 +94,88 @@ nn::Batch Generator::first_batch(const std::vector<Prompt>& prompts, std::vector
   return batch;
 }
 
-// `ahead` tokens of each row are on the device only.
-at::Tensor Generator::choose(const at::Tensor& logits, const std::vector<Row>& rows, std::int64_t ahead) const {
+// `ahead` tokens of each row are on the device only. What has ended, or never began, is not looked at.
+std::vector<double> Generator::draws(const AnswerRows& rows, const std::vector<std::int64_t>& some,
+                                     std::int64_t ahead) const {
   std::vector<double> draws;
-  for (const auto& row : rows) draws.push_back(draw(sampling_.seed, row.id, row.length + ahead));
-  return choose_tokens(logits, sampling_, draws);
+  for (const auto row : some) {
+    const auto& at = rows.at(row);
+    draws.push_back(at.alive ? draw(sampling_.seed, rows.prompt(row).id, at.length + ahead) : 0);
+  }
+  return draws;
 }
 
 // The positions on pp without the model's end have no logits, and are told what was chosen.
-at::Tensor Generator::next_tokens(const at::Tensor& logits, const std::vector<Row>& rows, std::int64_t ahead) const {
-  if (session_.runner->stages().is_whole()) return choose(logits, rows, ahead);
-  const auto count = static_cast<std::int64_t>(rows.size());
-  auto chosen = logits.defined() ? choose(logits, rows, ahead).cpu() : at::empty({count}, longs());
+at::Tensor Generator::next_tokens(const at::Tensor& logits, const std::vector<double>& draws) const {
+  if (session_.runner->stages().is_whole()) return choose_tokens(logits, sampling_, draws);
+  const auto count = static_cast<std::int64_t>(draws.size());
+  auto chosen = logits.defined() ? choose_tokens(logits, sampling_, draws).cpu() : at::empty({count}, longs());
   const auto stages = session_.groups().own("generation", {layout::Axis::pp}, chosen.device());
   stages->broadcast(chosen, job_.model->stages.positions.back(), "broadcast chosen tokens");
   return chosen.to(session_.device);
 }
 
-void Generator::append(Row& row, std::int64_t token, const AnswerEnd& end) const {
-  if (!row.alive) return;
-  if (tokenizer_.is_end(token) || std::find(end.ids.begin(), end.ids.end(), token) != end.ids.end()) {
-    row.alive = false;
-    return;
-  }
-  row.answer.push_back(token);
-  const bool complete = end.text && end.text(tokenizer_.decode(row.answer)) != std::string::npos;
-  row.alive = !complete && row.length < job_.bounds().positions;
-  if (row.alive) ++row.length;
+void Generator::append(Answering& answering, std::int64_t row, std::int64_t token) const {
+  auto& rows = answering.rows;
+  const auto& end = answering.end;
+  if (!rows.at(row).alive) return;
+  if (tokenizer_.is_end(token) || std::find(end.ids.begin(), end.ids.end(), token) != end.ids.end())
+    return rows.end(row);
+  const auto& answer = rows.append(row, token);
+  if (end.text && end.text(tokenizer_.decode(answer)) != std::string::npos) rows.end(row);
 }
 
-bool Generator::anyone_alive(const std::vector<Row>& rows) {
-  const bool mine = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.alive; });
-  auto flag = at::tensor(std::vector<std::int64_t>{mine ? 1 : 0}, at::kLong);
-  session_.world_host->all_reduce(flag, comm::ReduceOp::max, "all-reduce generation alive");
-  return flag.item<std::int64_t>() > 0;
+// What every rank does next: whether it begins prompts, since one of them has some to begin, and how many tokens an
+// answer may still get. Ranks that split layers have the same logits, hence the same rows.
+std::pair<bool, std::int64_t> Generator::agree(const AnswerRows& rows) {
+  const std::vector<std::int64_t> mine{rows.is_due() ? 1 : 0, rows.missing()};
+  auto most = at::tensor(mine, at::kLong);
+  session_.world_host->all_reduce(most, comm::ReduceOp::max, "all-reduce generation alive");
+  return {most[0].item<std::int64_t>() > 0, most[1].item<std::int64_t>()};
+}
+
+// A rank whose rows are taken, or that has no prompt left, runs the same units as those that begin some.
+void Generator::begin(Answering& answering) {
+  const auto begun = answering.rows.begin();
+  const auto where = at::tensor(begun, longs()).to(session_.device);
+  const auto logits = answering.steps.begin(batch_of(answering.rows, begun), where);
+  if (begun.empty()) return;
+  const auto first = next_tokens(logits, draws(answering.rows, begun, 0));
+  answering.chosen.index_copy_(0, where, first);
+  const auto ids = first.cpu();
+  for (std::size_t i = 0; i < begun.size(); ++i) append(answering, begun[i], ids.const_data_ptr<std::int64_t>()[i]);
+}
+
+void Generator::decode(Answering& answering, std::int64_t steps) {
+  std::vector<at::Tensor> unseen;
+  for (std::int64_t ahead = 0; ahead < steps; ++ahead) {
+    const auto logits = answering.steps.next(answering.chosen);
+    answering.chosen = next_tokens(logits, draws(answering.rows, answering.all, ahead));
+    unseen.push_back(answering.chosen);
+  }
+  const auto ids = at::stack(unseen, 1).cpu();
+  const auto* id = ids.const_data_ptr<std::int64_t>();
+  for (const auto row : answering.all) {
+    for (std::int64_t ahead = 0; ahead < steps; ++ahead) append(answering, row, *id++);
+  }
 }
 
 std::vector<std::vector<std::int64_t>> Generator::continued(const std::vector<Prompt>& prompts, const AnswerEnd& end,
-                                                            std::unique_ptr<DecodeSteps>& steps) {
+                                                            std::size_t at_once, const std::function<void()>& before) {
   const at::NoGradGuard no_grad;
-  std::vector<Row> rows;
-  const auto batch = first_batch(prompts, rows);
-  const auto count = batch.tokens.size(0), wanted = job_.config.train->max_new_tokens;
-  const auto capacity = std::min(job_.bounds().positions, batch.tokens.size(1) + wanted);
-  if (!steps || !steps->takes(count, capacity)) {
-    steps = nullptr;  // its memory goes first
-    steps = std::make_unique<DecodeSteps>(session_, count, capacity);
+  const auto wanted = job_.config.train->max_new_tokens, positions = job_.bounds().positions;
+  AnswerRows rows(prompts, {static_cast<std::int64_t>(at_once), wanted, positions});
+  const auto count = rows.count();
+  DecodeSteps steps(session_, count, std::min(positions, rows.longest() + wanted));
+  Answering answering{std::move(rows), std::move(steps), end, {}, at::zeros({count}, longs(session_.device))};
+  answering.all.resize(static_cast<std::size_t>(count));
+  std::iota(answering.all.begin(), answering.all.end(), std::int64_t{0});
+  while (true) {
+    const auto [begins, missing] = agree(answering.rows);
+    if (!begins && missing == 0) return answering.rows.answers();
+    if (begins && before) before();
+    begins ? begin(answering) : decode(answering, std::min(ask_every_, missing));
   }
-  at::Tensor chosen;
-  for (std::int64_t n = 0; n < wanted && anyone_alive(rows); n += ask_every_) {
-    std::vector<at::Tensor> unseen;
-    for (std::int64_t ahead = 0; ahead < std::min(ask_every_, wanted - n); ++ahead) {
-      chosen = next_tokens(chosen.defined() ? steps->next(chosen) : steps->begin(batch), rows, ahead);
-      unseen.push_back(chosen);
-    }
-    const auto ids = at::stack(unseen, 1).cpu();
-    const auto* id = ids.const_data_ptr<std::int64_t>();
-    for (auto& row : rows) {
-      for (std::size_t ahead = 0; ahead < unseen.size(); ++ahead) append(row, *id++, end);
-    }
-  }
-  std::vector<std::vector<std::int64_t>> answers;
-  for (std::size_t i = 0; i < prompts.size(); ++i) answers.push_back(std::move(rows[i].answer));
-  return answers;
 }
 
 std::vector<std::string> Generator::texts(const std::vector<std::vector<std::int64_t>>& answers,
@@ -167,34 +189,16 @@ std::vector<std::string> Generator::texts(const std::vector<std::vector<std::int
 }
 
 std::vector<std::vector<std::int64_t>> Generator::tokens(const std::vector<Prompt>& prompts, const AnswerEnd& end) {
-  std::unique_ptr<DecodeSteps> steps;
-  return continued(prompts, end, steps);
+  return continued(prompts, end, std::max<std::size_t>(1, prompts.size()));
 }
 
 std::vector<std::string> Generator::answer(const std::vector<Prompt>& prompts, const AnswerEnd& end) {
   return texts(tokens(prompts, end), end);
 }
 
-// The longest first: what later batches need has room in the first one's memory, and what runs out does so at once.
 std::vector<std::string> Generator::answer_batches(const std::vector<Prompt>& prompts, const AnswerEnd& end,
-                                                   std::int64_t batches, const std::function<void()>& before) {
-  std::vector<std::size_t> order(prompts.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto longer = [&](std::size_t a, std::size_t b) { return prompts[a].tokens.size() > prompts[b].tokens.size(); };
-  std::stable_sort(order.begin(), order.end(), longer);
-  const auto at_once = static_cast<std::size_t>(job_.config.train->eval_batch);
-  std::unique_ptr<DecodeSteps> steps;
-  std::vector<std::string> all(prompts.size());
-  for (std::int64_t i = 0; i < batches; ++i) {
-    if (before) before();
-    const auto begin = std::min(order.size(), static_cast<std::size_t>(i) * at_once);
-    const auto end_of_batch = std::min(order.size(), begin + at_once);
-    std::vector<Prompt> some;
-    for (auto k = begin; k < end_of_batch; ++k) some.push_back(prompts[order[k]]);
-    auto answers = texts(continued(some, end, steps), end);
-    for (auto k = begin; k < end_of_batch; ++k) all[order[k]] = std::move(answers[k - begin]);
-  }
-  return all;
+                                                   const std::function<void()>& before) {
+  return texts(continued(prompts, end, static_cast<std::size_t>(job_.config.train->eval_batch), before), end);
 }
 
 std::vector<std::string> Generator::answer_all(const std::vector<Prompt>& prompts) {
@@ -202,7 +206,7 @@ std::vector<std::string> Generator::answer_all(const std::vector<Prompt>& prompt
   const auto rows = plan.rows_of(job_.topology.data_coordinate());
   std::vector<Prompt> own;
   for (const auto row : rows) own.push_back(prompts[static_cast<std::size_t>(row)]);
-  const auto texts = answer_batches(own, {}, plan.batches());
+  const auto texts = answer_batches(own, {});
   nlohmann::json mine = nlohmann::json::array();
   for (std::size_t k = 0; k < rows.size(); ++k) mine.push_back({rows[k], texts[k]});
   std::vector<std::string> all(prompts.size());

@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "execution/decode_steps.h"
+#include "execution/answer_rows.h"
 #include "execution/eval_plan.h"
 #include "session/session.h"
 
@@ -30,12 +30,6 @@ double draw(std::uint64_t seed, std::int64_t prompt, std::int64_t position);
 /// temperature is 0. Probabilities are float64; among equal ones the lower id comes first.
 at::Tensor choose_tokens(const at::Tensor& logits, const Sampling& sampling, const std::vector<double>& draws);
 
-/// Where generation starts.
-struct Prompt {
-  std::vector<std::int64_t> tokens;
-  std::int64_t id = 0;  ///< run-wide; what draws are keyed by
-};
-
 /// What ends an answer, besides the tokenizer's end tokens.
 struct AnswerEnd {
   std::function<std::size_t(std::string_view text)> text;  ///< where, or npos: DataSource::answer_end; may be null
@@ -45,10 +39,11 @@ struct AnswerEnd {
 /// How a job spreads samples or questions over the data coordinates.
 data::EvalPlan eval_plan(const session::Job& job, std::int64_t samples);
 
-/// Continues prompts, all of a batch at once, with the keys and values of earlier tokens kept. Every rank runs the same
-/// number of unit calls, however many prompts it has and however long its answers are, since gathering a sharded unit
-/// takes all of them. Of a model in stages each rank keeps the keys and values of its own layers, and the ranks with
-/// the model's end choose the tokens.
+/// Continues prompts, the rows of a batch at once, with the keys and values of earlier tokens kept. A row that has
+/// ended takes a prompt that waits, so that the batch stays full; no token depends on that. Every rank begins prompts
+/// and runs unit calls at the same times, however many prompts it has and however long its answers are, since gathering
+/// a sharded unit takes all of them. Of a model in stages each rank keeps the keys and values of its own layers, and
+/// the ranks with the model's end choose the tokens.
 class Generator {
  public:
   /// `session` must outlive it. Answers are looked at after each `ask_every` tokens, until then they stay on the
@@ -61,30 +56,25 @@ class Generator {
   std::vector<std::string> answer(const std::vector<Prompt>& prompts, const AnswerEnd& end = {});
   /// The same as tokens; a text that ends an answer is still there.
   std::vector<std::vector<std::int64_t>> tokens(const std::vector<Prompt>& prompts, const AnswerEnd& end = {});
-  /// Answers to this rank's prompts, in their order, train.eval_batch at once, which are of similar length: the longest
-  /// prompts come first. `batches` is the same on all ranks and enough for each one's prompts; `before` is called
-  /// before each batch. Collective over the world.
+  /// Answers to this rank's prompts, train.eval_batch of them at once. `before` is called each time that prompts are
+  /// begun, on all ranks. Collective over the world.
   std::vector<std::string> answer_batches(const std::vector<Prompt>& prompts, const AnswerEnd& end,
-                                          std::int64_t batches, const std::function<void()>& before = {});
+                                          const std::function<void()>& before = {});
   /// Answers to prompts that every rank has, divided among the data coordinates, train.eval_batch at once; on every
   /// rank. Collective over the world.
   std::vector<std::string> answer_all(const std::vector<Prompt>& prompts);
 
  private:
-  // A row of the batch that is being continued.
-  struct Row {
-    std::int64_t id = 0;
-    std::int64_t length = 1;  // tokens so far
-    bool alive = false;
-    std::vector<std::int64_t> answer;
-  };
-  nn::Batch first_batch(const std::vector<Prompt>& prompts, std::vector<Row>& rows) const;
-  at::Tensor choose(const at::Tensor& logits, const std::vector<Row>& rows, std::int64_t ahead) const;
-  at::Tensor next_tokens(const at::Tensor& logits, const std::vector<Row>& rows, std::int64_t ahead) const;
-  void append(Row& row, std::int64_t token, const AnswerEnd& end) const;
-  bool anyone_alive(const std::vector<Row>& rows);
+  struct Answering;
+  nn::Batch batch_of(const AnswerRows& rows, const std::vector<std::int64_t>& begun) const;
+  std::vector<double> draws(const AnswerRows& rows, const std::vector<std::int64_t>& some, std::int64_t ahead) const;
+  at::Tensor next_tokens(const at::Tensor& logits, const std::vector<double>& draws) const;
+  void append(Answering& answering, std::int64_t row, std::int64_t token) const;
+  std::pair<bool, std::int64_t> agree(const AnswerRows& rows);
+  void begin(Answering& answering);
+  void decode(Answering& answering, std::int64_t steps);
   std::vector<std::vector<std::int64_t>> continued(const std::vector<Prompt>& prompts, const AnswerEnd& end,
-                                                   std::unique_ptr<DecodeSteps>& steps);
+                                                   std::size_t at_once, const std::function<void()>& before = {});
   std::vector<std::string> texts(const std::vector<std::vector<std::int64_t>>& answers, const AnswerEnd& end) const;
 
   session::Session& session_;

@@ -254,10 +254,9 @@ TEST_CASE("prompts are answered with others of their length, and answers stand i
                          static_cast<std::int64_t>(prompts.size())});
     std::vector<std::string> expected;
     for (const auto& prompt : prompts) expected.push_back(generator.answer({prompt}).front());
-    int batches = 0;
-    // One batch more than this rank has prompts for, as other ranks may have.
-    CHECK(generator.answer_batches(prompts, {}, 5, [&] { ++batches; }) == expected);
-    CHECK(batches == 5);
+    int begun = 0;
+    CHECK(generator.answer_batches(prompts, {}, [&] { ++begun; }) == expected);
+    CHECK(begun >= 3);  // nine prompts by threes, or by fewer
     CHECK(generator.answer_all(prompts) == expected);
     CHECK(expected[2].empty());
     CHECK(expected[4].empty());
