@@ -108,6 +108,9 @@ void StageTransfers::start_states(const nn::Batch& batch, int from, const Action
   auto& group = group_from(from, true);
   const auto key = key_of(action.stage, batch);
   if (!forms_.contains(key)) {
+    // The host waits for it, and on CPU those before it on the channel end only when they are waited for.
+    auto& coming = coming_[{from, position_, true}];
+    end(coming, coming.end());
     const auto header = at::empty({header_length}, at::TensorOptions().dtype(at::kLong).device(group.device()));
     group.receive(header, 0, cargo(action));
     forms_[key] = forms_in(header);
@@ -127,17 +130,20 @@ void StageTransfers::start_gradients(const std::vector<at::Tensor>& of, int from
     start(from, at::empty(tensor.sizes(), tensor.options().requires_grad(false)), action, false);
 }
 
-// A channel's transfers end in their order, whichever of them is needed first.
-std::vector<at::Tensor> StageTransfers::wait_for(const Action& action, int from) {
-  const auto name = name_of(action);
-  auto& coming = coming_[{from, position_, action.kind == Action::Kind::receive_states}];
-  const auto is_it = [&](const Coming& one) { return one.name == name; };
-  const auto last = std::find_if(coming.rbegin(), coming.rend(), is_it).base();
+void StageTransfers::end(std::deque<Coming>& coming, std::deque<Coming>::iterator last) {
   for (auto one = coming.begin(); one != last; ++one) {
     one->moving.pending->wait();
     here_[one->name].push_back(one->moving.tensor.set_requires_grad(one->requires_grad));
   }
   coming.erase(coming.begin(), last);
+}
+
+// A channel's transfers end in their order, whichever of them is needed first.
+std::vector<at::Tensor> StageTransfers::wait_for(const Action& action, int from) {
+  const auto name = name_of(action);
+  auto& coming = coming_[{from, position_, action.kind == Action::Kind::receive_states}];
+  const auto is_it = [&](const Coming& one) { return one.name == name; };
+  end(coming, std::find_if(coming.rbegin(), coming.rend(), is_it).base());
   auto found = here_.extract(name);
   return found.empty() ? std::vector<at::Tensor>{} : std::move(found.mapped());  // nothing where no gradient is wanted
 }
