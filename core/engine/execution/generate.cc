@@ -105,11 +105,21 @@ std::vector<double> Generator::draws(const AnswerRows& rows, const std::vector<s
   return draws;
 }
 
+// Ranks that split layers have the same logits and take what one of them draws: a GPU's cumulative sums need not have
+// the same bits twice, and rows that differ would no longer begin and end together.
+at::Tensor Generator::choose(const at::Tensor& logits, const std::vector<double>& draws) const {
+  auto chosen = choose_tokens(logits, sampling_, draws);
+  const std::vector<layout::Axis> same{layout::Axis::cp, layout::Axis::tp};
+  if (sampling_.temperature > 0 && job_.topology.mesh.size(same) > 1)
+    session_.groups().own("sampling", same, chosen.device())->broadcast(chosen, 0, "broadcast drawn tokens");
+  return chosen;
+}
+
 // The positions on pp without the model's end have no logits, and are told what was chosen.
 at::Tensor Generator::next_tokens(const at::Tensor& logits, const std::vector<double>& draws) const {
-  if (session_.runner->stages().is_whole()) return choose_tokens(logits, sampling_, draws);
+  if (session_.runner->stages().is_whole()) return choose(logits, draws);
   const auto count = static_cast<std::int64_t>(draws.size());
-  auto chosen = logits.defined() ? choose_tokens(logits, sampling_, draws).cpu() : at::empty({count}, longs());
+  auto chosen = logits.defined() ? choose(logits, draws).cpu() : at::empty({count}, longs());
   const auto stages = session_.groups().own("generation", {layout::Axis::pp}, chosen.device());
   stages->broadcast(chosen, job_.model->stages.positions.back(), "broadcast chosen tokens");
   return chosen.to(session_.device);

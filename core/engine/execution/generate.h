@@ -68,6 +68,7 @@ class Generator {
   struct Answering;
   nn::Batch batch_of(const AnswerRows& rows, const std::vector<std::int64_t>& begun) const;
   std::vector<double> draws(const AnswerRows& rows, const std::vector<std::int64_t>& some, std::int64_t ahead) const;
+  at::Tensor choose(const at::Tensor& logits, const std::vector<double>& draws) const;
   at::Tensor next_tokens(const at::Tensor& logits, const std::vector<double>& draws) const;
   void append(Answering& answering, std::int64_t row, std::int64_t token) const;
   std::pair<bool, std::int64_t> agree(const AnswerRows& rows);
