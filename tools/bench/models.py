@@ -33,11 +33,13 @@ LORA = {'rank': 32, 'targets': ['linear_qkv', 'linear_proj']}
 
 
 def sizes(plugin, preset, seq, micro_batch, accumulation, lora=False, **model):
-    return {'model': {'plugin': plugin, 'preset': preset, **model}, 'seq': seq, 'micro_batch': micro_batch,
+    return {'model': {'plugin': plugin, **({'preset': preset} if preset else {}), **model}, 'seq': seq, 'micro_batch': micro_batch,
             'accumulation': accumulation, 'lora': lora}
 
 
 MODELS = {
+    'gpt-10m': sizes('gpt', None, 256, 8, 1, hidden_size=256, num_layers=10, num_heads=8, vocab_size=8192, seq_length=256,
+                     dropout=0.0),   # for --device cpu --precision fp32
     'bloom-560m': sizes('bloom', 'bloom-560m', 512, 4, 4),
     'llama-8b': sizes('llama', 'llama3.1-8b', 2048, 2, 1),
     'llama-8b-lora': sizes('llama', 'llama3.1-8b', 2048, 1, 8, lora=True),
