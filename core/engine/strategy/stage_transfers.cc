@@ -130,7 +130,7 @@ void StageTransfers::start_gradients(const std::vector<at::Tensor>& of, int from
     start(from, at::empty(tensor.sizes(), tensor.options().requires_grad(false)), action, false);
 }
 
-void StageTransfers::end(std::deque<Coming>& coming, std::deque<Coming>::iterator last) {
+void StageTransfers::end(std::deque<Coming>& coming, const std::deque<Coming>::iterator& last) {
   for (auto one = coming.begin(); one != last; ++one) {
     one->moving.pending->wait();
     here_[one->name].push_back(one->moving.tensor.set_requires_grad(one->requires_grad));

@@ -77,7 +77,7 @@ class StageTransfers {
   comm::Group& group_to(int position, bool has_states) const;
   comm::Group& group_from(int position, bool has_states) const;
   void send(comm::Group& group, const at::Tensor& tensor, const Action& action);
-  void end(std::deque<Coming>& coming, std::deque<Coming>::iterator last);
+  void end(std::deque<Coming>& coming, const std::deque<Coming>::iterator& last);
   void start(int from, const at::Tensor& tensor, const Action& action, bool requires_grad);
 
   Channels channels_;

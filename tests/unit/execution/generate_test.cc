@@ -249,9 +249,10 @@ TEST_CASE("prompts are answered with others of their length, and answers stand i
     auto session = session::materialise(job, communicator);
     execution::Generator generator(session);
     std::vector<execution::Prompt> prompts;
-    for (const std::int64_t length : {5, 90, 0, 7, 131, 60, 61, 6, 30, 5, 100})
+    for (const std::int64_t length : {5, 90, 0, 7, 131, 60, 61, 6, 30, 5, 100}) {
       prompts.push_back({std::vector<std::int64_t>(static_cast<std::size_t>(length), 65 + length % 20),
                          static_cast<std::int64_t>(prompts.size())});
+    }
     std::vector<std::string> expected;
     for (const auto& prompt : prompts) expected.push_back(generator.answer({prompt}).front());
     int begun = 0;

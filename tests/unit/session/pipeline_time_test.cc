@@ -8,7 +8,6 @@
 #include "support/in_stages.h"
 
 using namespace capstan;
-using strategy::Action;
 using Kind = strategy::Action::Kind;
 
 namespace {
@@ -110,5 +109,5 @@ TEST_CASE("a step in stages takes what its longest position takes, and the time 
   CHECK(time.positions[0].seconds_of({Kind::receive_gradients, 0, 3}) == 0);
   CHECK_THAT(plan::step_time_table(time), Contains("waiting for other stages, 11.1 %"));
   CHECK_THAT(plan::step_time(predicted(2), 4, figures).unknown, Contains("bandwidth between nodes"));
-  CHECK(plan::step_time(predicted(2), 4, figures, {1e9}).bubble > 4e-3);
+  CHECK(plan::step_time(predicted(2), 4, figures, 1e9).bubble > 4e-3);
 }

@@ -145,7 +145,7 @@ TEST_CASE("accumulation and offload: when gradients are added up, summed and sen
     test.forward();
     test.backward();
   }
-  REQUIRE(test.recorder.reductions.size() == 3 * 4);
+  REQUIRE(test.recorder.reductions.size() == 12);
   for (std::size_t i = 0; i < test.recorder.reductions.size(); ++i) {
     const auto& how = test.recorder.reductions[i];
     const auto micro = i / 4;

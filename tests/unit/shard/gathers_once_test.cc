@@ -91,7 +91,7 @@ TEST_CASE("a step gathers each bucket once, and an update is seen by what comes 
     CHECK(learned.evaluated[1] == Approx(whole.evaluated[1]).epsilon(1e-12));
     // Four buckets. The table's is used at both ends; the head's stay from forward to backward.
     const int a_micro_step = reshards ? 5 + 3 : 4;
-    const int a_step = once ? 4 : micro_steps * a_micro_step;
+    const int a_step = once ? 4 : static_cast<int>(micro_steps) * a_micro_step;
     CHECK(learned.gathers == std::vector<int>{5, a_step, 5, a_step});
   }
 }
