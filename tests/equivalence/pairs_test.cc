@@ -128,3 +128,27 @@ TEST_CASE("float64: feed-forwards by tiles and inputs in host memory, with few b
   check_splits(nf4, splits, tolerance);
   check_splits(nf4, {{3, context(3, "ring") + half}}, tolerance);
 }
+
+TEST_CASE("float64: parameters that are gathered once a step, with few bits, adapters, whole matrices and host memory",
+          "[matrix][train]") {
+  const std::string zero3 = "[strategy.zero]\nstage = 3\noffload_optimizer = \"cpu\"\noffload_param = \"cpu\"\n";
+  const std::string muon = "[optimizer]\nplugin = \"muon\"\nlr = 0.01\nadamw_lr_factor = 0.1\n";
+  const std::vector<Split> splits{
+      {2, fsdp + recompute}, {2, fsdp + "cpu_offload = true\n"}, {2, zero3},
+      {4, tp + fsdp},        {4, context(2, "gather") + fsdp},   {4, pipeline("zero_bubble") + fsdp}};
+  const std::vector<std::string> configs{
+      of_four_blocks(family_config(dense())), of_four_blocks(family_config(dense())) + muon,
+      of_four_blocks(configuration("llama", eight_bits, "[strategy.fp8]\nbackward = \"bf16\"\n")),
+      of_four_blocks(configuration("llama", four_bits, adapters + "[strategy.nf4]\n"))};
+  for (const auto& config : configs) {
+    const auto alone = run_of(config);
+    for (const auto& [world, tables] : splits) {
+      INFO(config << tables);
+      const auto once = train({.world = world,
+                               .config = config + tables,
+                               .overrides = {same_micro_steps, "train.regather=step"},
+                               .steps = layout_steps});
+      CHECK(differences(once, alone, tolerance) == "");
+    }
+  }
+}

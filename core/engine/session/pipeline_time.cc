@@ -24,7 +24,6 @@ static void refuse_waiting(std::size_t position, const strategy::Action& action)
 }
 
 PipelineTime pipeline_time(const std::vector<PositionTime>& positions) {
-  using Kind = strategy::Action::Kind;
   PipelineTime time{0, std::vector<double>(positions.size(), 0)};
   std::vector<std::size_t> next(positions.size(), 0);
   std::vector<double> now(positions.size(), 0);
@@ -32,7 +31,7 @@ PipelineTime pipeline_time(const std::vector<PositionTime>& positions) {
   std::vector<std::set<std::string>> awaited(positions.size());
   // False: the action waits for what is not sent yet.
   const auto act = [&](std::size_t position, const strategy::Action& action) {
-    if (action.kind == Kind::send_states || action.kind == Kind::send_gradients) {
+    if (action.kind == strategy::Action::Kind::send_states || action.kind == strategy::Action::Kind::send_gradients) {
       arrived[strategy::cargo(action)] = now[position] + positions[position].seconds_of(action);
       return true;
     }

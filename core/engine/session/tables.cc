@@ -75,7 +75,11 @@ std::string Job::ranks_summary() const {
   const auto& [mesh, rank, ranks_per_node, batch, policy, gathers_once] = topology;
   auto text = cat(mesh.arithmetic(), " on ", config.device, "\n", nodes_text(mesh.world_size(), ranks_per_node));
   if (!mesh.left_over().empty()) text += mesh.left_over() + "\n";
-  text += config.micro_batch_note + (gathers_once ? "sharded parameters are gathered once a step\n" : "");
+  const bool in_vain = config.trains() && config.train->regather == "step";
+  text += config.micro_batch_note +
+          (gathers_once ? "sharded parameters are gathered once a step; how backward gathers has no effect\n"
+           : in_vain    ? "note: train.regather has no effect: nothing shards parameters\n"
+                        : "");
   return text + cat("global batch ", batch.global_batch, " = micro-batch ", batch.micro_batch, " x accumulation ",
                     batch.accumulation, " x data-parallel size ", batch.data_parallel_size, "\n");
 }

@@ -18,9 +18,8 @@ constexpr const char* names[] = {"forward",     "backward",       "backward of i
 // Something of a step: who computes, or sends to whom, and when, on a clock on which a forward or a part of a backward
 // takes 1, a backward 2 and a transfer nothing.
 struct Event {
-  int time = 0;
+  int time = 0, from = 0, to = 0;
   bool computes = false;
-  int from = 0, to = 0;
   Action action;  // of a transfer, the sender's
 };
 
@@ -63,13 +62,13 @@ class Clock {
       if (found == there_.end()) return false;
       now = std::max(now, found->second);
     }
-    events_.push_back({now, true, position, position, action});
+    events_.push_back({now, position, position, true, action});
     now += kind == Action::Kind::backward ? 2 : 1;
     if (is_rest || !exists(after)) return true;
     there_[{is_forward, after, micro}] = now;
     const int owner = stages_.positions[static_cast<std::size_t>(after)];
     const auto sends = is_forward ? Action::Kind::send_states : Action::Kind::send_gradients;
-    if (owner != position) events_.push_back({now, false, position, owner, {sends, stage, micro}});
+    if (owner != position) events_.push_back({now, position, owner, false, {sends, stage, micro}});
     return true;
   }
 
@@ -119,7 +118,7 @@ Program with_transfers(const Program& program, const Stages& stages, int positio
   for (const int other : std::set<int>(stages.positions.begin(), stages.positions.end()))
     programs[other] = other == position ? program : stages.program(other, micros);
   Program all;
-  for (const auto& [time, computes, from, to, action] : Clock(stages).run(programs)) {
+  for (const auto& [time, from, to, computes, action] : Clock(stages).run(programs)) {
     const bool is_states = action.kind == Action::Kind::send_states;
     if (from == position) {
       all.push_back(action);

@@ -107,18 +107,17 @@ void StageTransfers::start(int from, const at::Tensor& tensor, const Action& act
 void StageTransfers::start_states(const nn::Batch& batch, int from, const Action& action) {
   auto& group = group_from(from, true);
   const auto key = key_of(action.stage, batch);
+  const auto here = at::TensorOptions().device(group.device());
   if (!forms_.contains(key)) {
     // The host waits for it, and on CPU those before it on the channel end only when they are waited for.
     auto& coming = coming_[{from, position_, true}];
     end(coming, coming.end());
-    const auto header = at::empty({header_length}, at::TensorOptions().dtype(at::kLong).device(group.device()));
+    const auto header = at::empty({header_length}, here.dtype(at::kLong));
     group.receive(header, 0, cargo(action));
     forms_[key] = forms_in(header);
   }
-  for (const auto& form : forms_.at(key)) {
-    const auto options = at::TensorOptions().dtype(form.dtype).device(group.device());
-    start(from, at::empty(form.shape, options), action, form.requires_grad);
-  }
+  for (const auto& form : forms_.at(key))
+    start(from, at::empty(form.shape, here.dtype(form.dtype)), action, form.requires_grad);
 }
 
 void StageTransfers::send_gradients(const std::vector<at::Tensor>& gradients, int to, const Action& action) {

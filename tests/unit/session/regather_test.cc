@@ -92,6 +92,14 @@ TEST_CASE("what stays gathered by itself, and what when it is asked for") {
   CHECK_FALSE(once(full_shard, as_it_is));
   CHECK(once(full_shard, asked));
   CHECK_FALSE(once("", asked));
+  const auto said = [&](const std::string& strategies) {
+    auto asking = runs.request(strategies, 0);
+    asking.overrides.push_back(asked);
+    return runs.job(asking).ranks_summary();
+  };
+  CHECK_THAT(said(""), Contains("note: train.regather has no effect: nothing shards parameters"));
+  CHECK_THAT(said(full_shard + "reshard_size = 2\n"),
+             Contains("gathered once a step; how backward gathers has no effect"));
   auto request = runs.request(full_shard, 0);
   request.overrides = {asked, "train.reduce=micro_step", "train.accumulation=4"};
   CHECK(sums_of(runs.job(request)) == shard::ReduceWhen::micro_step);
