@@ -7,9 +7,11 @@
 #include "gpu/compare.h"
 
 using namespace context_parallel;
-using capstan::testing::numbers;
 
 namespace {
+
+// Drawn, so that weights' gradients do not cancel: what is left of sums that do is mostly rounding.
+at::Tensor drawn(const std::vector<std::int64_t>& shape) { return at::randn(shape, at::kDouble); }
 
 // Two of the rank's chunks, one that rows begin with and one that they end with.
 std::vector<capstan::nn::ColumnRange> zigzag(std::int64_t all, int ranks, int rank) {
@@ -25,7 +27,7 @@ struct Result {
   at::Tensor out, of_queries, of_blocks;
 };
 
-// What `rank`'s queries get from all ranks' keys, and give to them; blocks follow each other along the first dimension.
+// What `rank`'s queries get from all ranks' keys, and give to them; blocks follow each other along the columns.
 Result attend_all(int rank, const std::vector<std::vector<capstan::nn::ColumnRange>>& columns,
                   const at::Tensor& queries, const std::vector<at::Tensor>& blocks, const at::Tensor& of_out,
                   std::int64_t longest) {
@@ -45,7 +47,7 @@ Result attend_all(int rank, const std::vector<std::vector<capstan::nn::ColumnRan
     of_blocks.push_back(at::zeros(blocks[owner].sizes(), blocks[owner].options().dtype(type)));
     add_gradients(of, of_blocks.back(), queries, blocks[owner], tiles(owner), rules);
   }
-  return {seen.out, of.of_queries, at::cat(of_blocks, 4)};
+  return {seen.out, of.of_queries, at::cat(of_blocks, 3)};
 }
 
 void check(std::int64_t group, std::int64_t dim, std::int64_t all, at::ScalarType type, double rounding) {
@@ -60,15 +62,15 @@ void check(std::int64_t group, std::int64_t dim, std::int64_t all, at::ScalarTyp
   };
   for (int rank = 0; rank < ranks; ++rank) {
     columns.push_back(zigzag(all, ranks, rank));
-    blocks.push_back(numbers({2, rows, heads, length(columns.back()), dim}, 0.3 + rank).to(type));
+    blocks.push_back(drawn({2, rows, heads, length(columns.back()), dim}).to(type));
     wide_blocks.push_back(blocks.back().to(at::kDouble));
     blocks.back() = blocks.back().cuda();
   }
   for (int rank = 0; rank < ranks; ++rank) {
     INFO("rank " << rank << ", group " << group << ", dim " << dim << ", " << all << " columns, " << type);
     const auto own = length(columns[static_cast<std::size_t>(rank)]);
-    const auto queries = numbers({rows, heads, group, own, dim}, 0.1).to(type);
-    const auto of_out = numbers({rows, heads, group, own, dim}, 0.8).to(type);
+    const auto queries = drawn({rows, heads, group, own, dim}).to(type);
+    const auto of_out = drawn({rows, heads, group, own, dim}).to(type);
     REQUIRE(has_fused_tiles(queries.cuda(), {}));
     const auto got = attend_all(rank, columns, queries.cuda(), blocks, of_out.cuda(), all);
     const auto expected = attend_all(rank, columns, queries.to(at::kDouble), wide_blocks, of_out.to(at::kDouble), 64);
@@ -81,6 +83,7 @@ void check(std::int64_t group, std::int64_t dim, std::int64_t all, at::ScalarTyp
 }  // namespace
 
 TEST_CASE("GPU: a ring's tiles through flash attention equal float64 products up to rounding", "[ring]") {
+  at::manual_seed(1);
   for (const auto& [type, rounding] : {std::pair(at::kBFloat16, 1.0 / 128), std::pair(at::kHalf, 1.0 / 1024)}) {
     check(1, 64, 512, type, rounding);
     check(4, 128, 301, type, rounding);  // pieces of several lengths
