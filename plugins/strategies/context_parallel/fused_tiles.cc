@@ -24,8 +24,8 @@ struct Call {
       : q(segments(queries, tile.query, tile.queries.length)),
         k(segments(block.select(0, 0).unsqueeze(2), tile.key, tile.keys.length)),
         v(segments(block.select(0, 1).unsqueeze(2), tile.key, tile.keys.length)),
-        query_bounds(bounds(tile.queries.length)),
-        key_bounds(bounds(tile.keys.length)),
+        query_bounds(bounds(queries.size(0), tile.queries.length)),
+        key_bounds(bounds(queries.size(0), tile.keys.length)),
         // With one query it would take another way, that of decoding.
         longest_query(std::max<std::int64_t>(tile.queries.length, 2)),
         longest_key(std::max<std::int64_t>(tile.keys.length, 2)),
@@ -33,8 +33,8 @@ struct Call {
     // Without a window a tile that is seen in part is a triangle: a rank's columns with themselves.
     CAPSTAN_ASSERT(!causal || (tile.queries.begin == tile.keys.begin && tile.queries.length == tile.keys.length));
   }
-  at::Tensor bounds(std::int64_t length) const {
-    return at::arange(q.size(0) / length + 1, q.options().dtype(at::kInt)).mul_(length);
+  at::Tensor bounds(std::int64_t rows, std::int64_t length) const {
+    return at::arange(rows + 1, q.options().dtype(at::kInt)).mul_(length);
   }
   at::Tensor q, k, v, query_bounds, key_bounds;
   std::int64_t longest_query, longest_key;
