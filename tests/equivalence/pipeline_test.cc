@@ -128,3 +128,12 @@ TEST_CASE("stages that train nothing: a pipeline of adapters in the last block",
   const auto model = model_of(families()[2]) + "[strategy.lora]\nrank = 2\nalpha = 4\ntargets = [\"down_proj\"]\n";
   for (const auto& schedule : schedules) check(model, pipeline(4, schedule), 4, 3);
 }
+
+// q, k and v, and gate and up, have an adapter each, which multiply their input together.
+TEST_CASE("adapters of all products, whose gradients come in two parts, with split products too", "[pipeline][train]") {
+  const auto model =
+      model_of(families()[2]) + "[strategy.lora]\nrank = 3\nalpha = 5\ninit = \"random\"\ntargets = [\"all-linear\"]\n";
+  for (const std::size_t each : {2, 4}) check(model, pipeline(2, schedules[each]), 2, 3);
+  check(model, pipeline(2, schedules[2]) + "[strategy.tensor_parallel]\nsize = 2\n" + full_shard, 8, 2);
+  check(model, pipeline(2, schedules[2]) + "[strategy.recompute]\n", 2, 2);
+}

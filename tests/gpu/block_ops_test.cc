@@ -15,6 +15,7 @@
 #include "ops/column_sums.h"
 #include "ops/combine_rows.h"
 #include "ops/scaled.h"
+#include "ops/weight_gradients.h"
 #include "plugins/libraries/adamw/lists.h"
 #include "plugins/strategies/lora/low_rank.h"
 
@@ -183,7 +184,7 @@ TEST_CASE("GPU: linear is ATen's bit for bit, but for the order of the bias's su
 TEST_CASE("GPU: a low-rank adapter is added as addmm_ adds it, bit for bit", "[products]") {
   const Inputs in{on_gpu(numbers({2, 24, 96}, 0.1).to(at::kBFloat16)), on_gpu(numbers({48, 16}, 0.5).to(at::kBFloat16)),
                   on_gpu(numbers({32, 16}, 0.7).to(at::kBFloat16))};
-  const auto own = [](const Inputs& x) { return lora::add_low_rank_(x[0] * 1, {x[1], x[2], 0.5, 64}); };
+  const auto own = [](const Inputs& x) { return lora::add_low_rank_(x[0] * 1, x[1], {{x[2], 0.5, 64}}); };
   const auto plain = [](const Inputs& x) {
     const auto y = x[0] * 1;
     y.view({48, 96}).narrow(1, 64, 32).addmm_(x[1], x[2].t(), 1, 0.5);
@@ -191,6 +192,40 @@ TEST_CASE("GPU: a low-rank adapter is added as addmm_ adds it, bit for bit", "[p
   };
   const auto got = all_of(own, in), wanted = all_of(plain, in);
   for (std::size_t k = 0; k < got.size(); ++k) CHECK(at::equal(got[k], wanted[k]));
+}
+
+// Inner and its gradient are rounded before what is computed of them.
+TEST_CASE("GPU: adapters of one layer multiply its input together, at any byte, and later gradients reach each",
+          "[products]") {
+  for (const std::int64_t rank : {16, 3}) {
+    INFO(rank);
+    const auto joined = [](const Inputs& x) {
+      const auto inner = lora::inner_of(x[0], {x[2], x[4], x[6]});
+      return lora::add_low_rank_(capstan::ops::linear(x[0], x[1], {}), inner,
+                                 {{x[3], 0.5, 0}, {x[5], 1.5, 64}, {x[7], 0.5, 104}});
+    };
+    const Inputs in{numbers({2, 24, 64}, 0.1), numbers({128, 64}, 0.2),  numbers({rank, 64}, 0.3),
+                    numbers({64, rank}, 0.4),  numbers({rank, 64}, 0.5), numbers({32, rank}, 0.6),
+                    numbers({rank, 64}, 0.7),  numbers({24, rank}, 0.8)};
+    check_types(joined, in, 4);
+    const auto backward = [&](bool later) {
+      Inputs leaves;
+      for (const auto& input : in) leaves.push_back(on_gpu(input.to(at::kBFloat16)).set_requires_grad(true));
+      capstan::ops::WeightGradients left;
+      {
+        const capstan::ops::LeaveWeightGradients leave([&] { return later ? &left : nullptr; });
+        for (int i = 0; i < 2; ++i) {
+          const auto out = joined(leaves);
+          torch::autograd::backward({out}, {at::ones_like(out)});
+        }
+      }
+      CHECK(leaves[2].grad().defined() == !later);
+      left.compute();
+      return leaves;
+    };
+    const auto at_once = backward(false), later = backward(true);
+    for (std::size_t k = 0; k < in.size(); ++k) CHECK(at::equal(later[k].grad(), at_once[k].grad()));
+  }
 }
 
 TEST_CASE("GPU: float32 times a factor, rounded once to 16 bits, is ATen's bit for bit") {

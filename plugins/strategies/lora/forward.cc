@@ -3,10 +3,10 @@
 #include <ATen/ATen.h>
 #include <capstan/base/philox.h>
 #include <capstan/ops/grouped.h>
-#include <capstan/ops/linear.h>
 #include <capstan/ops/random.h>
 
-#include "low_rank.h"
+#include <algorithm>
+#include <vector>
 
 namespace lora {
 
@@ -71,17 +71,31 @@ at::Tensor Beside::of_tokens() const {
   return (samples * positions + batch.positions).flatten();
 }
 
-at::Tensor Beside::add_to(const at::Tensor& y, const at::Tensor& x) const {
-  const auto input = dropped(x);
-  const auto& down = adapter().down->value();
-  const auto inner = (x.is_cpu() ? at::linear(input, down) : ops::linear(input, down, {})).flatten(0, -2);
-  const auto up = adapter().up->value().flatten(0, -2);
+LowRank Beside::added() const {
   std::int64_t begin = 0;
   if (!adapter().covers_base()) {
     for (std::size_t part = 0; part < adapter().parts.front(); ++part)
       begin += features(adapter().base->records()[part]);
   }
-  return add_low_rank_(y, {inner, up, adapter().scale(), begin});
+  return {adapter().up->value().flatten(0, -2), adapter().scale(), begin};
+}
+
+at::Tensor Beside::add_all(std::span<const Beside> adapters, const at::Tensor& y, const at::Tensor& x) {
+  std::vector<at::Tensor> downs;
+  std::vector<LowRank> added;
+  for (const auto& one : adapters) {
+    downs.push_back(one.adapter().down->value());
+    added.push_back(one.added());
+  }
+  return add_low_rank_(y, inner_of(x, downs), added);
+}
+
+at::Tensor Beside::add_to(std::span<const Beside> adapters, const at::Tensor& y, const at::Tensor& x) {
+  if (std::none_of(adapters.begin(), adapters.end(), [](const auto& one) { return one.drops(); }))
+    return add_all(adapters, y, x);
+  auto result = y;
+  for (const auto& one : adapters) result = add_all({&one, 1}, result, one.dropped(x));
+  return result;
 }
 
 at::Tensor Beside::add_to_grouped(const at::Tensor& y, const at::Tensor& rows, const at::Tensor& ends,

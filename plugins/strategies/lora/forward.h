@@ -5,6 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+
+#include "low_rank.h"
 
 namespace lora {
 
@@ -18,10 +21,11 @@ struct Beside {
 
   /// Whether it acts in this forward, or the base model is computed (nn::Pass::adapters).
   bool acts() const { return unit->batch().pass.adapters; }
-  /// y + scale · (dropout(x) A^T) B^T in y's memory; x [..., in], y [..., out] of this rank's features.
-  at::Tensor add_to(const at::Tensor& y, const at::Tensor& x) const;
-  /// The same where rows [R, in] are sorted by expert; `ends` as for ops::grouped_linear, `ids` tell which rows they
-  /// are where there is dropout (of_tokens).
+  /// y + scale · (dropout(x) A^T) B^T of each in y's memory; x [..., in], y [..., out] of this rank's features. What is
+  /// next to one layer multiplies x together, unless each draws a mask of its own for it.
+  static at::Tensor add_to(std::span<const Beside> adapters, const at::Tensor& y, const at::Tensor& x);
+  /// The same of one where rows [R, in] are sorted by expert; `ends` as for ops::grouped_linear, `ids` tell which rows
+  /// they are where there is dropout (of_tokens).
   at::Tensor add_to_grouped(const at::Tensor& y, const at::Tensor& rows, const at::Tensor& ends,
                             const at::Tensor& ids) const;
   /// What rows of experts are told apart by: an id of each token of the batch, from its sample and its position there
@@ -29,7 +33,10 @@ struct Beside {
   at::Tensor of_tokens() const;
 
  private:
+  // The same of what is not dropped, by one product with x.
+  static at::Tensor add_all(std::span<const Beside> adapters, const at::Tensor& y, const at::Tensor& x);
   const capstan::nn::Adapter& adapter() const { return unit->adapters()[index]; }
+  LowRank added() const;
   at::Tensor dropped(const at::Tensor& x) const;
   at::Tensor dropped_tokens(const at::Tensor& x) const;
   at::Tensor dropped_rows(const at::Tensor& rows, const at::Tensor& ids) const;

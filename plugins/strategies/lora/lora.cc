@@ -248,11 +248,7 @@ void Lora::place(nn::Unit& unit, const strategy::Placement& placement) {
       all.back().router = dynamic_cast<const nn::Router*>(linear.parent());
     }
     linear.adapter.fill("lora", [all](const at::Tensor& x, const at::Tensor& y) {
-      auto result = y;
-      for (const auto& one : all) {
-        if (one.acts()) result = one.add_to(result, x);
-      }
-      return result;
+      return all.front().acts() ? Beside::add_to(all, y, x) : y;  // a unit's adapters act together
     });
   });
   unit.each<nn::Experts>([&](nn::Experts& experts) { place_beside(experts, unit, placement); });

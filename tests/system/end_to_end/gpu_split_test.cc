@@ -168,6 +168,16 @@ TEST_CASE("pipelines over GPUs with adapters have the losses, norms and answers 
   compare_all(Workspace(), pipelines(), lora, 8);
 }
 
+// Those of q, k and v are one product, whose gradient a second part of backward makes.
+TEST_CASE(
+    "splits and a pipeline over GPUs with an adapter for each module have the losses, norms and answers of the CPU",
+    "[.gpu][split][pipeline]") {
+  if (too_few_gpus(2)) return;
+  const std::string modules = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n";
+  compare_all(Workspace(), {{2, pp2 + "schedule = \"zero_bubble\"\n"}, {2, tp2 + sp}, {4, tp2 + sp + fsdp}}, modules,
+              8);
+}
+
 TEST_CASE("shared sequences over GPUs have the losses, norms and answers of the CPU", "[.gpu][split]") {
   if (too_few_gpus(2)) return;
   compare_all(Workspace(), shared_sequences(), "");

@@ -109,6 +109,9 @@ struct Case {
 };
 
 const std::string lora_attention = "[strategy.lora]\nrank = 8\n";
+// Which keep their first matrices once more, side by side.
+const std::string lora_modules =
+    "[strategy.lora]\nrank = 5\ntargets = [\"q_proj\", \"k_proj\", \"v_proj\", \"gate_proj\", \"up_proj\"]\n";
 // With ALiBi the CPU has no fused attention: left out of the comparison by not keeping its inside.
 const std::string recompute_attention = "[strategy.recompute]\nregions = [\"attention\"]\n";
 
@@ -128,6 +131,7 @@ TEST_CASE("a dry run keeps, byte for byte, what a forward keeps") {
                                 {bloom, recompute, 1, 3, 0, 2},
                                 {llama, "", 0, 0, layers * (64 + 64 + 160)},
                                 {llama, lora, 0, 0, layers * (64 + 64)},
+                                {llama, lora_modules, 0, 0, layers * (64 + 64)},
                                 {llama, recompute, 0, 3, 0},
                                 {llama, recompute + lora, 0, 2, 0},
                                 {mistral + "16\n", "", 0, 0, layers * (64 + 64 + 160)},

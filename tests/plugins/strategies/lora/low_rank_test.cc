@@ -1,30 +1,74 @@
 #include "plugins/strategies/lora/low_rank.h"
 
 #include <ATen/ATen.h>
+#include <capstan/ops/linear.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "ops/jacobian.h"
+#include "ops/gradients.h"
+#include "ops/weight_gradients.h"
 
-using capstan::testing::jacobian_error;
+using namespace capstan;
 using lora::add_low_rank_;
+using lora::inner_of;
+using testing::all_of;
+using testing::Inputs;
+using testing::jacobian_error;
+using testing::numbers;
 
 namespace {
 
-using Inputs = std::vector<at::Tensor>;
+constexpr std::int64_t in = 6, features = 16;
 
-at::Tensor numbers(const std::vector<std::int64_t>& shape, double phase) {
-  return at::arange(1, c10::multiply_integers(shape) + 1, at::kDouble).mul(0.7).add(phase).sin().mul(2).view(shape);
+/// Next to a product with `features` results: [begin, begin + columns) of them.
+struct Adapter {
+  std::int64_t begin, columns, rank;
+  double scale;
+};
+
+using Adapters = std::vector<Adapter>;
+
+/// q, k and v of different widths; q and v; two halves; all of it and a part again, with ranks of their own.
+const std::vector<Adapters> layers{{{0, 8, 3, 0.5}, {8, 4, 3, 0.5}, {12, 4, 3, 0.5}},
+                                   {{0, 8, 2, 1}, {12, 4, 2, 1}},
+                                   {{0, 8, 1, 2}, {8, 8, 1, 2}},
+                                   {{0, 16, 5, 0.7}, {3, 7, 2, 1.3}, {15, 1, 1, 1}}};
+
+/// x, the frozen matrix, and each adapter's two.
+Inputs inputs_of(const Adapters& adapters) {
+  Inputs all{numbers({2, 5, in}, 0.1), numbers({features, in}, 0.5)};
+  for (std::size_t i = 0; i < adapters.size(); ++i) {
+    const auto phase = 0.2 * static_cast<double>(i);
+    all.push_back(numbers({adapters[i].rank, in}, 0.7 + phase));
+    all.push_back(numbers({adapters[i].columns, adapters[i].rank}, 0.9 + phase));
+  }
+  return all;
 }
 
-/// The result and all gradients of a weighting of it.
-Inputs all_of(const capstan::testing::DifferentiableFunction& function, const Inputs& inputs) {
-  Inputs leaves;
-  for (const auto& input : inputs) leaves.push_back(input.detach().clone().set_requires_grad(true));
-  const auto out = function(leaves);
-  auto results = torch::autograd::grad({out}, leaves, {numbers(out.sizes().vec(), 0.3).to(out.scalar_type())});
-  results.insert(results.begin(), out.detach());
-  return results;
+at::Tensor one_by_one(const Inputs& x, const Adapters& adapters) {
+  auto y = at::linear(x[0], x[1]);
+  for (std::size_t i = 0; i < adapters.size(); ++i) {
+    const auto& [begin, columns, rank, scale] = adapters[i];
+    y = add_low_rank_(y, inner_of(x[0], {x[2 * i + 2]}), {{x[2 * i + 3], scale, begin}});
+  }
+  return y;
+}
+
+Inputs downs_of(const Inputs& x) {
+  Inputs downs;
+  for (std::size_t i = 2; i < x.size(); i += 2) downs.push_back(x[i]);
+  return downs;
+}
+
+at::Tensor add_all_(const at::Tensor& y, const at::Tensor& inner, const Inputs& x, const Adapters& adapters) {
+  std::vector<lora::LowRank> added;
+  for (std::size_t i = 0; i < adapters.size(); ++i)
+    added.push_back({x[2 * i + 3], adapters[i].scale, adapters[i].begin});
+  return add_low_rank_(y, inner, added);
+}
+
+at::Tensor together(const Inputs& x, const Adapters& adapters) {
+  return add_all_(at::linear(x[0], x[1]), inner_of(x[0], downs_of(x)), x, adapters);
 }
 
 }  // namespace
@@ -35,7 +79,7 @@ TEST_CASE("a low-rank adapter is added in place, to all features or to a part, a
     const Inputs in{numbers({2, 3, 6}, 0.1), numbers({8, 6}, 0.5), numbers({2, 6}, 0.7), numbers({rows, 2}, 0.9)};
     const auto own = [begin](const Inputs& x) {
       const auto inner = at::linear(x[0], x[2]).flatten(0, -2);
-      return add_low_rank_(at::linear(x[0], x[1]), {inner, x[3], 0.5, begin});
+      return add_low_rank_(at::linear(x[0], x[1]), inner, {{x[3], 0.5, begin}});
     };
     const auto plain = [begin](const Inputs& x) {
       const auto inner = at::linear(x[0], x[2]).flatten(0, -2);
@@ -46,5 +90,81 @@ TEST_CASE("a low-rank adapter is added in place, to all features or to a part, a
     const auto got = all_of(own, in), wanted = all_of(plain, in);
     for (std::size_t i = 0; i < got.size(); ++i) CHECK(at::allclose(got[i], wanted[i], 1e-13, 1e-13));
     CHECK(jacobian_error(own, in) < 1e-7);
+  }
+}
+
+TEST_CASE("adapters of one layer add as one product what each adds by itself, and have the same gradients") {
+  for (const auto& adapters : layers) {
+    const auto apart = [&](const Inputs& x) { return one_by_one(x, adapters); };
+    const auto joined = [&](const Inputs& x) { return together(x, adapters); };
+    const auto all = inputs_of(adapters);
+    const auto got = all_of(joined, all), wanted = all_of(apart, all);
+    REQUIRE(got.size() == 3 + 2 * adapters.size());
+    // Sums of up to 18 products of order 1 in another order.
+    for (std::size_t i = 0; i < got.size(); ++i) CHECK(at::allclose(got[i], wanted[i], 1e-13, 1e-13));
+    CHECK(jacobian_error(joined, all) < 1e-7);
+  }
+}
+
+// Inner and its gradient are rounded to 8 bits before what is computed of them, and results once more: 2^-8 each, of
+// terms that are a few times larger than their sum. With another's columns the difference is as large as the numbers.
+TEST_CASE("adapters of one layer in 16 bits, whose columns begin at any byte") {
+  for (const auto& adapters : layers) {
+    Inputs narrow, wide;
+    for (const auto& each : inputs_of(adapters)) {
+      narrow.push_back(each.to(at::kBFloat16));
+      wide.push_back(narrow.back().to(at::kDouble));
+    }
+    const auto got = all_of([&](const Inputs& x) { return together(x, adapters); }, narrow);
+    const auto wanted = all_of([&](const Inputs& x) { return one_by_one(x, adapters); }, wide);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const auto largest = wanted[i].abs().max().item<double>();
+      CHECK((got[i].to(at::kDouble) - wanted[i]).abs().max().item<double>() <= largest / 16);
+    }
+  }
+}
+
+TEST_CASE("only what is trained gets a gradient") {
+  const auto& adapters = layers.front();
+  auto all = inputs_of(adapters);
+  for (const std::size_t trained : {2, 5}) all[trained].set_requires_grad(true);
+  const auto out = together(all, adapters);
+  torch::autograd::backward({out}, {at::ones_like(out)});
+  auto whole = inputs_of(adapters);
+  for (auto& each : whole) each.set_requires_grad(true);
+  const auto same = together(whole, adapters);
+  torch::autograd::backward({same}, {at::ones_like(same)});
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    CHECK(all[i].grad().defined() == (i == 2 || i == 5));
+    if (all[i].grad().defined()) CHECK(at::equal(all[i].grad(), whole[i].grad()));
+  }
+}
+
+// As a GPU computes them, where ops::linear leaves the gradient of the joined matrix to later: two micro-steps.
+TEST_CASE("gradients of joined matrices that are left to later reach each of them, bit for bit") {
+  for (const auto& adapters : layers) {
+    const auto trained = [&] {
+      auto all = inputs_of(adapters);
+      for (auto& each : all) each.set_requires_grad(true);
+      return all;
+    };
+    const auto backward = [&](const Inputs& x) {
+      for (int i = 1; i <= 2; ++i) {
+        const auto input = x[0] * i;
+        const auto inner = ops::linear(input, at::cat(downs_of(x)), {}).flatten(0, -2);
+        const auto loss = add_all_(ops::linear(input, x[1], {}), inner, x, adapters).pow(2).sum();
+        torch::autograd::backward({loss}, {at::ones({}, loss.options())});
+      }
+    };
+    const auto at_once = trained(), later = trained();
+    backward(at_once);
+    ops::WeightGradients left;
+    {
+      const ops::LeaveWeightGradients leave([&] { return &left; });
+      backward(later);
+    }
+    for (const auto& down : downs_of(later)) CHECK_FALSE(down.grad().defined());
+    left.compute();
+    for (std::size_t i = 0; i < later.size(); ++i) CHECK(at::equal(later[i].grad(), at_once[i].grad()));
   }
 }
