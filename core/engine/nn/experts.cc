@@ -12,16 +12,6 @@ namespace {
 
 at::ScalarType wide(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
-// Experts [T, k] as ones among zeros [T, k, E], E the last size of `like` and its dtype.
-at::Tensor choices(const at::Tensor& experts, const at::Tensor& like) {
-  return experts.unsqueeze(-1).eq(at::arange(like.size(-1), experts.options())).to(like.scalar_type());
-}
-
-// [T, 1]: 1 for a token of a sample, 0 for padding; undefined: all are tokens.
-at::Tensor real_tokens(const Batch& batch, const at::TensorOptions& options) {
-  return batch.real.defined() ? batch.real.reshape({-1, 1}).to(options.dtype()) : at::Tensor();
-}
-
 }  // namespace
 
 Router::Router(Layer& parent, std::string name, WeightPtr gate, std::int64_t experts_per_token, bool sum_to_one)
@@ -39,11 +29,10 @@ at::Tensor Router::chosen(const at::Tensor& probability, RecomputeContext* kept)
   return kept ? kept->once<at::Tensor>(this, choose) : choose();
 }
 
-// The probabilities of the chosen as a sum over a mask: its backward neither scatters nor adds with atomics.
 Routing Router::forward(const at::Tensor& x, RecomputeContext* kept) const {
   const auto probability = probabilities(x);
   const auto experts = chosen(probability, kept);
-  auto weights = (probability.unsqueeze(1) * choices(experts, probability)).sum(-1);
+  auto weights = probability.gather(-1, experts);
   if (sum_to_one_) weights = weights / weights.sum(-1, /*keepdim=*/true);
   return {experts, weights.to(x.scalar_type())};
 }
@@ -63,11 +52,12 @@ at::Tensor Router::of_own_positions(const at::Tensor& rows, const Batch& batch) 
 void Router::add_load(std::vector<at::Tensor>& load, const at::Tensor& x, const Batch& batch,
                       RecomputeContext* kept) const {
   const auto probability = probabilities(x);
-  const auto real = real_tokens(batch, probability.options());
-  const auto counted = real.defined() ? of_own_positions(real, batch) : at::ones({x.size(0), 1}, probability.options());
+  // [T, 1]: 1 for a token of a sample, 0 for padding.
+  const auto counted = batch.real.defined() ? of_own_positions(batch.real.reshape({-1, 1}), batch).to(probability)
+                                            : at::ones({x.size(0), 1}, probability.options());
   const auto experts =
       kept && own_positions ? of_own_positions(kept->get<at::Tensor>(this), batch) : chosen(probability, kept);
-  const auto choice = choices(experts, probability.detach()).sum(1);
+  const auto choice = at::zeros_like(probability.detach()).scatter_(-1, experts, 1);
   load[0] = load[0] + (choice * counted).sum(0);
   load[1] = load[1] + (probability * counted).sum(0);
   load[2] = load[2] + counted.sum();
@@ -75,12 +65,11 @@ void Router::add_load(std::vector<at::Tensor>& load, const at::Tensor& x, const 
 
 at::Tensor Router::tokens(const Batch& batch, const RecomputeContext& kept) const {
   const at::NoGradGuard no_grad;
-  const auto& experts = kept.get<at::Tensor>(this);
-  const auto options = experts.options().dtype(at::kDouble);
-  const auto each = at::zeros({1, gate_.weight()->value().size(0)}, options);
-  const auto real = real_tokens(batch, options);
-  const auto choice = choices(experts, each).sum(1);
-  return (real.defined() ? choice * real : choice).sum(0);
+  const auto& chosen = kept.get<at::Tensor>(this);
+  const auto experts = gate_.weight()->value().size(0);
+  // Padding chooses one more expert, which is not counted.
+  const auto each = batch.real.defined() ? chosen.where(batch.real.reshape({-1, 1}), experts) : chosen;
+  return ops::group_rows(each.flatten(), experts + 1).counts.narrow(0, 0, experts).to(at::kDouble);
 }
 
 at::Tensor balancing_loss(const std::vector<at::Tensor>& load) {
