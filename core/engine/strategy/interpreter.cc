@@ -183,7 +183,6 @@ void Interpreter::backward_weight(const Action& action, const Calls& calls) {
 nn::Hidden Interpreter::evaluate(const nn::Batch& batch, nn::KVCache* cache, const UnitRunner::Seen& seen) {
   const at::NoGradGuard no_grad;
   const auto& stages = runner_.stages();
-  if (stages.is_whole()) return runner_.forward(batch, cache, seen);
   nn::Hidden out;
   std::vector<at::Tensor> states;
   for (const auto& stage : stages.stages) {

@@ -120,12 +120,8 @@ bool UnitRunner::recomputes() const {
 nn::Hidden UnitRunner::forward(const nn::Batch& batch, nn::KVCache* cache, const Seen& seen) {
   CAPSTAN_ASSERT(stages_.is_whole());
   alone_ = {batch, {}, {}};
-  nn::Hidden hidden;
-  for (auto& link : links_) {
-    hidden = run(*link, std::move(hidden), batch, cache);
-    if (seen) seen(link->index, hidden);
-  }
-  return hidden;
+  forward(alone_, stages_.stages.front(), cache, seen);
+  return std::exchange(alone_.out, {});
 }
 
 void UnitRunner::backward(const at::Tensor& loss, const at::Tensor& seed) {
@@ -133,12 +129,11 @@ void UnitRunner::backward(const at::Tensor& loss, const at::Tensor& seed) {
 }
 
 void UnitRunner::forward(MicroContext& context, const RankStage& stage, nn::KVCache* cache, const Seen& seen) {
-  auto hidden = context.in;
+  context.out = context.in;
   for (auto i = stage.first; i < stage.end; ++i) {
-    hidden = run(*links_[i], std::move(hidden), context.batch, cache);
-    if (seen) seen(stage.place + i - stage.first, hidden);
+    context.out = run(*links_[i], std::move(context.out), context.batch, cache);
+    if (seen) seen(stage.place + i - stage.first, context.out);
   }
-  context.out = std::move(hidden);
 }
 
 nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
@@ -188,6 +183,19 @@ void UnitRunner::backward_input(MicroContext& context, const RankStage& stage, c
   entered_ = stage.end - 1;
   const ops::LeaveWeightGradients leave([&] { return &context.left[entered_]; });
   run_backward(context, stage, roots, gradients);
+  leave_gradients(context, stage);
+}
+
+// Those that no product left: in their leaves autograd would add other micro-batches' to them, in the weights' dtype.
+void UnitRunner::leave_gradients(MicroContext& context, const RankStage& stage) {
+  for (auto i = first_reached(stage); i < stage.end; ++i) {
+    for (const auto& weight : links_[i]->unit->weights()) {
+      const auto& leaf = weight->value();
+      if (!leaf.grad().defined()) continue;
+      context.left[i].add(torch::autograd::impl::gradient_edge(leaf),
+                          [gradient = std::exchange(leaf.mutable_grad(), {})] { return gradient; });
+    }
+  }
 }
 
 // From the last unit to the first, as backward does: what is complete is on its way to other ranks early.

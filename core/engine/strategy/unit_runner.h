@@ -64,8 +64,8 @@ class UnitRunner {
   /// theirs then, the context's input too.
   void backward(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
                 const std::vector<at::Tensor>& gradients);
-  /// The same in two parts, between which the context needs neither its input nor its output: gradients of products'
-  /// weights are left to the second.
+  /// The same in two parts, between which the context needs neither its input nor its output: weights get their
+  /// gradients in the second, which computes those of products.
   void backward_input(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
                       const std::vector<at::Tensor>& gradients);
   void backward_weight(MicroContext& context, const RankStage& stage);
@@ -78,6 +78,7 @@ class UnitRunner {
   std::size_t first_reached(const RankStage& stage) const { return std::max(stage.first, stages_.first_reached); }
   void run_backward(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
                     const std::vector<at::Tensor>& gradients);
+  void leave_gradients(MicroContext& context, const RankStage& stage);
   void end_backward(const RankStage& stage);
 
   std::vector<nn::Unit*> units_;
