@@ -16,6 +16,8 @@ using testing::small_config;
 
 namespace {
 
+const std::string eval_file = "data.eval=\"" CAPSTAN_SOURCE_DIR "/configs/data/mini_squad_eval.json\"";
+
 // How often this rank gathers which bucket.
 class Gathers final : public monitor::Tracer {
  public:
@@ -52,14 +54,9 @@ Counts buckets_of(const session::Job& job) {
 std::vector<Asked> ask(int world, const std::string& strategies, bool holds) {
   at::set_num_threads(1);
   const auto file = small_config(strategies);
-  const std::vector<std::string> overrides{"data.eval=\"" CAPSTAN_SOURCE_DIR "/configs/data/mini_squad_eval.json\"",
-                                           "data.eval_samples=20",
-                                           "model.hidden_size=64",
-                                           "model.num_heads=4",
-                                           "model.ff_dim=128",
-                                           "train.precision=fp32",
-                                           "train.eval_batch=1",
-                                           "train.max_new_tokens=5"};
+  const std::vector<std::string> overrides{
+      eval_file,          "data.eval_samples=20", "model.hidden_size=64", "model.num_heads=4",
+      "model.ff_dim=128", "train.precision=fp32", "train.eval_batch=1",   "train.max_new_tokens=5"};
   std::vector<Asked> all(static_cast<std::size_t>(world));
   comm::run_in_process(world, [&](comm::Communicator& communicator) {
     const auto rank = communicator.world().rank;
