@@ -47,13 +47,9 @@ Plan make_plan(const PlanRequest& request, Diagnostics& diagnostics) {
     diagnostics.add(request.where_length, "the run has no length", "set max_steps or epochs");
   }
   CAPSTAN_ASSERT(request.global_batch > 0);
-  Plan plan;
-  if (diagnostics.size() != before) return plan;
-  plan.samples = request.samples;
-  plan.global_batch = request.global_batch;
-  plan.shuffle = request.shuffle;
-  plan.seed = request.seed;
-  plan.steps_per_epoch = request.samples / request.global_batch;
+  if (diagnostics.size() != before) return {};
+  Plan plan{request.samples, request.global_batch, request.samples / request.global_batch, 0,
+            request.shuffle, request.seed};
   if (!request.drop_last && request.samples % request.global_batch != 0) ++plan.steps_per_epoch;
   plan.steps = request.epochs ? *request.epochs * plan.steps_per_epoch : *request.max_steps;
   if (request.max_steps) plan.steps = std::min(plan.steps, *request.max_steps);

@@ -107,6 +107,7 @@ std::vector<nn::Hidden> through_stages(const Models& models, const nn::Batch& ba
 // Questions that a rank answers at once.
 std::int64_t asked_at_once(const DryRunOf& what) {
   const auto& train = *what.config.train;
+  if (!what.config.trains()) return train.eval_batch;
   const auto of_split = [&](std::int64_t asked) {
     return asked < 0 ? train.eval_batch : std::min(asked, train.eval_batch);
   };
@@ -115,14 +116,16 @@ std::int64_t asked_at_once(const DryRunOf& what) {
 }
 
 // The loss of a batch of the evaluation split, and a batch of questions up to their first tokens, into `results`.
-void evaluate(const Models& models, const DryRunOf& what, std::vector<MicroStepMemory>& results) {
+void evaluate(const Models& models, const DryRunOf& what, AtPeak MicroStepMemory::*into,
+              std::vector<MicroStepMemory>& results) {
   const auto& train = *what.config.train;
   const auto seen = [&](std::size_t position, const AtPeak& peak) {
-    auto& evaluation = results[position].evaluation;
+    auto& evaluation = results[position].*into;
     if (peak.bytes() > evaluation.bytes()) evaluation = peak;
   };
   try {
-    if (what.samples.evaluates) {
+    const auto longest = what.samples.longest_prompt, length = what.samples.length;
+    if (what.samples.evaluates || (!what.config.trains() && length > 0)) {
       auto& first = *models.front();
       const auto batch = longest_batch(what, first.model().sequence_cut, train.eval_batch, false);
       if (first.runner().stages().is_whole()) {
@@ -131,13 +134,22 @@ void evaluate(const Models& models, const DryRunOf& what, std::vector<MicroStepM
         through_stages(models, first.passes().trained(batch), nullptr, seen);
       }
     }
-    const auto questions = asked_at_once(what), prompt = std::min(what.samples.longest_prompt, what.samples.length);
+    const auto questions = asked_at_once(what), prompt = length > 0 ? std::min(longest, length) : longest;
     if (questions == 0 || prompt < 1) return;
     nn::KVCache cache(std::min(what.plugins.model_facts.max_positions, prompt + train.max_new_tokens));
     through_stages(models, longest_prompts(questions, prompt), &cache, seen);
   } catch (const std::exception& error) {
     for (auto& result : results) result.evaluation_note = error.what();
   }
+}
+
+// The same where each forward gathers, and where all is there from the first one on.
+void evaluate(const Models& models, const DryRunOf& what, std::vector<MicroStepMemory>& results) {
+  evaluate(models, what, &MicroStepMemory::evaluation, results);
+  if (std::none_of(results.begin(), results.end(), [](const auto& one) { return one.evaluation.gathered > 0; })) return;
+  std::vector<std::shared_ptr<void>> held;
+  for (const auto& model : models) held.push_back(model->protocol().hold());
+  for (int forwards = 0; forwards < 2; ++forwards) evaluate(models, what, &MicroStepMemory::held, results);
 }
 
 // Groups that tell of what is sent.
@@ -248,11 +260,12 @@ std::vector<MicroStepMemory> dry_run(const std::vector<DryRunOf>& positions) {
   std::vector<MicroStepMemory> results(positions.size());
   std::vector<nn::Hidden> inputs;
   const bool is_whole = models.front()->runner().stages().is_whole();
-  if (!is_whole) inputs = inputs_of(models, first);
+  const bool trains = first.config.trains();
+  if (!is_whole && trains) inputs = inputs_of(models, first);
   // What is in use when a part of a program ends stays gathered.
   const bool evaluates_last = is_whole && !first.options.gathers_once;
   if (!evaluates_last) evaluate(models, first, results);
-  for (std::size_t i = 0; i < models.size(); ++i) {
+  for (std::size_t i = 0; trains && i < models.size(); ++i) {
     models[i]->gather_again();
     run_step(*models[i], positions[i], inputs, results[i]);
   }

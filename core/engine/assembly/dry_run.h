@@ -29,6 +29,7 @@ struct MicroStepMemory : AtPeak {
   MicroStepWork computed;           ///< and what it moves, in all stages of the rank
   std::vector<ActionWork> actions;  ///< the same by the stages' actions
   AtPeak evaluation;                ///< what the run's evaluations and answers take instead of it; nothing: it has none
+  AtPeak held;                      ///< the same where they keep what they gather; nothing: they gather nothing
   std::string evaluation_note;      ///< why that is unknown; empty: it is not
 };
 
@@ -47,9 +48,9 @@ struct DryRunOf {
 ///
 /// Runs micro-batches of the longest samples on the meta device, with that rank's shapes, all strategies' hooks and an
 /// executor that only counts, and watches what is allocated and computed; then forward of an evaluation batch, and of
-/// its first answers' tokens. Of a step's program it runs as much as has the most micro-batches in flight twice.
-/// Answers for a GPU, by position. Throws what an operator without a shape rule throws. No other thread may use the
-/// meta device meanwhile.
+/// its first answers' tokens, which is all for a job that does not train. Of a step's program it runs as much as has
+/// the most micro-batches in flight twice. Answers for a GPU, by position. Throws what an operator without a shape rule
+/// throws. No other thread may use the meta device meanwhile.
 std::vector<MicroStepMemory> dry_run(const std::vector<DryRunOf>& positions);
 
 }  // namespace assembly

@@ -14,17 +14,14 @@ class GuardedRule : public optimizer::Rule {
  public:
   explicit GuardedRule(const Made<optimizer::Rule>& made) : plugin_(made.name), rule_(made.object) {}
   std::vector<optimizer::StateSpec> states(const layout::Param& record) const override {
-    std::vector<optimizer::StateSpec> states;
-    plugin::guard(plugin_, "states of " + record.name, [&] { states = rule_->states(record); });
-    return states;
+    return plugin::guard(plugin_, "states of " + record.name, [&] { return rule_->states(record); });
   }
   optimizer::Grain grain() const override { return rule_->grain(); }
   bool is_fused() const override { return rule_->is_fused(); }
   std::optional<optimizer::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
                                                  c10::DeviceType device) const override {
-    std::optional<optimizer::WholeSpec> spec;
-    plugin::guard(plugin_, "whole_spec of " + record.name, [&] { spec = rule_->whole_spec(record, master, device); });
-    return spec;
+    return plugin::guard(plugin_, "whole_spec of " + record.name,
+                         [&] { return rule_->whole_spec(record, master, device); });
   }
   void begin(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) override {
     plugin::guard(plugin_, "begin", [&] { rule_->begin(slices, update); });
@@ -36,9 +33,7 @@ class GuardedRule : public optimizer::Rule {
     plugin::guard(plugin_, "apply", [&] { rule_->apply(slices, update); });
   }
   std::vector<at::Tensor> unpacked(const layout::Param& record, const std::vector<at::Tensor>& state) const override {
-    std::vector<at::Tensor> values;
-    plugin::guard(plugin_, "unpacked of " + record.name, [&] { values = rule_->unpacked(record, state); });
-    return values;
+    return plugin::guard(plugin_, "unpacked of " + record.name, [&] { return rule_->unpacked(record, state); });
   }
   void pack(const layout::Param& record, const std::vector<at::Tensor>& values,
             const std::vector<at::Tensor>& state) const override {

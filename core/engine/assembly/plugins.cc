@@ -193,16 +193,13 @@ void load_data(const setup::Configuration& config, bool needed, Loader& loader, 
   const auto table = config::chosen_plugin(section, faults);
   if (!table.name.empty()) loaded.data = loader.make<data::Data>("data", table);
   if (!loaded.data) return;
+  const auto checked_form = [&] {
+    auto form = loaded.data->object->form();
+    data::check_form(form);
+    return form;
+  };
   setup::collect(
-      faults,
-      [&] {
-        plugin::guard(loaded.data->name, "form", [&] {
-          auto form = loaded.data->object->form();
-          data::check_form(form);
-          loaded.sample_form = std::move(form);
-        });
-      },
-      loaded.data->where);
+      faults, [&] { loaded.sample_form = plugin::guard(loaded.data->name, "form", checked_form); }, loaded.data->where);
 }
 
 // [tokenizer] and data.tokenizer both say which it is.

@@ -44,13 +44,14 @@ void add_micro_step(const MicroStepMemory& step, const std::string& device, std:
   list.push_back({"cuBLAS", cublas_bytes, device, "always"});
 }
 
-std::string note_of(const MicroStepMemory& step, const Topology& topology, const Samples& samples) {
+std::string note_of(const MicroStepMemory& step, const Topology& topology, const Samples& samples, bool holds) {
   const auto kept = bytes_text(static_cast<double>(step.kept));
   auto note = cat("a micro-batch of ", topology.batch.rows(), " x ", thousands(samples.longest_row), " tokens keeps ",
                   kept, " of activations between forward and backward");
   if (topology.mesh.size(layout::Axis::pp) > 1)
     note += cat(" of a stage at pp ", topology.position(), ", where up to ", step.in_flight, " are in flight");
   note += cat("; the peak is in ", step.peak);
+  if (holds) note += "; an evaluation gathers parameters once, and keeps them to its end";
   if (!step.evaluation_note.empty())
     note += cat("; evaluation cannot be predicted: ", first_sentence(step.evaluation_note));
   return note;
@@ -134,6 +135,14 @@ Prediction memory_of(const Position& position, const Inputs& inputs) {
   return prediction;
 }
 
+// Do evaluations have room to keep what they gather?
+bool may_hold(MicroStepMemory step, std::vector<layout::Footprint> parts, const setup::Configuration& config) {
+  step.evaluation = step.held;
+  add_micro_step(step, config.device, parts);
+  return step.held.bytes() > 0 && step.evaluation_note.empty() &&
+         fits_into(config.request.gpu_room, layout::total_bytes(parts, config.device));
+}
+
 // What micro-batches take and what a step computes, at each position.
 void add_work(const std::vector<Position>& positions, const Inputs& inputs, std::vector<Prediction>& predictions) {
   const auto& [config, plugins, samples, model, frozen] = inputs;
@@ -147,13 +156,17 @@ void add_work(const std::vector<Position>& positions, const Inputs& inputs, std:
     for (auto& prediction : predictions) prediction.activations_note = note;
     return;
   }
+  bool holds = true;
+  for (std::size_t p = 0; p < steps.size(); ++p) holds = holds && may_hold(steps[p], predictions[p].footprints, config);
   for (std::size_t p = 0; p < positions.size(); ++p) {
     auto& prediction = predictions[p];
     const auto& [topology, options, units, plan] = positions[p];
+    prediction.holds = holds;
+    if (holds) steps[p].evaluation = steps[p].held;
     add_micro_step(steps[p], config.device, prediction.footprints);
     prediction.activations = true;
     prediction.largest_tensor = std::max(steps[p].largest, steps[p].evaluation.largest);
-    prediction.activations_note = note_of(steps[p], topology, samples);
+    prediction.activations_note = note_of(steps[p], topology, samples, holds);
     prediction.work = step_work(std::move(steps[p].computed), plan, options, topology);
     prediction.work->actions = std::move(steps[p].actions);
     if (config.train->cuda_graphs == "off" || !frozen.empty()) prediction.work->replayed = 0;

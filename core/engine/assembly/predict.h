@@ -25,7 +25,11 @@ struct Prediction {
   std::optional<StepWork> work = {};  ///< what a step computes and moves, where activations are known
   std::vector<StepWork> works = {};   ///< the same at each position on pp, where there are several
   std::int64_t largest_tensor = 0;    ///< bytes of the largest one at work, where activations are known
+  bool holds = false;  ///< evaluations have room to keep what they gather: the request's gpu_room, at all positions
 };
+
+/// A prediction may be wrong by 5 %.
+inline bool fits_into(std::int64_t room, std::int64_t peak) { return peak + peak / 20 <= room; }
 
 /// What a rank will allocate for parameters, gradients, optimizer state (as many tensors as the rule asks for),
 /// collectives and checkpoints, and what strategies say. No rank is asked. Where the request asks for activations, a

@@ -29,24 +29,21 @@ void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& 
   const auto& gradients = bucket.gradients;
   const auto times = gradients.accumulates ? 1 : options.accumulation;
   const auto bytes = bucket.full_elements * size_of(options.precision.reduce);
+  const auto add = [&](const char* operation, std::int64_t moved) {
+    work.reductions[among(operation, bucket.axes, topology, moved)] += times;
+  };
   if (bucket.gradients.table) {
     const auto row = bucket.weights.front().sharding.shape.back() * size_of(options.precision.compute);
-    work.reductions[among("all-gather", bucket.axes, topology, bucket.ranks * bucket.gradients.table->rows * row)] +=
-        times;
+    add("all-gather", bucket.ranks * bucket.gradients.table->rows * row);
     if (bucket.gradients.table->only_looked_up && !gradients.accumulates) return;
   }
   const bool scatters = gradients.sum_by == SumBy::reduce_scatter ||
                         gradients.sum_by == SumBy::reduce_scatter_in_place ||
                         gradients.sum_by == SumBy::reduce_scatter_all_gather;
-  if (gradients.sum_by == SumBy::exchange) {
-    const auto own = bucket.full_elements * size_of(options.precision.compute);
-    work.reductions[among("all-to-all", bucket.axes, topology, own)] += times;
-  }
-  if (scatters) work.reductions[among("reduce-scatter", bucket.axes, topology, bytes)] += times;
-  if (gradients.sum_by == SumBy::reduce_scatter_all_gather)
-    work.reductions[among("all-gather", bucket.axes, topology, bytes)] += times;
-  if (gradients.sum_by == SumBy::all_reduce)
-    work.reductions[among("all-reduce", bucket.axes, topology, bytes)] += times;
+  if (gradients.sum_by == SumBy::exchange) add("all-to-all", bucket.full_elements * size_of(options.precision.compute));
+  if (scatters) add("reduce-scatter", bytes);
+  if (gradients.sum_by == SumBy::reduce_scatter_all_gather) add("all-gather", bytes);
+  if (gradients.sum_by == SumBy::all_reduce) add("all-reduce", bytes);
   if (bucket.copies > 1) {
     const auto own = bucket.shard_elements * size_of(options.precision.reduce);
     work.reductions[among_copies(bucket, topology, own)] += times;

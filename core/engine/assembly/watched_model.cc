@@ -32,9 +32,8 @@ void follow(Runner& runner, GatheredUnits& gathered, const std::vector<nn::Unit*
 // Counts gathers too, where it is asked to.
 class GatheredUnits::Executor : public shard::MetaExecutor {
  public:
-  Executor(const shard::ShardPlan& plan, const DryRunOf& what, Add add)
-      : MetaExecutor(plan, std::move(add)), what_(what) {}
-  void count_into(Transfers* gathers) { gathers_ = gathers; }
+  Executor(const shard::ShardPlan& plan, const DryRunOf& what, Add add, Transfers* const& gathers)
+      : MetaExecutor(plan, std::move(add)), what_(what), gathers_(gathers) {}
   void prefetch(std::size_t bucket, bool keep) override {
     if (gathers_) add_gather(plan().buckets[bucket], what_.topology, *gathers_);
     MetaExecutor::prefetch(bucket, keep);
@@ -42,19 +41,19 @@ class GatheredUnits::Executor : public shard::MetaExecutor {
 
  private:
   const DryRunOf& what_;
-  Transfers* gathers_ = nullptr;
+  Transfers* const& gathers_;
 };
 
 GatheredUnits::GatheredUnits(const std::vector<nn::Unit*>& units, const DryRunOf& what,
-                             const shard::EngineOptions& options, std::function<void(std::int64_t)> gather)
+                             const shard::EngineOptions& options, std::function<void(std::int64_t)> gather,
+                             Transfers* const& gathers)
     : plan_(shard::make_plan(units, options)),
       executor_(std::make_unique<Executor>(
-          plan_, what, [gather = std::move(gather)](const shard::Buffer&, std::int64_t bytes) { gather(bytes); })),
+          plan_, what, [gather = std::move(gather)](const shard::Buffer&, std::int64_t bytes) { gather(bytes); },
+          gathers)),
       protocol_(std::make_unique<shard::GatherProtocol>(plan_, options, *executor_)) {}
 
 GatheredUnits::~GatheredUnits() = default;
-
-void GatheredUnits::count_into(Transfers* gathers) { executor_->count_into(gathers); }
 
 void GatheredUnits::gather_again() {
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) protocol_->invalidate(b);
@@ -62,9 +61,9 @@ void GatheredUnits::gather_again() {
 
 // A model of the objective's plan.
 struct WatchedModel::Other {
-  Other(FrozenModel made, const DryRunOf& what, std::function<void(std::int64_t)> gather)
+  Other(FrozenModel made, const DryRunOf& what, std::function<void(std::int64_t)> gather, Transfers* const& gathers)
       : frozen(std::move(made)),
-        units(pointers(frozen.model->units), what, without_optimizer(what.options), std::move(gather)),
+        units(pointers(frozen.model->units), what, without_optimizer(what.options), std::move(gather), gathers),
         runner(pointers(frozen.model->units), frozen.plugin.model.name) {}
   static shard::EngineOptions without_optimizer(shard::EngineOptions options) {
     options.optimizer = nullptr;
@@ -75,24 +74,13 @@ struct WatchedModel::Other {
   strategy::FrozenRunner runner;
 };
 
-// Even if the work throws, nothing is added to a counter that is gone.
-class WatchedModel::Counting {
- public:
-  Counting(WatchedModel& model, meta::MemoryCounter& memory) : model_(model) { model_.memory_ = &memory; }
-  ~Counting() { model_.memory_ = nullptr; }
-  Counting(const Counting&) = delete;
-  Counting& operator=(const Counting&) = delete;
-
- private:
-  WatchedModel& model_;
-};
-
 WatchedModel::WatchedModel(const DryRunOf& what)
     : strategies_(fresh_strategies(what.plugins.strategies, what.topology)),
       model_(assemble(what.config, what.plugins, strategies_, what.topology, build_model(what.plugins.model),
                       c10::Device(c10::DeviceType::Meta))) {
   const auto own = model_->own_units();
-  units_ = std::make_unique<GatheredUnits>(own, what, what.options, [this](std::int64_t bytes) { gather(bytes); });
+  units_ = std::make_unique<GatheredUnits>(
+      own, what, what.options, [this](std::int64_t bytes) { gather(bytes); }, gathers_);
   runner_ = std::make_unique<strategy::UnitRunner>(own, model_->rank_stages, what.plugins.model.name);
   follow(*runner_, *units_, own, at_);
   for (std::size_t i = 0; i < own.size(); ++i) wrap_unit(strategies_, i, *runner_);
@@ -105,7 +93,8 @@ void WatchedModel::compare_with(const DryRunOf& what) {
   std::vector<strategy::FrozenRunner*> runners;
   for (const auto& frozen : what.frozen) {
     auto made = assemble_frozen(frozen.plugin, what.plugins.strategies, what.topology, model_->groups);
-    others_.push_back(std::make_unique<Other>(std::move(made), what, [this](std::int64_t bytes) { gather(bytes); }));
+    others_.push_back(std::make_unique<Other>(
+        std::move(made), what, [this](std::int64_t bytes) { gather(bytes); }, gathers_));
     auto& other = *others_.back();
     follow(other.runner, other.units, pointers(other.frozen.model->units), at_, other.frozen.plugin.name + "'s ");
     runners.push_back(&other.runner);
@@ -114,14 +103,11 @@ void WatchedModel::compare_with(const DryRunOf& what) {
       what.plugins.minimised, [this](const nn::Batch& batch) { return runner_->forward(batch); }, std::move(runners));
 }
 
-void WatchedModel::count_gathers_into(Transfers* gathers) {
-  units_->count_into(gathers);
-  for (const auto& other : others_) other->units.count_into(gathers);
-}
-
 AtPeak WatchedModel::peak_of(const std::function<void()>& work) {
   meta::MemoryCounter memory;  // the weights' own shapes are made
-  const Counting counting(*this, memory);
+  memory_ = &memory;
+  // Even if the work throws, nothing is added to a counter that is gone.
+  const std::shared_ptr<void> counting(this, [this](void*) { memory_ = nullptr; });
   memory.add(gathered_);
   AtPeak result;
   memory.set_on_peak([&] { result.gathered = gathered_, result.peak = at_; });

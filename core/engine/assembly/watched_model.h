@@ -24,14 +24,13 @@ namespace assembly {
 /// Units as an engine gathers them, on the meta device.
 class GatheredUnits {
  public:
-  /// `gather` is told how many bytes more, or fewer, are gathered.
+  /// `gather` is told how many bytes more, or fewer, are gathered. Gathers are counted in `*gathers`, while it is
+  /// there.
   GatheredUnits(const std::vector<nn::Unit*>& units, const DryRunOf& what, const shard::EngineOptions& options,
-                std::function<void(std::int64_t)> gather);
+                std::function<void(std::int64_t)> gather, Transfers* const& gathers);
   ~GatheredUnits();
   GatheredUnits(const GatheredUnits&) = delete;
   GatheredUnits& operator=(const GatheredUnits&) = delete;
-  /// Gathers are counted there too; null: no longer.
-  void count_into(Transfers* gathers);
   shard::GatherProtocol& protocol() { return *protocol_; }
   /// As after an update.
   void gather_again();
@@ -56,7 +55,8 @@ class WatchedModel {
   shard::GatherProtocol& protocol() { return units_->protocol(); }
   void gather_again() { units_->gather_again(); }
   strategy::Passes& passes() { return *passes_; }
-  void count_gathers_into(Transfers* gathers);
+  /// null: no longer.
+  void count_gathers_into(Transfers* gathers) { gathers_ = gathers; }
   /// Bytes of the tensors that the work has made and not freed; while peak_of() runs.
   std::int64_t held() const { return memory_->now() - gathered_; }
   /// The most memory that this work takes.
@@ -64,10 +64,10 @@ class WatchedModel {
 
  private:
   struct Other;
-  class Counting;
   void gather(std::int64_t bytes);
   void compare_with(const DryRunOf& what);
 
+  Transfers* gathers_ = nullptr;
   Strategies strategies_;
   std::shared_ptr<const AssembledModel> model_;
   std::unique_ptr<GatheredUnits> units_;

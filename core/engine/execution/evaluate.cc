@@ -64,6 +64,7 @@ std::vector<double> Evaluator::sum_given(const std::vector<double>& mine) {
 
 Evaluation Evaluator::loss(const data::DataSource& source) {
   const at::NoGradGuard no_grad;
+  const auto held = session_.engine->hold();
   const auto begin = Clock::now();
   const auto plan = eval_plan(job_, source.size());
   const auto& objective = passes_.objective();

@@ -173,6 +173,7 @@ void Generator::decode(Answering& answering, std::int64_t steps) {
 std::vector<std::vector<std::int64_t>> Generator::continued(const std::vector<Prompt>& prompts, const AnswerEnd& end,
                                                             std::size_t at_once, const std::function<void()>& before) {
   const at::NoGradGuard no_grad;
+  const auto held = session_.engine->hold();
   const auto wanted = job_.config.train->max_new_tokens, positions = job_.bounds().positions;
   AnswerRows rows(prompts, {static_cast<std::int64_t>(at_once), wanted, positions});
   const auto count = rows.count();

@@ -13,22 +13,12 @@ namespace {
 at::Tensor cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
                          std::int64_t chunk_rows, const std::optional<VocabularyPart>& part) {
   check_loss_inputs(hidden, weight, labels, chunk_rows);
-  const bool gradients = at::GradMode::is_enabled();
-  at::Tensor loss;
-  LossGradients found;
-  {
-    const at::NoGradGuard no_grad;
-    const TargetRows targets(hidden, labels);
-    HeadProducts products(targets.hidden(), weight,
-                          {.hidden_gradient = gradients && hidden.requires_grad(),
-                           .weight_gradient = gradients && weight.requires_grad()});
+  return loss_of_head(hidden, weight, labels, [&](const TargetRows& targets, HeadProducts& products) {
     VocabularyChunks chunks(products, part, false);
     chunks.compute(targets.labels(), chunk_rows);
     // Added in float64: one rounding, whatever the number of rows.
-    loss = chunks.losses().sum(at::kDouble).to(products.sum_type());
-    found = {TargetRows::among(products.grad_hidden(), targets.rows(), hidden.size(0)), products.grad_weight()};
-  }
-  return with_gradients(loss, hidden, weight, found);
+    return chunks.losses().sum(at::kDouble).to(products.sum_type());
+  });
 }
 
 }  // namespace

@@ -148,12 +148,6 @@ class FromWords {
   const TeacherWords& teacher_;
 };
 
-HeadProducts::Wanted wanted(const at::Tensor& hidden, const at::Tensor& weight) {
-  const bool gradients = at::GradMode::is_enabled();
-  return {.hidden_gradient = gradients && hidden.requires_grad(),
-          .weight_gradient = gradients && weight.requires_grad()};
-}
-
 void check_settings(const DivergenceSettings& settings) {
   CAPSTAN_ASSERT(settings.temperature > 0 && (!settings.part || settings.part->group != nullptr));
 }
@@ -166,18 +160,10 @@ at::Tensor chunked_linear_divergence(const at::Tensor& hidden, const at::Tensor&
   check_loss_inputs(teacher.hidden, teacher.weight, labels, settings.chunk_rows);
   check_settings(settings);
   CAPSTAN_ASSERT(teacher.weight.size(0) == weight.size(0));
-  const auto wants = wanted(hidden, weight);
-  at::Tensor loss;
-  LossGradients found;
-  {
-    const at::NoGradGuard no_grad;
-    const TargetRows targets(hidden, labels);
-    HeadProducts student(targets.hidden(), weight, wants);
+  return loss_of_head(hidden, weight, labels, [&](const TargetRows& targets, HeadProducts& student) {
     const HeadProducts theirs(TargetRows::some(teacher.hidden, targets.rows()), teacher.weight, {});
-    loss = from_states(student, targets.labels(), theirs, settings);
-    found = {TargetRows::among(student.grad_hidden(), targets.rows(), hidden.size(0)), student.grad_weight()};
-  }
-  return with_gradients(loss, hidden, weight, found);
+    return from_states(student, targets.labels(), theirs, settings);
+  });
 }
 
 at::Tensor chunked_linear_divergence(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
@@ -186,20 +172,12 @@ at::Tensor chunked_linear_divergence(const at::Tensor& hidden, const at::Tensor&
   check_settings(settings);
   CAPSTAN_ASSERT(teacher.ids.dim() == 2 && teacher.ids.size(0) == hidden.size(0) && teacher.ids.size(1) > 0);
   CAPSTAN_ASSERT(teacher.ids.scalar_type() == at::kLong && teacher.ids.sizes() == teacher.log_probabilities.sizes());
-  const auto wants = wanted(hidden, weight);
-  at::Tensor loss;
-  LossGradients found;
-  {
-    const at::NoGradGuard no_grad;
-    const TargetRows targets(hidden, labels);
-    HeadProducts student(targets.hidden(), weight, wants);
+  return loss_of_head(hidden, weight, labels, [&](const TargetRows& targets, HeadProducts& student) {
     const TeacherWords some{TargetRows::some(teacher.ids, targets.rows()),
                             TargetRows::some(teacher.log_probabilities, targets.rows()), teacher.rest};
     Divergence divergence(student, settings);
-    loss = divergence.sum(targets.labels(), FromWords(divergence, some));
-    found = {TargetRows::among(student.grad_hidden(), targets.rows(), hidden.size(0)), student.grad_weight()};
-  }
-  return with_gradients(loss, hidden, weight, found);
+    return divergence.sum(targets.labels(), FromWords(divergence, some));
+  });
 }
 
 TeacherWords likeliest_words(const at::Tensor& hidden, const at::Tensor& weight, std::int64_t k,

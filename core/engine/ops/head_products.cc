@@ -10,6 +10,12 @@
 namespace capstan::ops {
 namespace {
 
+// One that is not needed is undefined.
+struct LossGradients {
+  at::Tensor hidden;
+  at::Tensor weight;  ///< may be wider than the weight
+};
+
 class WithGradients : public Function<WithGradients> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& loss, const at::Tensor& hidden,
@@ -113,10 +119,22 @@ at::Tensor TargetRows::among(const at::Tensor& x, const at::Tensor& rows, std::i
   return at::zeros(sizes, x.options()).index_copy_(0, rows, x);
 }
 
-at::Tensor with_gradients(const at::Tensor& loss, const at::Tensor& hidden, const at::Tensor& weight,
-                          const LossGradients& gradients) {
-  if (!gradients.hidden.defined() && !gradients.weight.defined()) return loss;
-  return WithGradients::apply(loss, hidden, weight, gradients);
+at::Tensor loss_of_head(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
+                        const std::function<at::Tensor(const TargetRows&, HeadProducts&)>& loss_of) {
+  const bool gradients = at::GradMode::is_enabled();
+  at::Tensor loss;
+  LossGradients found;
+  {
+    const at::NoGradGuard no_grad;
+    const TargetRows targets(hidden, labels);
+    HeadProducts products(targets.hidden(), weight,
+                          {.hidden_gradient = gradients && hidden.requires_grad(),
+                           .weight_gradient = gradients && weight.requires_grad()});
+    loss = loss_of(targets, products);
+    found = {TargetRows::among(products.grad_hidden(), targets.rows(), hidden.size(0)), products.grad_weight()};
+  }
+  if (!found.hidden.defined() && !found.weight.defined()) return loss;
+  return WithGradients::apply(loss, hidden, weight, found);
 }
 
 }  // namespace capstan::ops

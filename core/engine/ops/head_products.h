@@ -3,6 +3,7 @@
 #include <capstan/base/export.h>
 
 #include <cstdint>
+#include <functional>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
@@ -77,16 +78,10 @@ class TargetRows {
 void check_loss_inputs(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
                        std::int64_t chunk_rows);
 
-/// Gradients that were computed together with a loss; one that is not needed is undefined.
-struct LossGradients {
-  at::Tensor hidden;
-  at::Tensor weight;  ///< may be wider than the weight
-};
-
-/// `loss` (0-dim) of hidden and weight, which was computed without autograd: backward only multiplies its gradients by
-/// the incoming one.
-at::Tensor with_gradients(const at::Tensor& loss, const at::Tensor& hidden, const at::Tensor& weight,
-                          const LossGradients& gradients);
+/// The loss (0-dim) that `loss_of` computes without autograd, together with the gradients that are wanted, from the
+/// rows that must be and their products with the weight: backward only multiplies the gradients by the incoming one.
+at::Tensor loss_of_head(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
+                        const std::function<at::Tensor(const TargetRows&, HeadProducts&)>& loss_of);
 
 }  // namespace ops
 CAPSTAN_END_NAMESPACE

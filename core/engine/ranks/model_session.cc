@@ -89,6 +89,7 @@ ModelSession::Evaluated ModelSession::evaluate(const std::string& split, std::in
   const auto& source = source_of(*state_.job, split);
   const execution::Feed feed(*state_.job);
   execution::Evaluator evaluator(*state_.session, feed);
+  const auto held = state_.session->engine->hold();
   Evaluated evaluated;
   evaluated.loss = evaluator.loss(source);
   evaluated.answers = evaluator.answers(source, samples);

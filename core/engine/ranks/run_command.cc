@@ -211,7 +211,7 @@ setup::JobRequest request_of_rank(const launch::RunArguments& arguments, const l
   request.device = rank.device.kind;
   request.gpu = rank.device.gpu;
   request.gpu_capability = rank.device.capability;
-  request.activations = arguments.purpose == setup::Purpose::train;
+  request.activations = true;
   request.cache = rank.cache;
   request.ranks_per_node = world.local_size;
   request.purpose = arguments.purpose;

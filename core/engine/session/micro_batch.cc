@@ -69,9 +69,6 @@ std::vector<std::int64_t> divisors_of(std::int64_t number) {
   return divisors;
 }
 
-// A prediction may be wrong by 5 %.
-bool fits_into(std::int64_t room, std::int64_t peak) { return peak + peak / 20 <= room; }
-
 struct Chosen {
   std::int64_t micro_batch = 1;
   std::int64_t peak = 0;
@@ -89,7 +86,7 @@ std::optional<Chosen> largest_that_fits(const setup::JobRequest& request, const 
     const auto job = predict_with(request, {cat("train.micro_batch=", sizes[middle])}, host);
     if (!job || !job->prediction.activations) return {};
     const auto peak = layout::total_bytes(job->prediction.footprints, "cuda");
-    const bool fits = fits_into(request.gpu_room, peak);
+    const bool fits = assembly::fits_into(request.gpu_room, peak);
     if (fits || middle == 0) chosen = Chosen{sizes[middle], peak, fits};
     (fits ? begin : end) = fits ? middle + 1 : middle;
   }
@@ -152,7 +149,7 @@ void choose_saving(setup::Configuration& config, plugin::Host& host, Diagnostics
     if (peak >= least) continue;
     least = peak;
     config = setup::read_configuration(other, faults, &host);
-    const bool fits = fits_into(request.gpu_room, peak);
+    const bool fits = assembly::fits_into(request.gpu_room, peak);
     config.micro_batch_note = cat(table, "auto: ", saving.words, ", and the predicted ", size_text(peak),
                                   fits ? " fit into " : " do not fit well into ", size_text(request.gpu_room), "\n");
     if (fits) return;
@@ -172,7 +169,7 @@ void choose_regather(setup::Configuration& config, const assembly::LoadedPlugins
   const auto job = predict_with(request, {"train.regather=step"}, host);
   if (!job || !job->prediction.activations) return;
   const auto peak = layout::total_bytes(job->prediction.footprints, "cuda");
-  if (fits_into(request.gpu_room, peak)) return;
+  if (assembly::fits_into(request.gpu_room, peak)) return;
   config.train.derive(&TrainOptions::regather, std::string("micro_step"));
   config.micro_batch_note += cat("regather auto: micro_step, since with step the predicted ", size_text(peak),
                                  " would not fit well into ", size_text(request.gpu_room), "\n");

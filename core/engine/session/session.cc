@@ -107,6 +107,14 @@ FrozenSession make_frozen(const Session& session, const assembly::FrozenModel& f
   return made;
 }
 
+// The first rank's prediction decides, so that all ranks gather at the same times.
+bool agree_to_hold(const Job& job, comm::Communicator& communicator) {
+  const bool holds = !communicator.exchange(job.prediction.holds ? "holds" : "").front().empty();
+  if (holds || job.topology.policy.shard_param)
+    log::debug(holds ? "an evaluation gathers parameters once" : "each forward of an evaluation gathers parameters");
+  return holds;
+}
+
 }  // namespace
 
 std::vector<strategy::FrozenRunner*> Session::frozen_runners() const {
@@ -137,6 +145,7 @@ Session materialise(const Job& job, comm::Communicator& communicator,
   job.config.request.ended("groups");
   session.state = std::make_unique<StateStore>(session.device);
   auto options = assembly::engine_options(job.config, job.topology, job.samples, *job.model, session.device);
+  options.holds = agree_to_hold(job, communicator);
   install_step_hooks(session, options);
   if (options.stages) {
     options.holders = [groups = job.model->groups](const auto& axes, const auto& layout) {

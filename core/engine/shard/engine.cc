@@ -26,7 +26,7 @@ Engine::Engine(EngineOptions options, const std::vector<nn::Unit*>& units, const
     reducers_[b].allocate();
     if (plan(b).on_host && plan(b).trainable) {
       host_.add(parameters_[b], b);
-      parameters_[b].set_await_update([this, b] { host_.wait(parameters_[b]); });
+      parameters_[b].set_await_update([this, b] { host_.wait(b); });
     }
   }
   scales_.emplace(parameters_, shared_, group_of);

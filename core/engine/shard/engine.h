@@ -83,6 +83,10 @@ class Engine : private Executor {
   bool is_local(std::int64_t micro_step) const { return protocol_.is_local(micro_step); }
   /// The same of an evaluation's forward.
   bool reads_locally() const { return protocol_.reads_locally(); }
+  /// An evaluation, from here to where what it returns is gone: if there is room for it (EngineOptions::holds), each
+  /// parameter is gathered by the first forward that uses it, and freed at the end. Several may overlap. No shard may
+  /// change meanwhile.
+  std::shared_ptr<void> hold() { return shared_.options.holds ? protocol_.hold() : nullptr; }
   /// The current stream waits for all sums, and no later call does: no event of what came before a recording is used in
   /// it.
   void join();

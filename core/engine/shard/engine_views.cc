@@ -204,7 +204,7 @@ StateOfRecord Engine::state_of(const HeldBox& held) {
 }
 
 std::vector<layout::Footprint> Engine::held() const {
-  HeldMemory memory;
+  HeldMemory memory(c10::DeviceTypeName(shared_.device().type(), true));
   shared_.offload.add_held(memory);
   for (const auto& reducer : reducers_) reducer.add_held(memory);
   for (const auto& bucket : parameters_) bucket.add_held(memory);
@@ -218,7 +218,7 @@ std::vector<layout::Footprint> Engine::held() const {
   memory.add(Purpose::reduce_staging, shared_.reduce_staging);
   memory.add(Purpose::sum_staging, shared_.sum_staging);
   memory.add(Purpose::partial_staging, shared_.partial_staging);
-  return memory.list(c10::DeviceTypeName(shared_.device().type(), true));
+  return memory.list();
 }
 
 }  // namespace capstan::shard

@@ -38,10 +38,8 @@ std::map<std::string, std::int64_t> permanent(const ShardPlan& plan, const Engin
   const auto of_matrices = strategy::state_bytes_of(matrix_plans(plan, options, slices));
   bytes[part_of(Purpose::optimizer_state, false)] += of_matrices.device;
   bytes[part_of(Purpose::optimizer_state, true)] += of_matrices.host;
-  for (const auto& slice : slices) {
-    for (const auto& state : slice.states)
-      bytes[part_of(Purpose::optimizer_state, state.buffer.is_on_host())] += state.buffer.bytes();
-  }
+  for (const auto& slice : slices)
+    bytes[part_of(Purpose::optimizer_state, plan.buckets[slice.bucket].on_host)] += slice.state_bytes();
   return bytes;
 }
 
@@ -109,15 +107,7 @@ void HeldMemory::add(Purpose purpose, const at::Tensor& tensor, bool on_host, bo
     part.bytes += bytes;
     return;
   }
-  parts_.push_back({name, bytes, on_host ? "host" : "", "now"});
-}
-
-std::vector<layout::Footprint> HeldMemory::list(const std::string& device) const {
-  auto list = parts_;
-  for (auto& part : list) {
-    if (part.device.empty()) part.device = device;
-  }
-  return list;
+  parts_.push_back({name, bytes, on_host ? "host" : device_, "now"});
 }
 
 std::int64_t parameters(const ShardPlan& plan, bool only_trainable) {

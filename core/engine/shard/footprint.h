@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shard/plan.h"
@@ -20,12 +21,14 @@ std::vector<layout::Footprint> footprint(const ShardPlan& plan, const EngineOpti
 /// The same for tensors as they are: each storage counts once, as what it was added for first.
 class HeldMemory {
  public:
+  /// `device`: the run's.
+  explicit HeldMemory(std::string device) : device_(std::move(device)) {}
   /// `gathered`: full parameters that are freed again.
   void add(Purpose purpose, const at::Tensor& tensor, bool on_host = false, bool gathered = false);
-  /// `device`: the run's.
-  std::vector<layout::Footprint> list(const std::string& device) const;
+  const std::vector<layout::Footprint>& list() const { return parts_; }
 
  private:
+  std::string device_;
   std::set<const void*> counted_;
   std::vector<layout::Footprint> parts_;
 };

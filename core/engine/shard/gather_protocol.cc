@@ -40,7 +40,8 @@ GatherProtocol::GatherProtocol(const ShardPlan& plan, const EngineOptions& optio
 }
 
 void GatherProtocol::invalidate(std::size_t bucket) {
-  CAPSTAN_ASSERT(gathered_[bucket].used == 0);  // the step has ended, and so sharded parameters are released
+  // The step has ended, and so has an evaluation: sharded parameters are released.
+  CAPSTAN_ASSERT(gathered_[bucket].used == 0 && holds_ == 0);
   if (!plan_.buckets[bucket].shards_param) gathered_[bucket].state = State::released;
 }
 
@@ -70,12 +71,29 @@ void GatherProtocol::acquire(std::size_t run, bool with_grad) {
 void GatherProtocol::release(std::size_t run) {
   for (const auto b : plan_.runs[run].buckets) {
     if (!plan_.buckets[b].parameters.gathers()) continue;
-    auto& gathered = gathered_[b];
-    CAPSTAN_ASSERT(gathered.users > 0);
-    if (--gathered.users > 0 || gathered.used > 0 || !plan_.buckets[b].shards_param) continue;
-    executor_.release(b);
-    gathered.state = State::released;
+    CAPSTAN_ASSERT(gathered_[b].users > 0);
+    --gathered_[b].users;
+    free_unused(b);
   }
+}
+
+void GatherProtocol::free_unused(std::size_t bucket) {
+  auto& [state, users, used] = gathered_[bucket];
+  const bool stays = users > 0 || used > 0 || holds_ > 0 || !plan_.buckets[bucket].shards_param;
+  if (stays || state != State::there) return;
+  executor_.release(bucket);
+  state = State::released;
+}
+
+std::shared_ptr<void> GatherProtocol::hold() {
+  ++holds_;
+  return {this, [this](void*) { let_go(); }};
+}
+
+// What a forward that has failed was using stays, as without holding.
+void GatherProtocol::let_go() {
+  --holds_;
+  for (std::size_t b = 0; b < gathered_.size(); ++b) free_unused(b);
 }
 
 // Called before the use ends. After a step's last one nothing keeps the bucket gathered.
@@ -112,9 +130,7 @@ bool GatherProtocol::ends_in_stage(const BucketPlan& bucket, std::size_t run) co
 
 bool GatherProtocol::reads_locally() const {
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
-    const auto& bucket = plan_.buckets[b];
-    if (bucket.on_host || (bucket.parameters.gathers() && (bucket.shards_param || gathered_[b].state != State::there)))
-      return false;
+    if (plan_.buckets[b].parameters.gathers() && gathered_[b].state != State::there) return false;
   }
   return true;
 }
@@ -123,7 +139,9 @@ bool GatherProtocol::is_local(std::int64_t micro_step) const {
   bool local = reads_locally();
   for (std::size_t b = 0; local && b < plan_.buckets.size(); ++b) {
     const auto& bucket = plan_.buckets[b];
-    local = !bucket.trainable || accumulates_in_place(bucket, reduction(b, static_cast<std::size_t>(micro_step)));
+    const bool is_sent = bucket.on_host || bucket.shards_param;
+    local = !is_sent &&
+            (!bucket.trainable || accumulates_in_place(bucket, reduction(b, static_cast<std::size_t>(micro_step))));
   }
   return local;
 }

@@ -31,7 +31,11 @@ class GatherProtocol {
   /// gathered, released, summed with other ranks or sent to host memory. Where parameters are gathered once a step,
   /// they already are.
   bool is_local(std::int64_t micro_step) const;
-  bool reads_locally() const;  ///< The same of a forward without gradients.
+  /// A forward without gradients finds all that it needs in this rank's memory. While parameters are held they stay
+  /// there.
+  bool reads_locally() const;
+  /// What is gathered or decoded from now on stays, until the last of those that this has returned is gone.
+  std::shared_ptr<void> hold();
   /// A bucket's shards have changed: it is gathered again when next used.
   void invalidate(std::size_t bucket);
 
@@ -56,6 +60,8 @@ class GatherProtocol {
   void acquire(std::size_t run, bool with_grad);
   void prefetch(std::optional<std::size_t> run, bool with_grad);
   void release(std::size_t run);
+  void free_unused(std::size_t bucket);
+  void let_go();
   void count_use(std::size_t run);
   void bind_tables(std::size_t run);
   Reduction reduction(std::size_t bucket, std::size_t backward) const;
@@ -68,6 +74,7 @@ class GatherProtocol {
   std::size_t backward_ = 0;
   std::vector<Gathered> gathered_;  ///< by bucket
   std::vector<std::int64_t> uses_;  ///< by bucket: a step's, through which it stays gathered; 0: it does not stay
+  int holds_ = 0;
 };
 
 }  // namespace shard

@@ -56,13 +56,10 @@ void HostUpdate::work(int threads) {
   }
 }
 
-void HostUpdate::add(BucketParameters& bucket, std::size_t index) { items_.push_back({&bucket, index}); }
-
-std::size_t HostUpdate::item_of(const BucketParameters& bucket) const {
-  for (std::size_t i = 0; i < items_.size(); ++i) {
-    if (items_[i].bucket == &bucket) return i;
-  }
-  return items_.size();
+const HostUpdate::Item& HostUpdate::item_of(std::size_t bucket) const {
+  const auto found = std::find_if(items_.begin(), items_.end(), [&](const Item& item) { return item.index == bucket; });
+  CAPSTAN_ASSERT(found != items_.end());
+  return *found;
 }
 
 optimizer::Slice HostUpdate::views_of(const OwnedSlice& owned, const BucketParameters& bucket, double lr,
@@ -83,11 +80,9 @@ optimizer::Slice HostUpdate::slice_of(const OwnedSlice& owned, const Item& item,
 }
 
 optimizer::Slice HostUpdate::arrived_slice(const OwnedSlice& owned, double lr, bool publish) const {
-  const auto found =
-      std::find_if(items_.begin(), items_.end(), [&](const Item& item) { return item.index == owned.bucket; });
-  CAPSTAN_ASSERT(found != items_.end());
-  shared_.offload.arrived(found->bucket->plan()).synchronize();
-  return views_of(owned, *found->bucket, lr, publish);
+  const auto& bucket = *item_of(owned.bucket).bucket;
+  shared_.offload.arrived(bucket.plan()).synchronize();
+  return views_of(owned, bucket, lr, publish);
 }
 
 void HostUpdate::start(double lr, const optimizer::Update& update, bool publish) {
@@ -188,9 +183,8 @@ void HostUpdate::wait_until(const Done& done) {
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-void HostUpdate::wait(const BucketParameters& bucket) {
-  const auto index = item_of(bucket);
-  if (index < items_.size()) wait_until([&] { return items_[index].done; });
+void HostUpdate::wait(std::size_t bucket) {
+  wait_until([&item = item_of(bucket)] { return item.done; });
 }
 
 void HostUpdate::wait_all() {

@@ -37,13 +37,13 @@ class HostUpdate {
   HostUpdate(const HostUpdate&) = delete;
   HostUpdate& operator=(const HostUpdate&) = delete;
   /// Called in forward order, before the first step.
-  void add(BucketParameters& bucket, std::size_t index);
+  void add(BucketParameters& bucket, std::size_t index) { items_.push_back({&bucket, index}); }
 
   /// Starts the update; `lr` is before groups' factors. With `publish` each bucket's parameters can be gathered as soon
   /// as it is done.
   void start(double lr, const optimizer::Update& update, bool publish);
   /// Waits until this bucket's update is done. Throws what the rule threw, once.
-  void wait(const BucketParameters& bucket);
+  void wait(std::size_t bucket);
   void wait_all();
   void publish_all();
   /// A slice with views of its part of masters and gradients, once these have arrived; with the copy that a fused rule
@@ -62,7 +62,7 @@ class HostUpdate {
     optimizer::Update update;  ///< in host memory
     bool publish;
   };
-  std::size_t item_of(const BucketParameters& bucket) const;
+  const Item& item_of(std::size_t bucket) const;
   void update_item(std::size_t i, const Job& job);
   bool update_in_parts(const Item& item, const Job& job);
   void update_by(optimizer::Rule& rule, const Item& item, const Job& job);

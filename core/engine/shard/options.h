@@ -54,6 +54,7 @@ struct EngineOptions {
   ReduceWhen reduce = ReduceWhen::step;
   std::int64_t accumulation = 1;  ///< micro-steps a step
   bool gathers_once = false;      ///< sharded parameters stay gathered from a step's first forward to their last use
+  bool holds = false;             ///< … from an evaluation's first forward to its end: Engine::hold()
   /// What this rank computes of the model, and a step's backwards in their order. None: the units are one whole model,
   /// and backward comes once a micro-step.
   std::optional<strategy::RankStages> stages;

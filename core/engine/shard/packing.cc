@@ -29,14 +29,6 @@ void unpack_weight(const PlannedWeight& planned, int position, const at::Tensor&
   }
 }
 
-namespace {
-
-bool can_be_cut(const PlannedWeight& planned) {
-  return planned.weight->records().size() == 1 && planned.sharding.whole.front().blocks == 1;
-}
-
-}  // namespace
-
 std::vector<BucketPiece> pieces_of(const BucketPlan& bucket, std::int64_t most) {
   const auto limit = std::max<std::int64_t>(1, most / bucket.ranks);
   std::vector<BucketPiece> pieces;
@@ -49,7 +41,8 @@ std::vector<BucketPiece> pieces_of(const BucketPlan& bucket, std::int64_t most) 
   for (const auto& planned : bucket.weights) {
     const auto end = planned.shard_offset + planned.sharding.shard_elements;
     if (end - piece.begin > limit) close(planned.shard_offset);
-    while (can_be_cut(planned) && end - piece.begin > limit) close(piece.begin + limit);
+    const bool can_be_cut = planned.weight->records().size() == 1 && planned.sharding.whole.front().blocks == 1;
+    while (can_be_cut && end - piece.begin > limit) close(piece.begin + limit);
   }
   close(bucket.shard_elements);
   return pieces;

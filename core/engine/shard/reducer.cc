@@ -10,17 +10,6 @@
 #include "shard/packing.h"
 
 namespace capstan::shard {
-namespace {
-
-void write_or_add(const at::Tensor& to, const at::Tensor& from, bool write) {
-  if (write) {
-    to.copy_(from);
-  } else {
-    to.add_(from);
-  }
-}
-
-}  // namespace
 
 Reducer::Reducer(BucketParameters& parameters, Shared& shared, const GroupOf& group_of)
     : parameters_(parameters),
@@ -148,7 +137,7 @@ void Reducer::sum_shard(const Reduction& how, bool write) {
   if (gradients.on_host && !write) {
     add_earlier(out);
   } else if (!direct) {
-    write_or_add(shard_, out, write);
+    Moves{{shard_}, {out}}.run(write);
   }
 }
 
@@ -226,7 +215,7 @@ void Reducer::sum_full(const Reduction& how, bool write) {
   auto& group = parameters_.group();
   if (group.size() > 1 && !overridden(layout::Axis::dp, how, Flat::full, flat, flat, group))
     group.all_reduce(flat, comm::ReduceOp::sum, "all-reduce " + label_);
-  if (!in_place) write_or_add(full_, flat, write);
+  if (!in_place) Moves{{full_}, {flat}}.run(write);
 }
 
 // Hybrid sums once a step, after all sums inside the copy.

@@ -14,7 +14,8 @@ constexpr std::size_t shown_of_a_split = 5;
 
 Evaluations::Evaluations(session::Session& session, const execution::Feed& feed, execution::StopAgreement agreement,
                          observe::Observers& observers, observe::RunFolder& folder)
-    : samples_(session.job->samples),
+    : session_(session),
+      samples_(session.job->samples),
       options_(*session.job->config.train),
       agreement_(std::move(agreement)),
       evaluator_(session, feed),
@@ -42,6 +43,7 @@ monitor::EvalEnded Evaluations::event_of(const execution::Evaluation& result, co
 }
 
 void Evaluations::run(std::int64_t steps_done) {
+  const auto held = session_.engine->hold();
   auto event = event_of({}, "eval", steps_done);
   if (samples_.eval) {
     const auto result = evaluator_.loss(*samples_.eval);
@@ -64,6 +66,7 @@ void Evaluations::add_set(const assembly::EvalSet& set, monitor::EvalEnded& even
 
 void Evaluations::answer_all(std::int64_t steps_done) {
   if (steps_done == answered_after_) return;
+  const auto held = session_.engine->hold();
   answers_.clear();
   answer(samples_.train.get(), "train", options_.generate_train_samples, steps_done);
   answer(samples_.eval.get(), "eval", options_.generate_samples, steps_done);

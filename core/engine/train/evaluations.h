@@ -36,6 +36,7 @@ class Evaluations {
   monitor::EvalEnded event_of(const execution::Evaluation& result, const std::string& split,
                               std::int64_t steps_done) const;
 
+  session::Session& session_;
   const assembly::Samples& samples_;
   const setup::TrainOptions& options_;
   execution::StopAgreement agreement_;

@@ -161,6 +161,72 @@ TEST_CASE("evaluation counts where it takes more than a micro-step") {
   CHECK(with_answers.evaluation.bytes() >= std::int64_t{64} * 64 * 2 * 2 * 64 * 2);
 }
 
+namespace {
+
+session::Job sharded(std::int64_t room, int rank, const std::string& strategies, setup::Purpose purpose) {
+  const test::Folder folder;
+  setup::JobRequest request;
+  request.file = folder.write("job.toml", small(gpt, "bf16", strategies));
+  // An evaluation takes more than a micro-step.
+  request.overrides = {"model.hidden_size=256", "train.micro_batch=1",       "train.eval_batch=64",
+                       "data.eval_samples=64",  "train.generate_samples=-1", "train.max_new_tokens=16"};
+  request.device = "cuda";
+  request.world_size = 4;
+  request.rank = rank;
+  request.gpu_room = room;
+  request.activations = true;
+  request.purpose = purpose;
+  return job_of(request);
+}
+
+std::int64_t full_bytes(const session::Job& job) {
+  const auto options = assembly::engine_options(job.config, job.topology, job.samples, *job.model,
+                                                c10::Device(c10::DeviceType::CUDA, 0));
+  std::int64_t bytes = 0;
+  for (const auto& bucket : shard::make_plan(job.model->own_units(), options).buckets) {
+    for (const auto& buffer : bucket.buffers)
+      bytes += buffer.lifetime == shard::Lifetime::acquired ? buffer.bytes() : 0;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("evaluations keep what they gather if it fits by prediction, and then that is what they take") {
+  using setup::Purpose;
+  const auto purpose = GENERATE(Purpose::train, Purpose::evaluate, Purpose::generate);
+  const std::string strategies = GENERATE(as<std::string>(), "[strategy.fsdp]\n",
+                                          "[strategy.fsdp]\ncpu_offload = true\n", lora + "[strategy.nf4]\n");
+  INFO("purpose " << static_cast<int>(purpose) << "\n" << strategies);
+  const auto unknown = sharded(0, 0, strategies, purpose);
+  REQUIRE(unknown.prediction.activations);
+  CHECK_FALSE(unknown.prediction.holds);
+  const auto step = dry_run_on_gpu(unknown);
+  CHECK(step.held.gathered == full_bytes(unknown));
+  CHECK(step.held.work >= step.evaluation.work);
+  CHECK((step.bytes() > 0) == (purpose == Purpose::train));
+  const auto before = layout::total_bytes(unknown.prediction.footprints, "cuda");
+  const auto more = std::max(step.held.bytes(), step.bytes()) - std::max(step.evaluation.bytes(), step.bytes());
+  REQUIRE(more > 0);
+  const auto least = before + more + (before + more) / 20;
+  for (const int rank : {0, 1, 2, 3}) {
+    const auto fits = sharded(least, rank, strategies, purpose),
+               does_not = sharded(least - 1, rank, strategies, purpose);
+    CHECK(fits.prediction.holds);
+    CHECK(layout::total_bytes(fits.prediction.footprints, "cuda") == before + more);
+    CHECK_THAT(fits.prediction.activations_note, Contains("; an evaluation gathers parameters once"));
+    CHECK_FALSE(does_not.prediction.holds);
+    CHECK(layout::total_bytes(does_not.prediction.footprints, "cuda") == before);
+    CHECK_THAT(does_not.prediction.activations_note, !Contains("gathers parameters once"));
+  }
+}
+
+TEST_CASE("where nothing is sharded evaluations hold nothing, and take no more") {
+  const auto job = sharded(std::int64_t{1} << 40, 0, "[strategy.zero]\nstage = 2\n", setup::Purpose::train);
+  CHECK_FALSE(job.prediction.holds);
+  CHECK(dry_run_on_gpu(job).held.bytes() == 0);
+}
+
 TEST_CASE("where activations cannot be predicted, check says why") {
   // Dropout inside attention is a plain product of tensors, so it is in a dry run too.
   auto job = job_of(small("plugin = \"gpt\"\nattention_dropout = 0.1\n", "bf16", ""), "cuda");

@@ -76,6 +76,24 @@ TEST_CASE("a stage stays gathered, and its gradients are summed once, if the sma
   CHECK(runs.job(stages + full_shard, 0).topology.gathers_once);  // an unknown GPU
 }
 
+TEST_CASE("a pipeline's evaluations keep what they gather if all positions have room, as all ranks predict") {
+  Runs runs;
+  const auto evaluating = [&](std::int64_t room, int rank) {
+    auto request = runs.request(stages + full_shard, room, rank);
+    request.overrides.insert(request.overrides.end(), {"train.regather=micro_step", "data.eval_samples=8"});
+    request.activations = true;
+    return runs.job(request);
+  };
+  const auto peak = [](const session::Job& job) { return layout::total_bytes(job.prediction.footprints, "cuda"); };
+  const auto held = peak(evaluating(std::int64_t{1} << 40, 0));
+  REQUIRE(held > peak(evaluating(0, 0)));
+  for (const int rank : {0, 1, 2, 3}) {
+    CHECK(evaluating(held + held / 20, rank).prediction.holds);
+    CHECK(peak(evaluating(held + held / 20, rank)) == held);
+    CHECK_FALSE(evaluating(held + held / 20 - 1, rank).prediction.holds);
+  }
+}
+
 TEST_CASE("what stays gathered by itself, and what when it is asked for") {
   Runs runs;
   const auto once = [&](const std::string& strategies, const std::string& more) {

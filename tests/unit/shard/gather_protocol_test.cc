@@ -97,6 +97,44 @@ TEST_CASE("evaluation keeps nothing, and asks for no backward") {
                                        "acquire 3", "release 0", "release 3"});
 }
 
+TEST_CASE("an evaluation that holds gathers each bucket once, and releases all of them at its end") {
+  const bool ahead = GENERATE(true, false);
+  Case test(3, 0, [&](shard::EngineOptions& options) { options.policy.forward_prefetch = ahead; });
+  const at::NoGradGuard no_grad;
+  for (int evaluation = 0; evaluation < 2; ++evaluation) {
+    auto held = test.protocol.hold();
+    CHECK(test.recorder.taken() == Calls{});
+    CHECK_FALSE(test.protocol.reads_locally());
+    test.forward();
+    CHECK(test.recorder.taken() == Calls{"prefetch 0", "acquire 0", "prefetch 1", "acquire 1", "prefetch 2",
+                                         "acquire 2", "prefetch 3", "acquire 3"});
+    CHECK(test.protocol.reads_locally());
+    CHECK_FALSE(test.protocol.is_local(0));  // a step's micro-step would find other memory
+    { const auto inner = test.protocol.hold(); }
+    test.forward();
+    CHECK(test.recorder.taken() == Calls{});
+    CHECK_THROWS(test.protocol.invalidate(1));  // an update now would leave what is held as it was
+    held.reset();
+    CHECK(test.recorder.taken() == Calls{"release 0", "release 1", "release 2", "release 3"});
+    CHECK_FALSE(test.protocol.reads_locally());
+    for (std::size_t b = 0; b < test.plan.buckets.size(); ++b) test.protocol.invalidate(b);
+  }
+}
+
+TEST_CASE("what is not sharded is gathered after each update only, whether an evaluation holds or not") {
+  Case test(1);
+  const at::NoGradGuard no_grad;
+  test.forward();
+  CHECK(test.recorder.taken().size() == 2 * test.plan.buckets.size());
+  CHECK(test.protocol.reads_locally());
+  {
+    const auto held = test.protocol.hold();
+    test.forward();
+  }
+  CHECK(test.recorder.taken() == Calls{});
+  CHECK(test.protocol.reads_locally());
+}
+
 TEST_CASE("a tied bucket that two users hold is released by the last") {
   Case test(3, 0, [](shard::EngineOptions& options) { options.policy.reshard_after_forward = false; });
   test.forward();

@@ -1,6 +1,9 @@
-// Parameters that stay gathered through a step: how often ranks gather, and that what they compute stays the same.
+// Parameters that stay gathered through a step, or through an evaluation: how often ranks gather, and that what they
+// compute stays the same.
 #include <capstan/monitor/tracer.h>
 #include <capstan_catch.h>
+
+#include <set>
 
 #include "shard/rig.h"
 
@@ -107,4 +110,137 @@ TEST_CASE("nothing is left sharded over neighbours where parameters stay whole")
   const auto learned = learn(4, options);
   CHECK(close(learned.second, whole.second, 1e-12));
   CHECK(learned.gathers == std::vector<int>{5, 4, 5, 4});
+}
+
+namespace {
+
+std::int64_t gathered_bytes(const Rig& rig) {
+  std::int64_t bytes = 0;
+  for (const auto& part : rig.engine->held()) bytes += part.part == "gathered units" ? part.bytes : 0;
+  return bytes;
+}
+
+// All full weights of the chain, in float64.
+std::int64_t full_bytes(const Rig& rig, int world) {
+  std::set<const nn::Weight*> weights;
+  for (const auto& unit : rig.chain) {
+    for (const auto& weight : unit->weights()) weights.insert(weight.get());
+  }
+  const layout::Mesh mesh({{layout::Axis::dp, world}});
+  std::int64_t elements = 0;
+  for (const auto* weight : weights) elements += nn::shard_weight(*weight, mesh, 0, world).full_elements;
+  return elements * 8;
+}
+
+struct Evaluated {
+  std::vector<double> losses;
+  std::vector<int> gathers;            // of each evaluation
+  std::vector<std::int64_t> gathered;  // bytes before, in and after each evaluation
+  std::int64_t full = 0;
+};
+
+// An evaluation before the first step, and one after it, of three batches each.
+Evaluated evaluate(int world, const RigOptions& options) {
+  Evaluated out;
+  comm::run_in_process(world, [&](comm::Communicator& communicator) {
+    const auto counted = std::make_shared<Gathers>();
+    communicator.trace(counted);
+    Rig rig(communicator, options);
+    const bool is_first = communicator.world().rank == 0;
+    const auto note_bytes = [&] {
+      if (is_first) out.gathered.push_back(gathered_bytes(rig));
+    };
+    const auto evaluation = [&] {
+      counted->taken();
+      note_bytes();
+      {
+        const at::NoGradGuard no_grad;
+        const auto held = rig.engine->hold();
+        for (int batch = 0; batch < 3; ++batch) {
+          const auto loss = rig.runner->forward(tiny_batch(9 + batch)).states.item<double>();
+          if (is_first) out.losses.push_back(loss);
+        }
+        note_bytes();
+      }
+      note_bytes();
+      if (is_first) out.gathers.push_back(counted->taken());
+    };
+    evaluation();
+    rig.micro_step(0, tiny_batch(communicator.world().rank));
+    update_with(rig, [](std::vector<optimizer::Slice>& slices) {
+      for (auto& slice : slices) slice.master.sub_(slice.grad.to(slice.master.scalar_type()), 0.125);
+    });
+    evaluation();
+    if (is_first) out.full = full_bytes(rig, world);
+    communicator.trace(nullptr);
+  });
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("an evaluation gathers each bucket once if it holds them, computes the same bits, and frees them") {
+  const int offload = GENERATE(0, 2), part = GENERATE(0, 2);
+  const bool coalesce = GENERATE(false, true), limits = GENERATE(false, true), casts = GENERATE(false, true);
+  INFO("offload " << offload << " part " << part << " coalesce " << coalesce << " limits " << limits << " casts "
+                  << casts);
+  RigOptions options{.sharded = false, .coalesce = coalesce};
+  options.policy = [&](strategy::ShardPolicy& policy) {
+    set_stage(policy, 3, offload);
+    policy.reshard_size = part;
+    policy.limit_all_gathers = limits;
+    policy.cast_at_gather = casts;
+  };
+  const auto each = evaluate(4, options);
+  options.holds = true;
+  const auto once = evaluate(4, options);
+  // Four buckets; the table's is used at both ends.
+  CHECK(each.gathers == std::vector<int>{3 * 5, 3 * 5});
+  CHECK(once.gathers == std::vector<int>{4, 4});
+  CHECK(once.losses == each.losses);
+  CHECK(once.losses[0] != once.losses[3]);
+  CHECK(each.gathered == std::vector<std::int64_t>(6, 0));
+  CHECK(once.gathered == std::vector<std::int64_t>{0, once.full, 0, 0, once.full, 0});
+}
+
+TEST_CASE("an evaluation that fails frees what it holds, but for what was being used") {
+  RigOptions options{.sharded = false, .holds = true};
+  options.policy = [](strategy::ShardPolicy& policy) { set_stage(policy, 3); };
+  class Failing : public strategy::UnitHooks {
+   public:
+    explicit Failing(const bool& fails) : fails_(fails) {}
+    void before_forward() override {
+      if (fails_) throw Error("this unit fails");
+    }
+
+   private:
+    const bool& fails_;
+  };
+  comm::run_in_process(2, [&](comm::Communicator& communicator) {
+    bool fails = false;
+    // Units without hooks of their own have some that do nothing.
+    const bool never = false;
+    Rig rig(communicator, options, {},
+            [&](std::size_t unit) { return std::make_unique<Failing>(unit == 2 ? fails : never); });
+    const at::NoGradGuard no_grad;
+    const auto loss = [&] { return rig.runner->forward(tiny_batch(9)).states.item<double>(); };
+    const auto expected = loss();
+    const auto scored = [&] {
+      const auto held = rig.engine->hold();
+      CHECK(loss() == expected);
+      throw Error("an answer cannot be scored");
+    };
+    CHECK_THROWS(scored());
+    CHECK(gathered_bytes(rig) == 0);
+    const auto evaluated = [&] {
+      const auto held = rig.engine->hold();
+      CHECK(loss() == expected);
+      fails = true;
+      loss();
+    };
+    CHECK_THROWS(evaluated());
+    fails = false;
+    CHECK(gathered_bytes(rig) < full_bytes(rig, 2) / 2);
+    CHECK(loss() == expected);
+  });
 }

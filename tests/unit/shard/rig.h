@@ -40,6 +40,7 @@ struct RigOptions {
   shard::Precision precision{at::kDouble, at::kDouble, at::kDouble, c10::Device(c10::DeviceType::CPU)};
   bool reshard_after_forward = true;
   bool gathers_once = false;
+  bool holds = false;
   bool layer2_trains = true;
   bool coalesce = false;
   /// A micro-batch's tokens; with any, the table is one of 61 rows that an nn::Embedding looks up, and `tied` says
@@ -144,6 +145,7 @@ struct Rig {
     engine_options.reduce = options.reduce;
     engine_options.accumulation = options.accumulation;
     engine_options.gathers_once = options.gathers_once;
+    engine_options.holds = options.holds;
     engine_options.most_whole = options.most_whole;
     if (!options.groups.empty()) {
       engine_options.optimizer = std::make_shared<strategy::Optimizer>(options.groups, 0, false);
