@@ -1,5 +1,6 @@
 #include "session/step_time.h"
 
+#include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -143,6 +144,26 @@ StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, con
   return or_unknown(std::move(time));
 }
 
+double PositionTime::seconds_of(const strategy::Action& action) const {
+  const auto found = std::find_if(actions.begin(), actions.end(), [&](const ActionTime& one) {
+    return one.action.kind == action.kind && one.action.stage == action.stage;
+  });
+  return found == actions.end() ? 0 : found->computing + found->waiting;
+}
+
+strategy::Timeline pipeline_time(const std::vector<PositionTime>& positions) {
+  std::vector<strategy::Program> programs;
+  for (const auto& position : positions) programs.push_back(position.program);
+  auto timeline = strategy::timeline_of(
+      programs, {[&](auto p, auto, const auto& action) { return positions[p].seconds_of(action); },
+                 [&](auto from, auto, const auto& send) { return positions[from].seconds_of(send); }});
+  if (timeline.stuck.empty()) return timeline;
+  const auto& [position, action] = *timeline.stuck.begin();
+  throw Error(cat("the programs of a model's stages wait for each other: position ", position, " of pp is at ",
+                  strategy::text(*strategy::receive_for(action)), ", which is never sent"),
+              "correct what the strategy returns from stages()");
+}
+
 StepTime step_time(const assembly::Prediction& prediction, std::int64_t micro_steps, const Figures& figures,
                    double node_bytes) {
   StepTime longest;
@@ -162,7 +183,7 @@ StepTime step_time(const assembly::Prediction& prediction, std::int64_t micro_st
     if (time.total() > longest.total()) longest = std::move(time);
   }
   const auto pipeline = pipeline_time(positions);
-  longest.bubble = pipeline.seconds - *std::max_element(pipeline.busy.begin(), pipeline.busy.end());
+  longest.bubble = pipeline.length - *std::max_element(pipeline.busy.begin(), pipeline.busy.end());
   longest.positions = std::move(positions);
   return or_unknown(std::move(longest));
 }

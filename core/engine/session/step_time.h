@@ -1,6 +1,7 @@
 #pragma once
 #include <capstan/base/export.h>
 #include <capstan/plan/predictor.h>
+#include <capstan/strategy/program.h>
 
 #include <cstdint>
 #include <string>
@@ -37,15 +38,9 @@ struct StepTime {
 StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, const Figures& figures,
                    double node_bytes = 0);
 
-/// How long a step's programs take when positions on pp wait for each other.
-struct PipelineTime {
-  double seconds = 0;        ///< from the first action's begin to the last one's end
-  std::vector<double> busy;  ///< of these each position's that it computes
-};
-
-/// Runs positions' programs in thought, with their transfers. What a send takes passes until the receiver has it, while
-/// the sender continues. Throws Error where the programs wait for each other for ever.
-PipelineTime pipeline_time(const std::vector<PositionTime>& positions);
+/// Positions' programs as time passes, in seconds. What a send takes passes until the receiver has it, while the sender
+/// continues. Throws Error where the programs wait for each other for ever.
+strategy::Timeline pipeline_time(const std::vector<PositionTime>& positions);
 
 /// The same of a run, in stages of the position on pp whose work takes longest: all positions' programs are run with
 /// what their actions take (pipeline_time), and where it has nothing to do it waits for the others.

@@ -11,71 +11,72 @@
 namespace capstan::strategy {
 namespace {
 
+using Kind = Action::Kind;
+
 // By kind.
 constexpr const char* names[] = {"forward",     "backward",       "backward of inputs", "backward of weights",
                                  "send states", "receive states", "send gradients",     "receive gradients"};
 
-// Something of a step: who computes, or sends to whom, and when, on a clock on which a forward or a part of a backward
-// takes 1, a backward 2 and a transfer nothing.
-struct Event {
-  int time = 0, from = 0, to = 0;
-  bool computes = false;
-  Action action;  // of a transfer, the sender's
-};
-
-// Runs the programs of all positions side by side, each as far as what it waits for is there.
+// Runs each program as far as what it waits for is there.
 class Clock {
  public:
-  explicit Clock(const Stages& stages) : stages_(stages) {}
+  Clock(const std::vector<Program>& programs, const Durations& durations, int stages)
+      : programs_(programs), durations_(durations), stages_(stages) {
+    for (const auto& program : programs) {
+      for (const auto& action : program) stages_ = std::max(stages_, action.stage + 1);
+    }
+    timeline_.rows.resize(programs.size());
+    timeline_.busy.resize(programs.size());
+  }
 
-  // All that happens, in one order for all positions: what arrives comes before what starts then.
-  std::vector<Event> run(const std::map<int, Program>& programs) {
-    std::map<int, std::size_t> next;
+  Timeline run() {
+    std::vector<std::size_t> next(programs_.size(), 0);
     for (bool moved = true; moved;) {
       moved = false;
-      for (const auto& [position, program] : programs) {
-        for (auto& at = next[position]; at < program.size() && act(position, program[at]); ++at) moved = true;
+      for (std::size_t p = 0; p < next.size(); ++p) {
+        for (; next[p] < programs_[p].size() && act(p, next[p]); ++next[p]) moved = true;
       }
     }
-    for (const auto& [position, program] : programs) {
-      if (next[position] == program.size()) continue;
-      throw Error(cat("the programs of a model's stages do not fit together: nothing sends ",
-                      cargo(*receive_for(program[next[position]])), " before position ", position, " of pp needs it"),
-                  "correct what the strategy returns from stages()");
+    for (std::size_t p = 0; p < next.size(); ++p) {
+      if (next[p] < programs_[p].size()) timeline_.stuck[p] = programs_[p][next[p]];
+      timeline_.length = std::max(timeline_.length, now(p));
     }
-    std::stable_sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
-      return std::tie(a.time, a.computes, a.from) < std::tie(b.time, b.computes, b.from);
-    });
-    return std::move(events_);
+    return std::move(timeline_);
   }
 
  private:
-  bool exists(int stage) const { return stage >= 0 && stage < static_cast<int>(stages_.positions.size()); }
+  double now(std::size_t p) const { return timeline_.rows[p].empty() ? 0 : timeline_.rows[p].back().end; }
 
-  bool act(int position, const Action& action) {
+  // False: the action waits for what is not computed yet.
+  bool act(std::size_t p, std::size_t place) {
+    const auto& action = programs_[p][place];
+    if (is_transfer(action)) return true;
     const auto [kind, stage, micro] = action;
-    const bool is_forward = kind == Action::Kind::forward, is_rest = kind == Action::Kind::backward_weight;
-    const int before = stage + (is_forward ? -1 : 1), after = stage + (is_forward ? 1 : -1);
-    auto& now = now_[position];
-    if (!is_rest && exists(before)) {
-      const auto found = there_.find({is_forward, stage, micro});
-      if (found == there_.end()) return false;
-      now = std::max(now, found->second);
+    const bool is_forward = kind == Kind::forward, passes_on = is_forward || makes_gradients(kind);
+    const auto sends = is_forward ? Kind::send_states : Kind::send_gradients;
+    const int before = stage + (is_forward ? -1 : 1);
+    auto begin = now(p);
+    if (passes_on && before >= 0 && before < stages_) {
+      const Action send{sends, before, micro};
+      const auto found = computed_.find({sends, before, micro});
+      if (found == computed_.end()) return false;
+      if (const auto [from, at] = found->second; from != p) {
+        timeline_.transfers.push_back({send, *receive_for(action), from, p, at});
+        begin = std::max(begin, at + durations_.transfer(from, p, send));
+      }
     }
-    events_.push_back({now, position, position, true, action});
-    now += kind == Action::Kind::backward ? 2 : 1;
-    if (is_rest || !exists(after)) return true;
-    there_[{is_forward, after, micro}] = now;
-    const int owner = stages_.positions[static_cast<std::size_t>(after)];
-    const auto sends = is_forward ? Action::Kind::send_states : Action::Kind::send_gradients;
-    if (owner != position) events_.push_back({now, position, owner, false, {sends, stage, micro}});
+    const auto takes = durations_.computing(p, place, action);
+    timeline_.busy[p] += takes;
+    timeline_.rows[p].push_back({action, begin, begin + takes});
+    if (passes_on) computed_[{sends, stage, micro}] = {p, now(p)};
     return true;
   }
 
-  const Stages& stages_;
-  std::map<int, int> now_;
-  std::map<std::tuple<bool, int, int>, int> there_;  // since when: states or gradients, for a stage, of a micro-batch
-  std::vector<Event> events_;
+  const std::vector<Program>& programs_;
+  const Durations& durations_;
+  int stages_;
+  std::map<std::tuple<Kind, int, int>, std::pair<std::size_t, double>> computed_;  // by whom, and since when
+  Timeline timeline_;
 };
 
 }  // namespace
@@ -86,10 +87,9 @@ std::string text(const Action& action) {
 }
 
 std::string cargo(const Action& transfer) {
-  using Kind = Action::Kind;
+  CAPSTAN_ASSERT(is_transfer(transfer));
   const auto [kind, stage, micro] = transfer;
   const bool is_states = kind == Kind::send_states || kind == Kind::receive_states;
-  CAPSTAN_ASSERT(is_states || kind == Kind::send_gradients || kind == Kind::receive_gradients);
   const bool is_sent = kind == Kind::send_states || kind == Kind::send_gradients;
   const int step = is_states ? 1 : -1;  // states go to the next stage, gradients to the one before
   const int from = is_sent ? stage : stage - step;
@@ -97,36 +97,47 @@ std::string cargo(const Action& transfer) {
 }
 
 std::optional<Action> receive_for(const Action& action) {
-  if (action.kind == Action::Kind::forward) return Action{Action::Kind::receive_states, action.stage, action.micro};
+  if (action.kind == Kind::forward) return Action{Kind::receive_states, action.stage, action.micro};
   if (!makes_gradients(action.kind)) return {};
-  return Action{Action::Kind::receive_gradients, action.stage, action.micro};
+  return Action{Kind::receive_gradients, action.stage, action.micro};
 }
 
 Program accumulation(int stages, int micros) {
   Program program;
   for (int micro = 0; micro < micros; ++micro) {
-    for (int stage = 0; stage < stages; ++stage) program.push_back({Action::Kind::forward, stage, micro});
-    for (int stage = stages; stage-- > 0;) program.push_back({Action::Kind::backward, stage, micro});
+    for (int stage = 0; stage < stages; ++stage) program.push_back({Kind::forward, stage, micro});
+    for (int stage = stages; stage-- > 0;) program.push_back({Kind::backward, stage, micro});
   }
   return program;
+}
+
+Timeline timeline_of(const std::vector<Program>& programs, const Durations& durations, int stages) {
+  return Clock(programs, durations, stages).run();
 }
 
 Program with_transfers(const Program& program, const Stages& stages, int position) {
   int micros = 0;
   for (const auto& action : program) micros = std::max(micros, action.micro + 1);
-  std::map<int, Program> programs;
-  for (const int other : std::set<int>(stages.positions.begin(), stages.positions.end()))
-    programs[other] = other == position ? program : stages.program(other, micros);
-  Program all;
-  for (const auto& [time, from, to, computes, action] : Clock(stages).run(programs)) {
-    const bool is_states = action.kind == Action::Kind::send_states;
-    if (from == position) {
-      all.push_back(action);
-    } else if (to == position) {
-      all.push_back({is_states ? Action::Kind::receive_states : Action::Kind::receive_gradients,
-                     action.stage + (is_states ? 1 : -1), action.micro});
-    }
+  const std::set<int> positions(stages.positions.begin(), stages.positions.end());
+  std::vector<Program> programs(static_cast<std::size_t>(*positions.rbegin()) + 1);
+  for (const int other : positions)
+    programs[static_cast<std::size_t>(other)] = other == position ? program : stages.program(other, micros);
+  const auto timeline = timeline_of(programs, {}, static_cast<int>(stages.positions.size()));
+  if (!timeline.stuck.empty()) {
+    const auto& [other, action] = *timeline.stuck.begin();
+    throw Error(cat("the programs of a model's stages do not fit together: nothing sends ", cargo(*receive_for(action)),
+                    " before position ", other, " of pp needs it"),
+                "correct what the strategy returns from stages()");
   }
+  // In one order for all positions: when, whether it starts then, after what arrives, and who computes or sends it.
+  std::multimap<std::tuple<double, bool, std::size_t>, Action> events;
+  const auto self = static_cast<std::size_t>(position);
+  for (const auto& [action, begin, end] : timeline.rows.at(self)) events.insert({{begin, true, self}, action});
+  for (const auto& [send, receive, from, to, begin] : timeline.transfers) {
+    if (from == self || to == self) events.insert({{begin, false, from}, from == self ? send : receive});
+  }
+  Program all;
+  for (const auto& [when, action] : events) all.push_back(action);
   return all;
 }
 

@@ -54,12 +54,6 @@ std::size_t RankStages::of_unit(std::size_t unit) const {
   return static_cast<std::size_t>(found - stages.begin());
 }
 
-bool is_transfer(const Action& action) {
-  using Kind = Action::Kind;
-  return action.kind == Kind::send_states || action.kind == Kind::receive_states ||
-         action.kind == Kind::send_gradients || action.kind == Kind::receive_gradients;
-}
-
 BusiestPart busiest_part(const Program& program, const RankStages& stages) {
   std::map<std::pair<int, int>, std::size_t> last;  // by stage and micro-batch
   for (std::size_t i = 0; i < program.size(); ++i) {

@@ -53,8 +53,6 @@ struct RankStages {
   }
 };
 
-/// Does the action move something between positions?
-bool is_transfer(const Action& action);
 /// A part of a program, and how many forwards are in flight in it at most: their backward is not complete.
 struct BusiestPart {
   Program program;

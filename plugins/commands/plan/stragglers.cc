@@ -3,13 +3,14 @@
 #include <capstan/base/counted.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
+#include <capstan/strategy/program.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <iomanip>
+#include <iterator>
 #include <limits>
-#include <set>
 #include <utility>
 
 namespace planning {
@@ -20,11 +21,6 @@ using strategy::Action;
 using Kind = Action::Kind;
 
 constexpr auto never = std::numeric_limits<double>::infinity();
-
-bool is_send(const Action& action) { return action.kind == Kind::send_states || action.kind == Kind::send_gradients; }
-bool is_receive(const Action& action) {
-  return action.kind == Kind::receive_states || action.kind == Kind::receive_gradients;
-}
 
 // From 0 to 1, the same for the same numbers (SplitMix64, Steele et al. 2014).
 double uniform(std::uint64_t seed, std::uint64_t rank, std::uint64_t action) {
@@ -43,108 +39,6 @@ struct Together {
   bool is_disturbed() const { return computing > 1 || links > 1; }
 };
 
-// A position's way through its program.
-struct Runner {
-  std::size_t next = 0;
-  double now = 0;
-  std::set<std::string> awaited = {};  ///< what it has begun to receive
-};
-
-// What is on its way: when it was sent, and how long it travels over a link as predicted.
-struct Sent {
-  double at = 0;
-  double travels = 0;
-  double links = 1;
-};
-
-// The steps of all positions that some neighbouring data ranks take.
-class Replicas {
- public:
-  Replicas(const plan::Estimate& estimate, std::vector<Together> ranks, const Disturbances& disturbances)
-      : positions_(estimate.positions),
-        ranks_(std::move(ranks)),
-        gathers_(estimate.gather_ranks > 1),
-        disturbances_(disturbances),
-        runners_(positions_.size()) {}
-
-  void run() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (std::size_t p = 0; p < positions_.size(); ++p) {
-        const auto& program = positions_[p].program;
-        for (auto& next = runners_[p].next; next < program.size() && act(p, program[next]); ++next) moved = true;
-      }
-    }
-  }
-  bool has_ended(std::size_t p) const { return runners_[p].next == positions_[p].program.size(); }
-  double end(std::size_t p) const { return runners_[p].now; }
-  Stuck stuck(std::size_t p) const {
-    const auto& action = positions_[p].program[runners_[p].next];
-    return {ranks_[p].first, ranks_[p].count, strategy::text(awaited(p, action).value_or(action)), runners_[p].now};
-  }
-
- private:
-  // False: the action waits for what is not sent yet, or for ever.
-  bool act(std::size_t p, const Action& action) {
-    auto& now = runners_[p].now;
-    if (is_receive(action)) {
-      runners_[p].awaited.insert(strategy::cargo(action));
-      return true;
-    }
-    if (!wait(p, action)) return false;
-    double computing = 0, waiting = 0;
-    for (const auto& one : positions_[p].actions) {
-      if (one.action.kind != action.kind || one.action.stage != action.stage) continue;
-      computing += one.computing, waiting += one.waiting;
-    }
-    if (is_send(action)) {
-      sent_[strategy::cargo(action)] = {now, computing + waiting, ranks_[p].links};
-      return true;
-    }
-    const bool needs_others = waiting > 0 || gathers_;
-    if (needs_others && ranks_[p].links == never) return false;
-    now += computing * slowest(p) + (waiting > 0 ? waiting * ranks_[p].links : 0);
-    return true;
-  }
-  // The receive that the action waits for.
-  std::optional<Action> awaited(std::size_t p, const Action& action) const {
-    const auto receive = strategy::receive_for(action);
-    return receive && runners_[p].awaited.contains(strategy::cargo(*receive)) ? receive : std::nullopt;
-  }
-  // For what the action starts from. False: it is not sent yet, or never arrives.
-  bool wait(std::size_t p, const Action& action) {
-    const auto receive = awaited(p, action);
-    if (!receive) return true;
-    const auto found = sent_.find(strategy::cargo(*receive));
-    if (found == sent_.end()) return false;
-    const auto& [at, travels, sender_links] = found->second;
-    const auto links = std::max(sender_links, ranks_[p].links);
-    if (links == never) return false;
-    runners_[p].now = std::max(runners_[p].now, at + travels * links);
-    return true;
-  }
-  // Those that wait for each other take as long as the slowest.
-  double slowest(std::size_t p) {
-    const auto& [first, count, computing, links] = ranks_[p];
-    if (disturbances_.jitter <= 0) return computing;
-    double most = 0;
-    for (int rank = first; rank < first + count; ++rank) {
-      const auto slow = disturbances_.slow_gpus.find(rank);
-      const auto drawn = uniform(disturbances_.seed, static_cast<std::uint64_t>(rank), runners_[p].next);
-      most = std::max(most,
-                      (slow == disturbances_.slow_gpus.end() ? 1 : slow->second) * (1 + disturbances_.jitter * drawn));
-    }
-    return most;
-  }
-
-  const std::vector<plan::PositionTime>& positions_;
-  std::vector<Together> ranks_;
-  bool gathers_;  // parameters, in each micro-step
-  const Disturbances& disturbances_;
-  std::vector<Runner> runners_;
-  std::map<std::string, Sent> sent_;
-};
-
 Together together(int first, int count, const Disturbances& disturbances) {
   Together ranks{first, count};
   const auto most = [&](const std::map<int, double>& by_rank, double& factor) {
@@ -161,7 +55,7 @@ Together together(int first, int count, const Disturbances& disturbances) {
 double seconds_of_program(const plan::PositionTime& position) {
   double sum = 0;
   for (const auto& action : position.program) {
-    if (!is_send(action)) sum += position.seconds_of(action);
+    if (action.kind != Kind::send_states && action.kind != Kind::send_gradients) sum += position.seconds_of(action);
   }
   return sum;
 }
@@ -186,6 +80,7 @@ class Simulation {
         count_(estimate.split_ranks * estimate.gather_ranks),
         per_position_(gpus / static_cast<int>(estimate.positions.size())) {
     CAPSTAN_ASSERT(!positions_.empty() && per_position_ % count_ == 0);
+    for (const auto& position : positions_) programs_.push_back(position.program);
   }
 
   SimulatedStep run() {
@@ -198,9 +93,7 @@ class Simulation {
           disturbances_.jitter <= 0 &&
           std::none_of(ranks.begin(), ranks.end(), [](const auto& one) { return one.is_disturbed(); });
       if (is_like_others && has_undisturbed) continue;
-      Replicas replicas(estimate_, std::move(ranks), disturbances_);
-      replicas.run();
-      add(replicas);
+      add(ranks);
       has_undisturbed = has_undisturbed || is_like_others;
     }
     end();
@@ -208,14 +101,51 @@ class Simulation {
   }
 
  private:
-  void add(const Replicas& replicas) {
-    for (std::size_t p = 0; p < positions_.size(); ++p) {
-      if (replicas.has_ended(p)) {
-        step_.last_end = std::max(step_.last_end, replicas.end(p));
+  // The steps of all positions that some neighbouring data ranks take.
+  void add(const std::vector<Together>& ranks) {
+    const auto timeline = strategy::timeline_of(
+        programs_,
+        {[&](auto p, auto place, const auto& action) { return seconds_of(ranks[p], positions_[p], place, action); },
+         [&](auto from, auto to, const auto& send) {
+           const auto links = std::max(ranks[from].links, ranks[to].links);
+           return links == never ? never : positions_[from].seconds_of(send) * links;
+         }});
+    CAPSTAN_ASSERT(timeline.stuck.empty());
+    for (std::size_t p = 0; p < ranks.size(); ++p) {
+      const auto& row = timeline.rows[p];
+      const auto lost = std::find_if(row.begin(), row.end(), [](const auto& slot) { return slot.end == never; });
+      const auto last_end = lost == row.begin() ? 0 : std::prev(lost)->end;
+      if (lost == row.end()) {
+        step_.last_end = std::max(step_.last_end, last_end);
       } else {
-        step_.stuck.push_back(replicas.stuck(p));
+        const auto at = lost->begin == never ? strategy::receive_for(lost->action).value() : lost->action;
+        step_.stuck.push_back({ranks[p].first, ranks[p].count, strategy::text(at), last_end});
       }
     }
+  }
+  // The time of an action at this place of the position's program, infinite where it needs a link that is lost.
+  double seconds_of(const Together& ranks, const plan::PositionTime& position, std::size_t place,
+                    const Action& action) const {
+    double computing = 0, waiting = 0;
+    for (const auto& one : position.actions) {
+      if (one.action.kind != action.kind || one.action.stage != action.stage) continue;
+      computing += one.computing, waiting += one.waiting;
+    }
+    const bool needs_others = waiting > 0 || estimate_.gather_ranks > 1;  // who gather parameters, in each micro-step
+    if (needs_others && ranks.links == never) return never;
+    return computing * slowest(ranks, place) + (waiting > 0 ? waiting * ranks.links : 0);
+  }
+  // Those that wait for each other take as long as the slowest.
+  double slowest(const Together& ranks, std::size_t place) const {
+    if (disturbances_.jitter <= 0) return ranks.computing;
+    double most = 0;
+    for (int rank = ranks.first; rank < ranks.first + ranks.count; ++rank) {
+      const auto slow = disturbances_.slow_gpus.find(rank);
+      const auto drawn = uniform(disturbances_.seed, static_cast<std::uint64_t>(rank), place);
+      most = std::max(most,
+                      (slow == disturbances_.slow_gpus.end() ? 1 : slow->second) * (1 + disturbances_.jitter * drawn));
+    }
+    return most;
   }
   // What follows the programs: what is left of sums and gathers, and the update, where the most is left.
   void end() {
@@ -239,6 +169,7 @@ class Simulation {
 
   const plan::Estimate& estimate_;
   const std::vector<plan::PositionTime>& positions_;
+  std::vector<strategy::Program> programs_;  // by position
   const Disturbances& disturbances_;
   int count_;         // ranks that wait for each other in every action
   int per_position_;  // ranks of a position on pp

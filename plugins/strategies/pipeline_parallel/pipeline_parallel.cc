@@ -210,13 +210,12 @@ std::vector<std::string> PipelineParallel::notes() const {
   auto notes = stage_notes_;
   if (micros_ == 0) return notes;
   const auto table = table_for(micros_, trains_products_);
-  const auto timeline = judge(table, micros_).timeline;
-  const auto live = *std::max_element(timeline.live.begin(), timeline.live.end());
+  const auto [fault, timeline, live] = judge(table, micros_);
   notes.push_back(cat(options_->table ? "the table" : cat("schedule ", options_->schedule), " for ",
                       counted(micros_, "micro-batch", "micro-batches"), ": ranks wait for ",
-                      std::llround(100 * timeline.bubble()),
+                      std::llround(100 * bubble(timeline)),
                       " % of the time if stages take as long as each other, and hold activations of at most ",
-                      counted(live, "forward")));
+                      counted(*std::max_element(live.begin(), live.end()), "forward")));
   const auto drawing = drawing_of(table, timeline);
   notes.insert(notes.end(), drawing.begin(), drawing.end());
   return notes;

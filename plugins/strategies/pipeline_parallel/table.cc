@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 namespace pipeline_parallel {
 
 using capstan::cat;
 using capstan::strategy::Action;
+using capstan::strategy::Timeline;
 using Kind = Action::Kind;
 
 namespace {
@@ -28,8 +30,6 @@ const char* letter(Kind kind) {
       return nullptr;
   }
 }
-
-int duration(Kind kind) { return kind == Kind::backward ? 2 : 1; }
 
 // What a row has of a micro-batch in a stage.
 struct Seen {
@@ -87,82 +87,26 @@ std::optional<Fault> fault_of_row(const Table& table, std::size_t position, int 
   return what.empty() ? std::nullopt : std::optional(Fault{position, row.size(), what});
 }
 
-// Runs the rows side by side, each as far as what it waits for is there.
-class Clock {
- public:
-  explicit Clock(const Table& table)
-      : table_(table), next_(table.rows.size(), 0), now_(table.rows.size(), 0), live_(table.rows.size(), 0) {
-    timeline_.rows.resize(table.rows.size());
-    timeline_.live.assign(table.rows.size(), 0);
+// Where a row ends too early, and why.
+Fault fault_of_stuck(const Table& table, const Timeline& timeline) {
+  const auto& [position, action] = *timeline.stuck.begin();
+  const bool is_forward = action.kind == Kind::forward;
+  const Action before{is_forward ? Kind::forward : Kind::backward, action.stage + (is_forward ? -1 : 1), action.micro};
+  const auto holder = static_cast<std::size_t>(table.positions[static_cast<std::size_t>(before.stage)]);
+  return {position, timeline.rows[position].size(),
+          cat("it waits for ever: position ", holder, " does not get to ", cell_of(before),
+              holder == position ? ", which comes later in this row"
+                                 : cat(", since it waits at ", cell_of(timeline.stuck.at(holder))))};
+}
+
+int most_live(const std::vector<Timeline::Slot>& row) {
+  int live = 0, most = 0;
+  for (const auto& slot : row) {
+    if (slot.action.kind == Kind::forward) most = std::max(most, ++live);
+    if (capstan::strategy::completes_gradients(slot.action.kind)) --live;
   }
-
-  Judgement run() {
-    bool moves = true;
-    while (moves) {
-      moves = false;
-      for (std::size_t position = 0; position < table_.rows.size(); ++position) {
-        while (step(position)) moves = true;
-      }
-    }
-    timeline_.length = *std::max_element(now_.begin(), now_.end());
-    return {stuck(), std::move(timeline_)};
-  }
-
- private:
-  using Key = std::pair<int, int>;  // stage and micro-batch
-
-  // What an action needs from another stage; none: nothing.
-  std::optional<Action> needed(const Action& action) const {
-    const auto [kind, stage, micro] = action;
-    if (kind == Kind::forward && stage > 0) return Action{Kind::forward, stage - 1, micro};
-    if (capstan::strategy::makes_gradients(kind) && stage + 1 < table_.stages())
-      return Action{Kind::backward, stage + 1, micro};
-    return std::nullopt;
-  }
-
-  std::map<Key, int>& done(Kind kind) { return kind == Kind::forward ? forwards_ : backwards_; }
-
-  bool step(std::size_t position) {
-    const auto& row = table_.rows[position];
-    if (next_[position] == row.size()) return false;
-    const auto& action = row[next_[position]];
-    int begin = now_[position];
-    if (const auto before = needed(action)) {
-      const auto found = done(before->kind).find({before->stage, before->micro});
-      if (found == done(before->kind).end()) return false;
-      begin = std::max(begin, found->second);
-    }
-    const int end = begin + duration(action.kind);
-    if (action.kind != Kind::backward_weight) done(action.kind)[{action.stage, action.micro}] = end;
-    if (action.kind == Kind::forward) timeline_.live[position] = std::max(timeline_.live[position], ++live_[position]);
-    if (capstan::strategy::completes_gradients(action.kind)) --live_[position];
-    timeline_.rows[position].push_back({action, begin, end});
-    now_[position] = end;
-    ++next_[position];
-    return true;
-  }
-
-  // The first position that does not get to its row's end.
-  std::optional<Fault> stuck() const {
-    for (std::size_t position = 0; position < table_.rows.size(); ++position) {
-      if (next_[position] == table_.rows[position].size()) continue;
-      const auto before = needed(table_.rows[position][next_[position]]).value();
-      const auto holder = static_cast<std::size_t>(table_.positions[static_cast<std::size_t>(before.stage)]);
-      const auto waits = cell_of(table_.rows[holder][next_[holder]]);
-      return Fault{position, next_[position],
-                   cat("it waits for ever: position ", holder, " does not get to ", cell_of(before),
-                       holder == position ? ", which comes later in this row" : cat(", since it waits at ", waits))};
-    }
-    return std::nullopt;
-  }
-
-  const Table& table_;
-  std::vector<std::size_t> next_;
-  std::vector<int> now_;
-  std::vector<int> live_;
-  std::map<Key, int> forwards_, backwards_;  // when each has ended
-  Timeline timeline_;
-};
+  return most;
+}
 
 }  // namespace
 
@@ -171,20 +115,19 @@ std::string cell_of(const Action& action) {
   return name ? cat(action.stage, name, action.micro) : "";
 }
 
-double Timeline::bubble() const {
-  if (length == 0) return 0;
-  int busy = 0;
-  for (const auto& row : rows) {
-    for (const auto& slot : row) busy += slot.end - slot.begin;
-  }
-  return 1 - static_cast<double>(busy) / (static_cast<double>(length) * static_cast<double>(rows.size()));
+double bubble(const Timeline& timeline) {
+  const auto all = timeline.length * static_cast<double>(timeline.rows.size());
+  return all > 0 ? 1 - std::accumulate(timeline.busy.begin(), timeline.busy.end(), 0.0) / all : 0;
 }
 
 Judgement judge(const Table& table, int micros) {
   for (std::size_t position = 0; position < table.rows.size(); ++position) {
-    if (auto fault = fault_of_row(table, position, micros)) return {std::move(fault), {}};
+    if (auto fault = fault_of_row(table, position, micros)) return {std::move(fault), {}, {}};
   }
-  return Clock(table).run();
+  Judgement judgement{{}, capstan::strategy::timeline_of(table.rows), {}};
+  if (!judgement.timeline.stuck.empty()) judgement.fault = fault_of_stuck(table, judgement.timeline);
+  for (const auto& row : judgement.timeline.rows) judgement.live.push_back(most_live(row));
+  return judgement;
 }
 
 }  // namespace pipeline_parallel

@@ -28,26 +28,14 @@ struct Fault {
   std::string what;
 };
 
-/// A table as time passes, on a clock on which a forward, a backward of inputs and one of weights take 1 each, a
-/// backward 2, and a transfer nothing.
-struct Timeline {
-  struct Slot {
-    capstan::strategy::Action action;
-    int begin = 0;
-    int end = 0;
-  };
-  std::vector<std::vector<Slot>> rows;  ///< by position
-  int length = 0;
-  /// By position: the most forwards in its stages whose backward, or backward of weights, has not run.
-  std::vector<int> live;
-
-  /// The share of all positions' time in which they wait.
-  double bubble() const;
-};
+/// The share of all positions' time in which they wait.
+double bubble(const capstan::strategy::Timeline& timeline);
 
 struct Judgement {
   std::optional<Fault> fault;
-  Timeline timeline;  ///< up to the fault
+  capstan::strategy::Timeline timeline;  ///< with durations as they stand; up to the fault
+  /// By position: the most forwards in its stages whose backward, or backward of weights, has not run.
+  std::vector<int> live;
 };
 
 /// Judges a table for this many micro-batches: each stage has a forward and a backward of each, or a backward of inputs

@@ -4,6 +4,7 @@
 #include <capstan_places.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "execution/generate.h"
@@ -240,6 +241,32 @@ TEST_CASE("ranks that share parameters run ahead alike, however many prompts eac
   CHECK(expected[2][0].size() < 5);
   CHECK(generated(4) == expected);
   CHECK(generated(8) == expected);
+}
+
+TEST_CASE("ranks that split layers take one rank's draws, whatever each of them would draw by itself") {
+  at::set_num_threads(1);
+  const auto* strategy = GENERATE("[strategy.tensor_parallel]\nsize = 2\n", "[strategy.context_parallel]\nsize = 2\n");
+  INFO(strategy);
+  const auto file = small_config(strategy);
+  const std::vector<execution::Prompt> prompts{{{65, 66, 67}, 4}, {std::vector<std::int64_t>(20, 70), 1}};
+  const auto generated = [&](const std::array<std::string, 2>& temperatures) {
+    std::array<std::vector<std::vector<std::int64_t>>, 2> all;
+    comm::run_in_process(2, [&](comm::Communicator& communicator) {
+      const auto rank = communicator.world().rank;
+      const auto temperature = "train.temperature=" + temperatures[static_cast<std::size_t>(rank)];
+      const auto job = prepare_small(file, {"model.num_heads=2", "train.max_new_tokens=10", temperature}, 2, rank);
+      auto session = session::materialise(job, communicator);
+      all[static_cast<std::size_t>(job.topology.rank)] = execution::Generator(session).tokens(prompts);
+    });
+    return all;
+  };
+  // On CPUs the ranks' logits have the same bits. Another temperature makes another distribution of them, as logits
+  // that differ would.
+  const auto expected = generated({"3", "3"}), by_the_other = generated({"30", "30"});
+  CHECK(expected[0].front().size() > 1);
+  CHECK(expected[1] == expected[0]);
+  CHECK(by_the_other[0] != expected[0]);
+  CHECK(generated({"3", "30"}) == expected);
 }
 
 TEST_CASE("prompts are answered with others of their length, and answers stand in the prompts' order") {

@@ -24,7 +24,7 @@ std::vector<strategy::Program> one_forward_one_backward(int positions, int micro
 }
 
 // A forward takes 1, a backward 2, what is sent arrives `travels` later.
-plan::PipelineTime run(const std::vector<strategy::Program>& programs, double travels) {
+strategy::Timeline run(const std::vector<strategy::Program>& programs, double travels) {
   std::vector<plan::PositionTime> positions;
   for (std::size_t p = 0; p < programs.size(); ++p) {
     const auto stage = static_cast<int>(p);
@@ -44,7 +44,7 @@ TEST_CASE("one forward one backward waits for as many micro-batches as there are
     for (const int micros : {1, 3, 8}) {
       INFO(positions << " positions, " << micros << " micro-batches");
       const auto time = run(one_forward_one_backward(positions, micros), 0);
-      CHECK(time.seconds == 3.0 * (micros + positions - 1));
+      CHECK(time.length == 3.0 * (micros + positions - 1));
       CHECK(time.busy == std::vector<double>(static_cast<std::size_t>(positions), 3.0 * micros));
     }
   }
@@ -52,9 +52,9 @@ TEST_CASE("one forward one backward waits for as many micro-batches as there are
 
 TEST_CASE("what travels delays the receiver, not the sender") {
   // One micro-batch goes there and back; of several, those that follow travel while others compute.
-  CHECK(run(one_forward_one_backward(2, 1), 0.5).seconds == 6 + 2 * 0.5);
-  CHECK(run(one_forward_one_backward(2, 8), 0.5).seconds < 3.0 * 9 + 8 * 2 * 0.5);
-  CHECK(run(one_forward_one_backward(2, 8), 0.5).seconds > 3.0 * 9);
+  CHECK(run(one_forward_one_backward(2, 1), 0.5).length == 6 + 2 * 0.5);
+  CHECK(run(one_forward_one_backward(2, 8), 0.5).length < 3.0 * 9 + 8 * 2 * 0.5);
+  CHECK(run(one_forward_one_backward(2, 8), 0.5).length > 3.0 * 9);
 }
 
 TEST_CASE("programs that wait for each other for ever are refused with where they stand") {

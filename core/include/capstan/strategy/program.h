@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,6 +47,9 @@ constexpr bool completes_gradients(Action::Kind kind) {
   return kind == Action::Kind::backward || kind == Action::Kind::backward_weight;
 }
 
+/// Does the action move something between positions?
+constexpr bool is_transfer(const Action& action) { return action.kind >= Action::Kind::send_states; }
+
 /// "forward of micro-batch 2 in stage 1".
 std::string text(const Action& action);
 /// What a transfer carries, in the same words for who sends it and who receives it: "states of micro-batch 2 from stage
@@ -67,12 +71,45 @@ struct Stages {
 
 /// Forward and backward of one micro-batch after the other, through all stages: what one rank does with a whole model.
 Program accumulation(int stages, int micros);
+
+/// How long things take, in any unit; infinite: for ever. As they stand here, a forward or a part of a backward takes
+/// 1, a backward 2 and a transfer nothing.
+struct Durations {
+  /// How long a forward or a backward takes, or a part of one, at this place of the position's program.
+  std::function<double(std::size_t position, std::size_t place, const Action& action)> computing =
+      [](auto, auto, const Action& action) { return action.kind == Action::Kind::backward ? 2.0 : 1.0; };
+  /// How long it takes from when one position has computed something until the other one has it.
+  std::function<double(std::size_t from, std::size_t to, const Action& send)> transfer = [](auto...) { return 0.0; };
+};
+/// When a step's actions happen.
+struct Timeline {
+  struct Slot {
+    Action action;
+    double begin = 0, end = 0;
+  };
+  struct Transfer {
+    Action send, receive;
+    std::size_t from = 0, to = 0;  ///< positions
+    double begin = 0;
+  };
+  std::vector<std::vector<Slot>> rows;  ///< by position, without transfers, up to what waits for ever
+  std::vector<Transfer> transfers;      ///< those that something has waited for
+  std::vector<double> busy;             ///< by position: how long it computes
+  std::map<std::size_t, Action> stuck;  ///< by position: what waits for something that is never computed
+  double length = 0;                    ///< when the last action ends
+};
+/// Runs all positions' programs in thought. A position does one thing after the other. A forward waits for the forward
+/// of the stage before, a backward or one of inputs for that of the stage after, and for the transfer if that is
+/// another position's, which continues meanwhile. Transfers follow from this, and those of a program are passed over.
+/// `stages`: how many the model has, where programs may lack the last ones.
+Timeline timeline_of(const std::vector<Program>& programs, const Durations& durations = {}, int stages = 0);
+
 /// The program with what a position sends and receives, where the neighbouring stage is another position's. A receive
 /// starts there, and what needs it waits. A transfer stands at the same place of one order of all that happens on all
-/// positions, with its sender and with its receiver: when the stage before has computed it, on a clock on which a
-/// forward or a part of a backward takes 1 and a backward 2. So programs end even where a position does one thing after
-/// the other and each transfer waits for its other end, as GPUs do when they load a kernel or run out of queues.
-/// Throws Error if something that a position needs is never sent.
+/// positions, with its sender and with its receiver: when the stage before has computed it, by timeline_of with
+/// durations as they stand. So programs end even where a position does one thing after the other and each transfer
+/// waits for its other end, as GPUs do when they load a kernel or run out of queues. Throws Error if something that a
+/// position needs is never sent.
 Program with_transfers(const Program& program, const Stages& stages, int position);
 
 }  // namespace strategy

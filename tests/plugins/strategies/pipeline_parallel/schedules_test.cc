@@ -14,22 +14,23 @@ using capstan::cat;
 
 namespace {
 
-Timeline time_of(const Table& table, int micros) {
-  auto [fault, timeline] = judge(table, micros);
-  if (fault) FAIL(cat("position ", fault->position, ", action ", fault->action, ": ", fault->what));
+Judgement judged(const Table& table, int micros) {
+  auto judgement = judge(table, micros);
+  if (const auto& fault = judgement.fault)
+    FAIL(cat("position ", fault->position, ", action ", fault->action, ": ", fault->what));
   const capstan::strategy::Stages stages{
       {}, table.positions, [&](int position, int) { return table.rows[static_cast<std::size_t>(position)]; }};
   CHECK(capstan::testing::end_in_order(stages, micros));
-  return timeline;
+  return judgement;
 }
 
 // Units of time in which a position waits: the length that is not its work of 3 for each stage and micro-batch.
-int waiting(const Table& table, int micros) {
-  return time_of(table, micros).length - 3 * micros * table.stages() / table.ranks();
+double waiting(const Table& table, int micros) {
+  return judged(table, micros).timeline.length - 3.0 * micros * table.stages() / table.ranks();
 }
 
 int most_live(const Table& table, int micros) {
-  const auto live = time_of(table, micros).live;
+  const auto live = judged(table, micros).live;
   return *std::max_element(live.begin(), live.end());
 }
 
@@ -54,8 +55,8 @@ TEST_CASE("1F1B waits for three units a position after the first, and holds no m
       INFO(ranks << " ranks, " << micros << " micro-batches");
       const auto table = one_forward_one_backward(ranks, 1, micros);
       CHECK(waiting(table, micros) == 3 * (ranks - 1));
-      CHECK(time_of(table, micros).bubble() == Approx((ranks - 1.0) / (micros + ranks - 1)));
-      const auto live = time_of(table, micros).live;
+      CHECK(bubble(judged(table, micros).timeline) == Approx((ranks - 1.0) / (micros + ranks - 1)));
+      const auto live = judged(table, micros).live;
       for (int position = 0; position < ranks; ++position)
         CHECK(live[static_cast<std::size_t>(position)] == std::min(micros, ranks - position));
     }
@@ -111,7 +112,7 @@ TEST_CASE("a model without gradients of weights has backwards in one part, in th
   for (const int micros : {1, 4, 7}) {
     for (const auto& table : {zero_bubble(4, 1, micros), zero_bubble(3, 2, micros), dual_pipe_v(3, micros)}) {
       const auto whole = in_one_part(table);
-      time_of(whole, micros);
+      judged(whole, micros);
       for (const auto& row : whole.rows)
         CHECK(static_cast<int>(row.size()) == 2 * micros * table.stages() / table.ranks());
     }

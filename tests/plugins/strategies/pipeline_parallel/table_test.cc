@@ -41,7 +41,7 @@ void check_fault(const Change& change, const Wanted& wanted) {
 }  // namespace
 
 TEST_CASE("a good table has no fault, and its times follow from what waits for what") {
-  const auto [fault, timeline] = judge(good(), 2);
+  const auto [fault, timeline, live] = judge(good(), 2);
   CHECK_FALSE(fault.has_value());
   // Position 0: F0 0-1, F1 1-2, then it waits for the backward of inputs that ends at 3, B0 3-5, B1 5-7.
   // Position 1: F0 1-2, I0 2-3, F1 3-4, I1 4-5, W0 5-6, W1 6-7.
@@ -49,8 +49,8 @@ TEST_CASE("a good table has no fault, and its times follow from what waits for w
   CHECK(timeline.rows[0][2].begin == 3);
   CHECK(timeline.rows[0][3].end == 7);
   CHECK(timeline.rows[1][0].begin == 1);
-  CHECK(timeline.live == std::vector<int>{2, 2});  // a backward of inputs frees nothing yet
-  CHECK(timeline.bubble() == Approx(2.0 / 14));
+  CHECK(live == std::vector<int>{2, 2});  // a backward of inputs frees nothing yet
+  CHECK(bubble(timeline) == Approx(2.0 / 14));
 }
 
 TEST_CASE("each fault of a row is seen where it stands") {
