@@ -4,6 +4,8 @@
 #include <capstan/decoder/rotary_options.h>
 #include <capstan/model.h>
 
+#include "heads.h"
+
 namespace qwen3 {
 namespace {
 
@@ -86,6 +88,15 @@ class Qwen3 : public decoder::Model {
     if (!options_->has_experts()) return decoder::check_layer_types(options_, options_->num_layers, diagnostics);
     decoder::check_routers(options_, diagnostics);
     check_mixture(diagnostics);
+  }
+
+  std::vector<std::unique_ptr<capstan::nn::Unit>> build() const override {
+    const auto made = spec();
+    auto units = decoder::units(made);
+    for (const auto& unit : units) {
+      unit->each<capstan::nn::Attention>([&](auto& of) { norm_and_turn_at_once(of, *made.rotary, made.norm_epsilon); });
+    }
+    return units;
   }
 
  protected:

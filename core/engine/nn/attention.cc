@@ -299,7 +299,7 @@ at::Tensor Attention::placed(const std::optional<RmsNorm>& norm, const at::Tenso
 }
 
 // q, k and v [B, S, heads, dim] of what this rank's product holds.
-Attention::Parts Attention::parts(const at::Tensor& fused, const Batch& batch) const {
+ops::RotaryHeads Attention::parts(const at::Tensor& fused, const Batch& batch) const {
   const auto rows = fused.size(0), columns = fused.size(1), dim = kind_.heads.dim;
   if (kind_.order == Order::by_head) {
     const auto each = fused.view({rows, columns, -1, 3, dim}).unbind(3);
@@ -307,10 +307,9 @@ Attention::Parts Attention::parts(const at::Tensor& fused, const Batch& batch) c
   }
   const auto own = own_heads(fused.size(-1));
   const auto heads = fused.view({rows, columns, -1, dim});
-  if (kind_.rotary && !query_norm_ && !key_norm_) {  // q and k turn in the product's memory
-    const auto turned = kind_.rotary->forward_fused_(heads, own.queries, own.keys, batch.positions);
-    return {turned.q, turned.k, turned.v};
-  }
+  if (auto all = place ? place(heads, own, batch) : std::nullopt) return *all;
+  if (kind_.rotary && !query_norm_ && !key_norm_)  // q and k turn in the product's memory
+    return kind_.rotary->forward_fused_(heads, own.queries, own.keys, batch.positions);
   const auto each = heads.split_with_sizes({own.queries, own.keys, own.keys}, 2);
   return {placed(query_norm_, each[0], batch), placed(key_norm_, each[1], batch), each[2]};
 }

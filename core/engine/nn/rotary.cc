@@ -56,12 +56,12 @@ Rotary::Rotary(std::int64_t dim, double theta, const RotaryScaling& scaling)
       exact_(frequencies_in(at::kDouble, dim, theta, scaling)) {}
 
 at::Tensor Rotary::forward(const at::Tensor& x, const at::Tensor& positions) const {
-  return ops::rotary(x, positions, x.scalar_type() == at::kDouble ? exact_ : single_);
+  return ops::rotary(x, positions, frequencies(x.scalar_type()));
 }
 
 ops::RotaryHeads Rotary::forward_fused_(const at::Tensor& fused, std::int64_t queries, std::int64_t keys,
                                         const at::Tensor& positions) const {
-  return ops::rotary_heads_(fused, queries, keys, positions, fused.scalar_type() == at::kDouble ? exact_ : single_);
+  return ops::rotary_heads_(fused, queries, keys, positions, frequencies(fused.scalar_type()));
 }
 
 }  // namespace capstan::nn

@@ -98,10 +98,14 @@ class Attention : public Layer {
   /// computes without it reads scores() and alibi().
   Port<at::Tensor(const Core&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const Batch&)> around{*this,
                                                                                                               "around"};
+  /// Where features lie by kind, asked with this rank's product [B, S, queries + 2 keys, dim] and which heads it has:
+  /// q, k and v [B, S, heads, dim] of it, as norms and positions make them; nothing: they do.
+  Port<std::optional<ops::RotaryHeads>(const at::Tensor&, const Heads&, const Batch&)> place{*this, "place"};
 
   Linear& qkv() { return qkv_; }
   Linear& projection() { return projection_; }
   /// Null: it has none.
+  RmsNorm* query_norm() { return query_norm_ ? &*query_norm_ : nullptr; }
   RmsNorm* key_norm() { return key_norm_ ? &*key_norm_ : nullptr; }
   /// The whole layer's heads.
   const Heads& heads() const { return kind_.heads; }
@@ -113,13 +117,8 @@ class Attention : public Layer {
   const Alibi* alibi() const { return alibi_ ? &*alibi_ : nullptr; }
 
  private:
-  struct Parts {
-    at::Tensor q;
-    at::Tensor k;
-    at::Tensor v;
-  };
   Heads own_heads(std::int64_t features) const;
-  Parts parts(const at::Tensor& fused, const Batch& batch) const;
+  ops::RotaryHeads parts(const at::Tensor& fused, const Batch& batch) const;
   bool widens_fused(const at::Tensor& fused, const Batch& batch, const KVCache* cache) const;
   at::Tensor attend(const at::Tensor& fused, const Batch& batch, KVCache* cache) const;
   at::Tensor placed(const std::optional<RmsNorm>& norm, const at::Tensor& heads, const Batch& batch) const;

@@ -42,6 +42,8 @@ class Rotary {
   /// The heads of a fused projection [B, S, heads, dim], turned in its memory. See ops::rotary_heads_.
   ops::RotaryHeads forward_fused_(const at::Tensor& fused, std::int64_t queries, std::int64_t keys,
                                   const at::Tensor& positions) const;
+  /// As ops::rotary takes them, for numbers of this type.
+  const std::vector<double>& frequencies(at::ScalarType type) const { return type == at::kDouble ? exact_ : single_; }
 
  private:
   std::vector<double> single_;
