@@ -75,7 +75,7 @@ TEST_CASE("a part of heads that is not used has a gradient of zeros") {
 TEST_CASE("heads of a strided product, whose memory stays as it is and has v") {
   const Case given;
   const auto wide = at::constant_pad_nd(given.fused.flatten(2), {1, 2});
-  const auto kept = wide.clone(), part = wide.narrow(2, 1, 9 * 6).view({2, 4, 9, 6});
+  const auto kept = wide.clone(), part = wide.narrow(2, 1, 54).view({2, 4, 9, 6});
   const auto got = given.at_once(part);
   CHECK(at::equal(joined(got), joined(given.at_once(given.fused))));
   CHECK(at::equal(wide, kept));
@@ -109,7 +109,7 @@ TEST_CASE("heads on the meta device have their shapes, and so has the gradient")
   const auto got = given.at_once(fused);
   CHECK(got.q.sizes() == at::IntArrayRef({2, 4, 5, 6}));
   CHECK(got.k.sizes() == at::IntArrayRef({2, 4, 2, 6}));
-  CHECK(got.q.storage().nbytes() == 2 * 4 * 7 * 6 * sizeof(double));  // both have it
+  CHECK(got.q.storage().nbytes() == 336 * sizeof(double));  // both have it
   CHECK(torch::autograd::grad({got.k}, {fused}, {at::empty_like(got.k)})[0].sizes() == fused.sizes());
 }
 
@@ -176,7 +176,7 @@ TEST_CASE("attention takes q, k and v from the port that norms and turns at once
     }
     nn::Batch batch;
     batch.positions = given.positions;
-    const auto results =
+    auto results =
         all_of([&](const Inputs& x) { return attention.forward(x[0], batch, nullptr); }, {numbers({2, 4, 12}, 0.7)});
     CHECK(asked == (at_once ? 1 : 0));
     return results;
