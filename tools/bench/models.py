@@ -47,6 +47,8 @@ MODELS = {
     'mixtral-8l-lora': sizes('mixtral', 'mixtral-8x7b', 2048, 4, 1, lora=True, num_layers=8),
     'mixtral-8x7b': sizes('mixtral', 'mixtral-8x7b', 2048, 1, 1),
     'mixtral-8x7b-lora': sizes('mixtral', 'mixtral-8x7b', 2048, 1, 2, lora=True),
+    'qwen3-16l-lora': sizes('qwen3', 'qwen3-30b-a3b', 2048, 2, 1, lora=True, num_layers=16),
+    'qwen3-30b-lora': sizes('qwen3', 'qwen3-30b-a3b', 2048, 2, 1, lora=True),
 }
 WORDS = r'tp(\d+)|ep(\d+)|pp(\d+)|cp(\d+)|sp|recompute|full_shard|shard_grad_op|hybrid_shard|no_shard|zero[0-3]|nf4'
 CASE = re.compile(rf'(?P<model>[\w-]+?)(?P<words>(\+({WORDS}))*)(@(?P<gpus>\d+))?(:(?P<options>.*))?')
