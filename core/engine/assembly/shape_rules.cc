@@ -171,8 +171,8 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 // gradients of keys and values for each query head, until it adds up those of a group. `inputs` from the bounds of
 // queries on: those of keys, the two lengths, dropout, whether it is causal.
 AttentionShape segments_shape(const at::Tensor& q, at::ArrayRef<c10::IValue> inputs) {
-  return {(inputs[0].toTensor().size(0) - 1) * q.size(1), inputs[2].toInt(), inputs[3].toInt(), q.size(2),
-          inputs[5].toBool()};
+  const auto heads = (inputs[0].toTensor().size(0) - 1) * q.size(1);
+  return {heads, inputs[2].toInt(), inputs[3].toInt(), q.size(2), inputs[5].toBool(), true};
 }
 
 void segments_forward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {

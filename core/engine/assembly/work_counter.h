@@ -33,6 +33,7 @@ struct Product {
 struct AttentionShape {
   std::int64_t heads = 0, queries = 0, keys = 0, width = 0;
   bool causal = false;
+  bool segments = false;  ///< by LibTorch's own flash attention: packed samples, and a ring's tiles
   auto operator<=>(const AttentionShape&) const = default;
   /// FLOP of the two forward products; a causal mask leaves half of them.
   double flops() const {

@@ -213,9 +213,9 @@ TEST_CASE("longer rows are attended to at a higher rate, up to the longest that 
   figures.attention_flops = 2e12;
   figures.attention_backward_flops = 1e12;
   figures.attention_growth = 0.5;
-  const auto attention = [&](std::int64_t columns, bool is_backward) {
+  const auto attention = [&](std::int64_t columns, bool is_backward, bool segments = false) {
     assembly::StepWork work;
-    const meta::AttentionShape shape{1, columns, columns, 64, true};
+    const meta::AttentionShape shape{1, columns, columns, 64, true, segments};
     (is_backward ? work.micro.compute.attention_backward : work.micro.compute.attention)[shape] = 1;
     return plan::step_time(work, 1, figures).attention / shape.flops();
   };
@@ -225,6 +225,7 @@ TEST_CASE("longer rows are attended to at a higher rate, up to the longest that 
   CHECK(attention(8192, true) == Approx(2.5 / 2e12));
   CHECK(attention(131072, true) == Approx(2.5 / 4e12));
   CHECK(attention(1 << 20, true) == Approx(2.5 / 4e12));
+  CHECK(attention(131072, false, true) == Approx(1 / 2e12));  // segments have the rate of short rows
 }
 
 // Measured on one H200; the longest took "some 45 s".
