@@ -255,7 +255,7 @@ TEST_CASE("an objective's model has rows of its own, and its forwards count at t
   const auto alone = job_of(small(llama, "bf16", fsdp), "cuda", 2, {"data.eval_samples=8"});
   for (const std::string option : {"", "top_k = 5\n"}) {
     INFO(option);
-    const auto job = job_of(small(llama, "bf16", fsdp + distill + option), "cuda", 2, {"data.eval_samples=8"});
+    const auto job = job_of(small(llama, "bf16", cat(fsdp, distill, option)), "cuda", 2, {"data.eval_samples=8"});
     INFO(job.prediction.activations_note);
     CHECK(job.prediction.activations);
     CHECK_THAT(job.prediction.activations_note, !Contains("cannot be predicted"));

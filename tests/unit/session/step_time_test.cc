@@ -260,6 +260,6 @@ TEST_CASE("what crosses nodes has a time only where their bandwidth is known") {
   const auto unknown = plan::step_time(work, 1, figures);
   CHECK(unknown.total() == 0);
   CHECK_THAT(unknown.unknown, Contains("no bandwidth between nodes is known"));
-  const auto known = plan::step_time(work, 1, figures, {50e9});
+  const auto known = plan::step_time(work, 1, figures, 50e9);
   CHECK(known.total() == Approx(2 * 15.0 / 16 * 1e9 / 50e9).epsilon(0.01));
 }
