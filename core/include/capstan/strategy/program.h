@@ -19,7 +19,8 @@ namespace strategy {
 /// backward_input is a backward that leaves gradients of weights of products (linears and experts) to a later
 /// backward_weight of the same stage and micro-batch (Qi et al. 2023, "Zero Bubble Pipeline Parallelism"): the stage
 /// before does not wait for them. Their inputs and gradients stay in memory until then. Products that a strategy's port
-/// replaces, or that a recomputed unit or region runs again, and the head's, leave nothing.
+/// replaces, or that a recomputed unit or region runs again, and the head's, are computed at once, and what they give
+/// to weights stays until then.
 struct Action {
   enum class Kind {
     forward,
