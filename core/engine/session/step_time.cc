@@ -80,7 +80,7 @@ double computed_flops(const meta::AttentionShape& shape) {
 }
 
 // Passes that compute `passes` times what forward's two products do. Longer rows fill the GPU better, but by LibTorch's
-// own kernels, which on an H100 had 333 TFLOP/s forward and 292 backward with tiles of 32,768.
+// own kernels, which on an H100 had 333 TFLOP/s forward and 292 backward with tiles of 16,384.
 double attention_of(const std::map<meta::AttentionShape, std::int64_t>& shapes, double passes, double rate,
                     const Figures& figures) {
   constexpr double short_row = 2048, long_row = 131072;  // rows with which rates were measured
