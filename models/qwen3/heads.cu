@@ -1,30 +1,29 @@
-#include "floats.cuh"
+#include <capstan/kernels/floats.cuh>
+#include <capstan/kernels/warps.cuh>
+
 #include "kernels.h"
 
 namespace qwen3 {
 namespace {
 
-constexpr int warp = 32;
+namespace kernels = capstan::kernels;
+using kernels::Float;
+using kernels::Packed;
+using kernels::warp;
+
 constexpr int threads = 128;
-constexpr unsigned all_lanes = 0xFFFFFFFFU;
 constexpr int most = Frequencies::capacity / warp;  // numbers that a lane has of a half of its head
 
 /// How many thread blocks a multiprocessor has at once, so that enough loads are on their way; float64 takes its time.
 template <class T, int wanted>
 constexpr int blocks = sizeof(T) == 8 ? 1 : wanted;
 
-/// What a lane loads and stores at once.
-template <class T, int width>
-struct alignas(width * sizeof(T)) Pack {
-  T value[width];
-};
-
 /// What a lane has of a head: packs of its first half, and those of the second half with which they turn. `lanes`
 /// neighbours, a power of two of at most a warp, have the whole head.
 template <class T, int width>
 struct Packs {
   static constexpr int rounds = most / width;
-  Pack<T, width> first[rounds], second[rounds];
+  Packed<T, width> first[rounds], second[rounds];
 };
 
 template <class Number>
@@ -49,8 +48,8 @@ __device__ Packs<T, width> load(const T* from, const Share& at) {
   for (int r = 0; r < Packs<T, width>::rounds; ++r) {
     const int k = at.begin<width>(r);
     if (from == nullptr || k >= at.half) continue;
-    out.first[r] = *reinterpret_cast<const Pack<T, width>*>(from + k);
-    out.second[r] = *reinterpret_cast<const Pack<T, width>*>(from + at.half + k);
+    out.first[r] = *reinterpret_cast<const Packed<T, width>*>(from + k);
+    out.second[r] = *reinterpret_cast<const Packed<T, width>*>(from + at.half + k);
   }
   return out;
 }
@@ -61,8 +60,8 @@ __device__ void store(T* to, const Packs<T, width>& packs, const Share& at) {
   for (int r = 0; r < Packs<T, width>::rounds; ++r) {
     const int k = at.begin<width>(r);
     if (k >= at.half) continue;
-    *reinterpret_cast<Pack<T, width>*>(to + k) = packs.first[r];
-    *reinterpret_cast<Pack<T, width>*>(to + at.half + k) = packs.second[r];
+    *reinterpret_cast<Packed<T, width>*>(to + k) = packs.first[r];
+    *reinterpret_cast<Packed<T, width>*>(to + at.half + k) = packs.second[r];
   }
 }
 
@@ -71,8 +70,8 @@ __device__ Numbers<typename Float<T>::Number> numbers_of(const Packs<T, width>& 
   Numbers<typename Float<T>::Number> out;
 #pragma unroll
   for (int i = 0; i < most; ++i) {
-    out.first[i] = number(packs.first[i / width].value[i % width]);
-    out.second[i] = number(packs.second[i / width].value[i % width]);
+    out.first[i] = Float<T>::load(packs.first[i / width].value[i % width]);
+    out.second[i] = Float<T>::load(packs.second[i / width].value[i % width]);
   }
   return out;
 }
@@ -82,17 +81,10 @@ __device__ Packs<T, width> rounded(const Numbers<typename Float<T>::Number>& num
   Packs<T, width> out;
 #pragma unroll
   for (int i = 0; i < most; ++i) {
-    round_to(&out.first[i / width].value[i % width], numbers.first[i]);
-    round_to(&out.second[i / width].value[i % width], numbers.second[i]);
+    out.first[i / width].value[i % width] = Float<T>::store(numbers.first[i]);
+    out.second[i / width].value[i % width] = Float<T>::store(numbers.second[i]);
   }
   return out;
-}
-
-/// The sum over a head's lanes, in each of them. All lanes of the warp call it.
-template <class Number>
-__device__ Number over_head(Number sum, int lanes) {
-  for (int step = lanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(all_lanes, sum, step);
-  return sum;
 }
 
 /// Cosines (first) and sines (second) of the lane's numbers. All threads of the block call it; a block has a token.
@@ -101,7 +93,7 @@ __device__ Numbers<Number> angles(const HeadsCall& call, const Share& at) {
   __shared__ Number cosines[Frequencies::capacity], sines[Frequencies::capacity];
   const auto position = static_cast<Number>(call.positions[blockIdx.x]);
   for (int i = static_cast<int>(threadIdx.x); i < call.half; i += static_cast<int>(blockDim.x))
-    sine_cosine(position * static_cast<Number>(call.frequencies.value[i]), &sines[i], &cosines[i]);
+    kernels::sine_cosine(position * static_cast<Number>(call.frequencies.value[i]), &sines[i], &cosines[i]);
   __syncthreads();
   Numbers<Number> out{};
 #pragma unroll
@@ -126,10 +118,9 @@ struct Token {
 
 /// Where a head of the token begins; null: there are no more.
 template <class T>
-__device__ const T* head_at(const HeadList& list, int head, const Token& token) {
+__device__ const T* head_at(const Heads& list, int head, const Token& token) {
   if (head >= list.heads) return nullptr;
-  return static_cast<const T*>(list.data) + token.row * list.batch_stride + token.place * list.token_stride +
-         head * list.head_stride;
+  return static_cast<const T*>(list.data) + list.offset(token.row, token.place, head);
 }
 
 /// The weights of the head's norm, kept while they are the same.
@@ -189,7 +180,7 @@ __global__ void __launch_bounds__(threads, blocks<T, 6>) forward(const __grid_co
     const int head = begin + thread / lanes;
     auto x = numbers_of(next);
     next = of_head(head + groups);
-    const Number root = inverse_root(over_head(sum_of_products(x, x), lanes), call);
+    const Number root = inverse_root(kernels::sum_of_lanes(sum_of_products(x, x), lanes), call);
     if (head >= heads) continue;
     const auto weight = weights.of(call, head, at);
 #pragma unroll
@@ -208,8 +199,8 @@ template <class T, int width>
 __device__ Packs<T, width> gradient_of(const HeadsCall& call, const Numbers<typename Float<T>::Number>& g,
                                        const Numbers<typename Float<T>::Number>& x, int lanes) {
   using Number = typename Float<T>::Number;
-  const Number root = inverse_root(over_head(sum_of_products(x, x), lanes), call);
-  const Number mean = over_head(sum_of_products(g, x), lanes) / static_cast<Number>(2 * call.half);
+  const Number root = inverse_root(kernels::sum_of_lanes(sum_of_products(x, x), lanes), call);
+  const Number mean = kernels::sum_of_lanes(sum_of_products(g, x), lanes) / static_cast<Number>(2 * call.half);
   const Number factor = root * root * mean;
   Numbers<Number> out;
 #pragma unroll
@@ -262,26 +253,6 @@ __global__ void __launch_bounds__(threads, blocks<T, 4>) backward(const __grid_c
   }
 }
 
-template <class Body>
-void with_type(FloatType type, const Body& body) {
-  switch (type) {
-    case FloatType::float64:
-      return body(double{});
-    case FloatType::float32:
-      return body(float{});
-    case FloatType::bfloat16:
-      return body(__nv_bfloat16{});
-    case FloatType::half:
-      return body(__half{});
-  }
-}
-
-/// Can all heads of the list be read in packs of `width` elements?
-bool fits(const HeadList& list, int width, std::size_t element) {
-  return reinterpret_cast<std::uintptr_t>(list.data) % (static_cast<std::size_t>(width) * element) == 0 &&
-         list.batch_stride % width == 0 && list.token_stride % width == 0 && list.head_stride % width == 0;
-}
-
 struct Shape {
   unsigned threads;
   int lanes;
@@ -308,11 +279,12 @@ void launch(const HeadsCall& call, bool is_forward, CUstream_st* stream) {
 }
 
 void launch_by_type(const HeadsCall& call, bool is_forward, CUstream_st* stream) {
-  with_type(call.type, [&](auto zero) {
+  kernels::with_type(call.type, [&](auto zero) {
     using T = decltype(zero);
     constexpr int wide = 16 / sizeof(T);
-    bool packs = call.half % wide == 0 && fits(call.fused, wide, sizeof(T));
-    for (const HeadList& list : call.gradients) packs = packs && (list.heads == 0 || fits(list, wide, sizeof(T)));
+    const auto fits = [](const Heads& list) { return list.fits(list.data, wide, sizeof(T)); };
+    bool packs = call.half % wide == 0 && fits(call.fused);
+    for (const Heads& list : call.gradients) packs = packs && (list.heads == 0 || fits(list));
     if (packs) {
       launch<T, wide>(call, is_forward, stream);
     } else {

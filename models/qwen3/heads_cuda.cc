@@ -1,42 +1,19 @@
 // The operators' CUDA side: tensors in, a launch out.
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
+#include <capstan/ops/launch.cuh>
 
 #include <algorithm>
-#include <cstdint>
 
 #include "kernels.h"
 
 namespace qwen3 {
 namespace {
 
-FloatType type_of(const at::Tensor& x) {
-  switch (x.scalar_type()) {
-    case at::kDouble:
-      return FloatType::float64;
-    case at::kFloat:
-      return FloatType::float32;
-    case at::kBFloat16:
-      return FloatType::bfloat16;
-    default:
-      TORCH_CHECK(x.scalar_type() == at::kHalf, "heads are of float types: ", x.scalar_type());
-      return FloatType::half;
-  }
-}
-
-HeadList list_of(const at::Tensor& x) {
-  TORCH_CHECK(x.dim() == 4 && x.stride(3) == 1, "heads [batch, length, heads, dim], whose features lie side by side");
-  return {x.const_data_ptr(), static_cast<int>(x.size(2)), x.stride(0), x.stride(1), x.stride(2)};
-}
+namespace cuda = capstan::ops::cuda;
 
 // A vector that begins anywhere is copied, so that it can be read by 16 bytes.
-at::Tensor at_whole_packs(const at::Tensor& norm) {
-  constexpr std::uintptr_t pack = 16;
-  return reinterpret_cast<std::uintptr_t>(norm.const_data_ptr()) % pack == 0 ? norm : norm.clone();
-}
+at::Tensor at_whole_packs(const at::Tensor& norm) { return cuda::is_packed(norm) ? norm : norm.clone(); }
 
 struct Vectors {
   at::Tensor query, key, positions;
@@ -50,11 +27,11 @@ HeadsCall call_of(const at::Tensor& fused, const at::Tensor& out, const Vectors&
                   at::ArrayRef<double> frequencies) {
   TORCH_CHECK(frequencies.size() <= Frequencies::capacity, "heads have too many features: ", fused.size(3));
   HeadsCall call{};
-  call.fused = list_of(fused);
+  call.fused = cuda::heads_at(fused);
   call.out = out.data_ptr();
   call.norms[0] = vectors.query.const_data_ptr();
   call.norms[1] = vectors.key.const_data_ptr();
-  call.type = type_of(fused);
+  call.type = cuda::float_type(fused);
   call.half = static_cast<int>(fused.size(3) / 2);
   call.batch = fused.size(0);
   call.length = fused.size(1);
@@ -73,8 +50,7 @@ at::Tensor forward_cuda(const at::Tensor& fused, at::TensorList norms, const at:
   auto call = call_of(fused, out, vectors, epsilon, frequencies);
   call.queries = static_cast<int>(counts[0]);
   call.keys = static_cast<int>(counts[1]);
-  normed_heads(call, c10::cuda::getCurrentCUDAStream().stream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  cuda::launch(normed_heads, call);
   return out;
 }
 
@@ -85,12 +61,11 @@ at::Tensor backward_cuda(at::TensorList gradients, const at::Tensor& fused, at::
   at::Tensor out = at::empty(fused.sizes(), fused.options());
   if (out.numel() == 0) return out;
   auto call = call_of(fused, out, vectors, epsilon, frequencies);
-  std::transform(gradients.begin(), gradients.end(), call.gradients, list_of);
+  std::transform(gradients.begin(), gradients.end(), call.gradients, cuda::heads_at);
   call.queries = call.gradients[0].heads;
   call.keys = call.gradients[1].heads;
   call.rest = call.gradients[2].heads;
-  normed_heads_back(call, c10::cuda::getCurrentCUDAStream().stream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  cuda::launch(normed_heads_back, call);
   return out;
 }
 

@@ -29,8 +29,9 @@ def _include_faults(tree, path, header):
     room = room_of(path, tree.rooms)
     if room in tree.rooms.allowed:
         yield from _room_faults(tree, room, header)
-    if path.startswith('core/include/') and not re.match(r'capstan/|c10/|ATen/core/|[a-z_]+$', header):
-        yield ('a header of core/include may include only the standard library, c10, ATen/core and capstan',
+    of_kernels = path.endswith('.cuh') and GPU.match(header)
+    if path.startswith('core/include/') and not of_kernels and not re.match(r'capstan/|c10/|ATen/core/|[a-z_]+$', header):
+        yield ('a header of core/include may include only the standard library, c10, ATen/core and capstan, and CUDA if it is a .cuh',
                'public headers', 'keep the type behind a forward declaration and include it in the .cc file')
     if path.startswith(('plugins/', 'models/')):
         first = header.split('/')[0]

@@ -1,6 +1,7 @@
+#include <capstan/kernels/tensor_blocks.h>
+
 #include "kernels/block_sum.h"
-#include "kernels/floats.cuh"
-#include "kernels/tensor_blocks.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
@@ -11,13 +12,8 @@ template <class T>
 using Four = Packed<T, width>;
 
 template <class T>
-__device__ bool is_aligned(const T* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % sizeof(Four<T>) == 0;
-}
-
-template <class T>
 __device__ void add(float* to, const T* from, int count) {
-  if (is_aligned(to) && is_aligned(from)) {
+  if (is_aligned(to, sizeof(Four<float>)) && is_aligned(from, sizeof(Four<T>))) {
     auto* const wide = reinterpret_cast<Four<float>*>(to);
     const auto* const in = reinterpret_cast<const Four<T>*>(from);
     for (int i = threadIdx.x; i < count / width; i += sum_lanes) {

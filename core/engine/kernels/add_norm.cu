@@ -1,11 +1,9 @@
 #include <type_traits>
 
-#include "kernels/floats.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
-
-constexpr unsigned all_lanes = 0xffffffffu;
 
 __device__ float inverse_root(float x) { return 1.0F / sqrtf(x); }
 __device__ double inverse_root(double x) { return 1.0 / sqrt(x); }
@@ -34,7 +32,7 @@ __device__ void block_totals(Number (&mine)[count]) {
 /// A thread's part of a row, in registers: as few packs as hold it, so that many rows are under way at once.
 template <class T, int width, int packs_a_thread>
 struct Part {
-  using Number = typename Float<T>::Product;
+  using Number = typename Float<T>::Number;
   using Pack = Packed<T, width>;
   Number value[packs_a_thread][width];
 
@@ -148,36 +146,34 @@ __global__ void __launch_bounds__(1024) backward_row(const __grid_constant__ Nor
   });
 }
 
-/// body(packs a thread, threads) with as many whole warps as hold a row of `packs` packs.
+/// body(Packed<T, width>{}, packs a thread, threads) with as many whole warps as hold a row of packs of 16 bytes.
 template <class Body>
-void with_size(int packs, const Body& body) {
-  constexpr int fewest = 128, most = 1024;
-  int threads = fewest;
-  while (threads < most && threads * 2 < packs) threads *= 2;
-  if (packs <= threads) return body(std::integral_constant<int, 1>(), threads);
-  if (packs <= 2 * threads) return body(std::integral_constant<int, 2>(), threads);
-  body(std::integral_constant<int, 4>(), threads);
+void with_row(FloatType type, int columns, const Body& body) {
+  with_type(type, [&](auto zero) {
+    constexpr int width = 16 / sizeof(zero), fewest = 128, most = 1024;
+    const Packed<decltype(zero), width> pack{};
+    const int packs = columns / width;
+    int threads = fewest;
+    while (threads < most && threads * 2 < packs) threads *= 2;
+    if (packs <= threads) return body(pack, std::integral_constant<int, 1>(), threads);
+    if (packs <= 2 * threads) return body(pack, std::integral_constant<int, 2>(), threads);
+    body(pack, std::integral_constant<int, 4>(), threads);
+  });
 }
 
 }  // namespace
 
 void add_norm(const NormCall& call, CUstream_st* stream) {
-  with_type(call.type, [&](auto zero) {
-    using T = decltype(zero);
-    constexpr int width = 16 / sizeof(T);
-    with_size(call.columns / width, [&](auto packs, int threads) {
-      forward_row<T, width, decltype(packs)::value><<<static_cast<unsigned>(call.rows), threads, 0, stream>>>(call);
-    });
+  const auto blocks = static_cast<unsigned>(call.rows);
+  with_row(call.type, call.columns, [&]<class T, int width>(Packed<T, width>, auto packs, int threads) {
+    forward_row<T, width, decltype(packs)::value><<<blocks, threads, 0, stream>>>(call);
   });
 }
 
 void add_norm_backward(const NormBackward& call, CUstream_st* stream) {
-  with_type(call.type, [&](auto zero) {
-    using T = decltype(zero);
-    constexpr int width = 16 / sizeof(T);
-    with_size(call.columns / width, [&](auto packs, int threads) {
-      backward_row<T, width, decltype(packs)::value><<<static_cast<unsigned>(call.rows), threads, 0, stream>>>(call);
-    });
+  const auto blocks = static_cast<unsigned>(call.rows);
+  with_row(call.type, call.columns, [&]<class T, int width>(Packed<T, width>, auto packs, int threads) {
+    backward_row<T, width, decltype(packs)::value><<<blocks, threads, 0, stream>>>(call);
   });
 }
 

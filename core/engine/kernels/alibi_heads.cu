@@ -1,4 +1,4 @@
-#include "kernels/floats.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
@@ -19,7 +19,7 @@ __device__ T part_of(Number rest, int column) {
 /// A thread block a token: packs of q and k of all heads. A pack is of a head's numbers or of its bias.
 template <class T, int width>
 __global__ void widen(AlibiCall call) {
-  using Number = typename Float<T>::Product;
+  using Number = typename Float<T>::Number;
   using Pack = Packed<T, width>;
   const T* const fused = static_cast<const T*>(call.fused);
   const int packs = call.wide / width;
@@ -83,11 +83,8 @@ void alibi_heads_backward(const AlibiBackward& call, CUstream_st* stream) {
     constexpr int wide = 16 / sizeof(T);
     bool fits = call.dim % wide == 0 && is_aligned(call.fused);
     for (const Heads& part : call.parts) fits = fits && part.fits(part.data, wide, sizeof(T));
-    if (fits) {
-      join<T, wide><<<blocks, threads, 0, stream>>>(call);
-    } else {
-      join<T, 1><<<blocks, threads, 0, stream>>>(call);
-    }
+    const auto kernel = fits ? join<T, wide> : join<T, 1>;
+    kernel<<<blocks, threads, 0, stream>>>(call);
   });
 }
 

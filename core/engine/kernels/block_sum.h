@@ -1,8 +1,6 @@
 #pragma once
 // The order of summation that norm.h promises, for both the CPU and the CUDA kernel.
-#include <capstan/base/host_device.h>
-
-#include <cstdint>
+#include <capstan/kernels/launcher.h>
 
 namespace capstan::kernels {
 
@@ -10,6 +8,6 @@ namespace capstan::kernels {
 inline constexpr std::int64_t sum_block = 4096;
 inline constexpr int sum_lanes = 256;
 
-CAPSTAN_HOST_DEVICE inline std::int64_t sum_blocks(std::int64_t numel) { return (numel + sum_block - 1) / sum_block; }
+CAPSTAN_HOST_DEVICE inline std::int64_t sum_blocks(std::int64_t numel) { return parts_of(numel, sum_block); }
 
 }  // namespace capstan::kernels

@@ -1,7 +1,8 @@
+#include <capstan/kernels/tensor_blocks.h>
+
 #include "kernels/block_sum.h"
 #include "kernels/checksum_term.h"
-#include "kernels/launchers.h"
-#include "kernels/tensor_blocks.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
@@ -33,10 +34,8 @@ __global__ void add_checksums(const __grid_constant__ NormList list, unsigned lo
       sum = terms<std::uint16_t>(data, part);
       break;
   }
-  for (int distance = 16; distance > 0; distance /= 2) {
-    sum += __shfl_down_sync(0xffffffffu, sum, distance);
-  }
-  if (threadIdx.x % 32 == 0) {
+  sum = sum_of_lanes(sum);
+  if (threadIdx.x % warp == 0) {
     atomicAdd(out + part.tensor, static_cast<unsigned long long>(sum));
   }
 }

@@ -1,4 +1,4 @@
-#include "kernels/floats.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
@@ -26,7 +26,7 @@ __device__ void write_part(const Number (&sum)[width], Number* parts, std::int64
 /// Parts of the sums of x, or with `statistics` those of x · (of - mean) · rstd and then those of x.
 template <class T, int width, bool statistics>
 __global__ void add_rows(const __grid_constant__ ColumnCall call) {
-  using Number = typename Float<T>::Product;
+  using Number = typename Float<T>::Number;
   using Pack = Packed<T, width>;
   const std::int64_t packs = call.columns / width, c = std::int64_t{blockIdx.x} * across + threadIdx.x;
   Number sum[width] = {}, scaled[width] = {};
@@ -59,7 +59,7 @@ __global__ void add_rows(const __grid_constant__ ColumnCall call) {
 /// A column of thread blocks for each result.
 template <class T>
 __global__ void add_parts(const __grid_constant__ ColumnCall call, int count) {
-  using Number = typename Float<T>::Product;
+  using Number = typename Float<T>::Number;
   __shared__ Number tile[rows_of_parts][across];
   const std::int64_t c = std::int64_t{blockIdx.x} * across + threadIdx.x;
   const auto* const parts = static_cast<const Number*>(call.parts) + std::int64_t{blockIdx.y} * count * call.columns;
@@ -75,14 +75,11 @@ __global__ void add_parts(const __grid_constant__ ColumnCall call, int count) {
 
 template <class T, int width>
 void launch(const ColumnCall& call, CUstream_st* stream) {
-  const auto tiles = static_cast<unsigned>((call.columns + across * width - 1) / (across * width));
+  const auto tiles = static_cast<unsigned>(parts_of(call.columns, across * width));
   const dim3 grid(tiles, static_cast<unsigned>(call.count)), block(across, down);
-  if (call.rstd != nullptr) {
-    add_rows<T, width, true><<<grid, block, 0, stream>>>(call);
-  } else {
-    add_rows<T, width, false><<<grid, block, 0, stream>>>(call);
-  }
-  const dim3 last(static_cast<unsigned>((call.columns + across - 1) / across), call.second != nullptr ? 2 : 1);
+  const auto kernel = call.rstd != nullptr ? add_rows<T, width, true> : add_rows<T, width, false>;
+  kernel<<<grid, block, 0, stream>>>(call);
+  const dim3 last(static_cast<unsigned>(parts_of(call.columns, across)), call.second != nullptr ? 2 : 1);
   add_parts<T><<<last, dim3(across, rows_of_parts), 0, stream>>>(call, call.count);
 }
 

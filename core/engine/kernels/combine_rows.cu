@@ -1,15 +1,14 @@
-#include "kernels/floats.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
 
 constexpr int threads = 256;
-constexpr unsigned all_lanes = 0xffffffffu;
 
 /// A thread block a token.
 template <class T, int width>
 __global__ void combine(CombineCall call) {
-  using Number = typename Float<T>::Product;
+  using Number = typename Float<T>::Number;
   using Pack = Packed<T, width>;
   const std::int64_t packs = call.columns / width;
   for (std::int64_t token = blockIdx.x; token < call.tokens; token += gridDim.x) {
@@ -35,7 +34,7 @@ __global__ void combine(CombineCall call) {
 /// A thread block a row.
 template <class T, int width>
 __global__ void spread(CombineBackward call) {
-  using Number = typename Float<T>::Product;
+  using Number = typename Float<T>::Number;
   using Pack = Packed<T, width>;
   __shared__ Number of_warps[threads / 32];
   const std::int64_t packs = call.columns / width;

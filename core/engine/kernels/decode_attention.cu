@@ -1,10 +1,10 @@
-#include "kernels/floats.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
 
-constexpr int threads = 256, warp = 32, at_once = 4;  // keys that a thread reads before it adds them
-constexpr double log2_e = 1.4426950408889634;         // exponentials are powers of two
+constexpr int threads = 256, at_once = 4;      // keys that a thread reads before it adds them
+constexpr double log2_e = 1.4426950408889634;  // exponentials are powers of two
 
 /// Exponentials relative to 2^top, and their sum.
 template <class Number>
@@ -27,7 +27,7 @@ struct Range {
 /// threads, each thread with 16 bytes of a head, take keys in turn and keep sums of their own.
 template <class T, int queries>
 struct Block {
-  using Number = typename Float<T>::Product;
+  using Number = typename Float<T>::Number;
   static constexpr int width = 16 / sizeof(T), widest = warp * width;
   using Pack = Packed<T, width>;
   const DecodeCall& call;
@@ -75,8 +75,7 @@ struct Block {
     Number sum = 0;
 #pragma unroll
     for (int i = 0; i < width; ++i) sum += q[lane * width + i] * Float<T>::load(key.value[i]);
-    for (int distance = lanes / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-    return sum;
+    return sum_of_lanes(sum, lanes);
   }
 
   __device__ void add(int g, const Number (&scores)[at_once], const Pack (&values)[at_once]) {
@@ -178,8 +177,8 @@ __global__ __launch_bounds__(threads, queries < 8 ? 2 : 1) void decode(const __g
 /// A thread block a query: the sum of its parts.
 template <class T>
 __global__ void join_blocks(const __grid_constant__ DecodeCall call) {
-  using Number = typename Float<T>::Product;
-  const std::int64_t query = blockIdx.x, row = query / call.q.heads, blocks = decode_blocks(call.capacity);
+  using Number = typename Float<T>::Number;
+  const std::int64_t query = blockIdx.x, row = query / call.q.heads, blocks = parts_of(call.capacity, decode_keys);
   const int column = static_cast<int>(threadIdx.x), size = call.dim + 2;
   const Number* const parts = static_cast<const Number*>(call.partial) + query * blocks * size;
   const Range all(call, row, 0);
@@ -199,9 +198,9 @@ template <class T, int queries>
 void launch(const DecodeCall& call, CUstream_st* stream) {
   int lanes = 1;
   while (lanes * Block<T, queries>::width < call.dim) lanes *= 2;
-  const int tiles = (call.q.heads / call.k.heads + queries - 1) / queries;
+  const auto tiles = parts_of(call.q.heads / call.k.heads, queries);
   const dim3 grid(static_cast<unsigned>(call.batch), static_cast<unsigned>(call.k.heads * tiles),
-                  static_cast<unsigned>(decode_blocks(call.capacity)));
+                  static_cast<unsigned>(parts_of(call.capacity, decode_keys)));
   decode<T, queries><<<grid, threads, 0, stream>>>(call, lanes);
   if (call.partial != nullptr)
     join_blocks<T><<<static_cast<unsigned>(call.batch * call.q.heads), threads, 0, stream>>>(call);

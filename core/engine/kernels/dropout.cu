@@ -1,4 +1,4 @@
-#include "kernels/floats.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
@@ -7,10 +7,9 @@ constexpr int threads = 256;
 
 template <class T>
 __device__ T dropped(T x, std::uint32_t word, const DropoutRule& rule) {
-  using Product = typename Float<T>::Product;
+  using Number = typename Float<T>::Number;
   const bool kept = word >= rule.threshold;
-  return Float<T>::store(kept ? static_cast<Product>(Float<T>::load(x) * static_cast<Product>(rule.scale))
-                              : Product{0});
+  return Float<T>::store(kept ? static_cast<Number>(Float<T>::load(x) * static_cast<Number>(rule.scale)) : Number{0});
 }
 
 template <class T>
@@ -54,10 +53,6 @@ __global__ void drop_single(T* out, const T* x, DropoutShape shape, DropoutRule 
       out[b * shape.row + i] = dropped(x[b * shape.row + i], lane < 2 ? low : high, rule);
     }
   }
-}
-
-bool is_aligned(const void* pointer, std::size_t bytes) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "kernels/floats.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
@@ -10,21 +10,10 @@ constexpr int threads = 256;
 __device__ void put(void* out, FloatType type, std::int64_t i, double mean, double std, double normal) {
   // No fused multiply-add: CPU rounds the product, and the values must be the same.
   const double value = __dadd_rn(mean, __dmul_rn(std, normal));
-  const auto single = static_cast<float>(value);
-  switch (type) {
-    case FloatType::float64:
-      static_cast<double*>(out)[i] = value;
-      break;
-    case FloatType::float32:
-      static_cast<float*>(out)[i] = single;
-      break;
-    case FloatType::bfloat16:
-      static_cast<__nv_bfloat16*>(out)[i] = Float<__nv_bfloat16>::store(single);
-      break;
-    case FloatType::half:
-      static_cast<__half*>(out)[i] = Float<__half>::store(single);
-      break;
-  }
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    static_cast<T*>(out)[i] = Float<T>::store(static_cast<typename Float<T>::Number>(value));
+  });
 }
 
 /// Each thread computes two neighbours that share a block.
@@ -56,11 +45,9 @@ __global__ void fill_single(void* out, FloatType type, std::int64_t numel, BoxIn
 void fill_normal(void* out, FloatType type, std::int64_t numel, const BoxIndex& box, double mean, double std,
                  PhiloxKey key, CUstream_st* stream) {
   const bool pairs = box.dims == 1 ? box.base % 2 == 0 : box.aligned(2);
-  if (pairs) {
-    fill_pairs<<<blocks_for((numel + 1) / 2, threads), threads, 0, stream>>>(out, type, numel, box, mean, std, key);
-  } else {
-    fill_single<<<blocks_for(numel, threads), threads, 0, stream>>>(out, type, numel, box, mean, std, key);
-  }
+  const auto kernel = pairs ? fill_pairs : fill_single;
+  const auto blocks = blocks_for(parts_of(numel, pairs ? 2 : 1), threads);
+  kernel<<<blocks, threads, 0, stream>>>(out, type, numel, box, mean, std, key);
 }
 
 }  // namespace capstan::kernels

@@ -1,6 +1,6 @@
 #include <capstan/kernels/swiglu.cuh>
 
-#include "kernels/floats.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
@@ -42,7 +42,7 @@ constexpr int at_once = 2;
 
 template <class T, int width, bool tanh_form>
 __global__ void forward(Packed<T, width>* out, const Packed<T, width>* x, std::int64_t packs) {
-  using Number = typename Float<T>::Product;
+  using Number = typename Float<T>::Number;
   const std::int64_t first = std::int64_t{blockIdx.x} * threads * at_once + threadIdx.x;
   Packed<T, width> in[at_once];
 #pragma unroll
@@ -63,7 +63,7 @@ __global__ void forward(Packed<T, width>* out, const Packed<T, width>* x, std::i
 template <class T, int width, bool tanh_form, bool again>
 __global__ void backward(Packed<T, width>* out, Packed<T, width>* gradient, const Packed<T, width>* x,
                          std::int64_t packs) {
-  using Number = typename Float<T>::Product;
+  using Number = typename Float<T>::Number;
   const std::int64_t first = std::int64_t{blockIdx.x} * threads * at_once + threadIdx.x;
   Packed<T, width> in[at_once], g[at_once];
 #pragma unroll
@@ -91,15 +91,14 @@ template <bool tanh_form, class T, int width>
 void launch(const GeluCall& call, Packed<T, width>, std::int64_t packs, CUstream_st* stream) {
   using Pack = Packed<T, width>;
   constexpr std::int64_t of_block = std::int64_t{threads} * at_once;
-  const auto blocks = static_cast<unsigned>((packs + of_block - 1) / of_block);
+  const auto blocks = static_cast<unsigned>(parts_of(packs, of_block));
   Pack *const out = static_cast<Pack*>(call.out), *const gradient = static_cast<Pack*>(call.gradient);
   const Pack* const x = static_cast<const Pack*>(call.x);
+  const auto back = call.again ? backward<T, width, tanh_form, true> : backward<T, width, tanh_form, false>;
   if (gradient == nullptr) {
     forward<T, width, tanh_form><<<blocks, threads, 0, stream>>>(out, x, packs);
-  } else if (call.again) {
-    backward<T, width, tanh_form, true><<<blocks, threads, 0, stream>>>(out, gradient, x, packs);
   } else {
-    backward<T, width, tanh_form, false><<<blocks, threads, 0, stream>>>(out, gradient, x, packs);
+    back<<<blocks, threads, 0, stream>>>(out, gradient, x, packs);
   }
 }
 
@@ -107,11 +106,7 @@ void launch(const GeluCall& call, Packed<T, width>, std::int64_t packs, CUstream
 
 void gelu(const GeluCall& call, CUstream_st* stream) {
   with_pack(call.type, call.numel, {call.out, call.x, call.gradient}, [&](auto pack, std::int64_t packs) {
-    if (call.tanh) {
-      launch<true>(call, pack, packs, stream);
-    } else {
-      launch<false>(call, pack, packs, stream);
-    }
+    call.tanh ? launch<true>(call, pack, packs, stream) : launch<false>(call, pack, packs, stream);
   });
 }
 

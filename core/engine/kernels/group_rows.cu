@@ -1,4 +1,4 @@
-#include "kernels/floats.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
@@ -6,14 +6,13 @@ namespace {
 constexpr int threads = 1024;
 constexpr int warps = threads / 32;
 constexpr int items = 8;  // neighbouring rows that a thread looks at together
-constexpr unsigned every_lane = 0xffffffffu;
 
 /// The sum of the values of all lanes up to and with this one, one value a lane.
 __device__ int warp_sums(int value) {
   const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
   for (int distance = 1; distance < 32; distance *= 2) {
-    const int other = __shfl_up_sync(every_lane, value, distance);
+    const int other = __shfl_up_sync(all_lanes, value, distance);
     if (lane >= distance) value += other;
   }
   return value;

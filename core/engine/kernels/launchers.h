@@ -1,17 +1,12 @@
 #pragma once
-// The CUDA kernels' launchers: raw pointers, sizes and a stream, because a .cu file that includes ATen takes ten times
-// as long to compile. They queue and return; a failed launch is seen by cudaGetLastError.
-#include <cstddef>
-#include <cstdint>
+// The CUDA kernels' launchers.
+#include <capstan/kernels/heads.h>
+#include <capstan/kernels/launcher.h>
 
 #include "kernels/box_index.h"
 #include "kernels/random_numbers.h"
 
-struct CUstream_st;  // what cudaStream_t points to
-
 namespace capstan::kernels {
-
-enum class FloatType : int { float64, float32, bfloat16, half };
 
 /// out[i] for i < numel: element box(i) of the stream of normals. See fill_normal.
 void fill_normal(void* out, FloatType type, std::int64_t numel, const BoxIndex& box, double mean, double std,
@@ -100,27 +95,6 @@ void softmax_whole_rows(const SoftmaxRows& rows, FloatType type, float scale, fl
 /// out[i] = x[i] · factor[0], rounded to `type`, which has 16 bits; x and out begin at whole 16 bytes.
 void scaled(void* out, FloatType type, const float* x, const float* factor, std::int64_t numel, CUstream_st* stream);
 
-/// Heads [batch, length, heads, dim] wherever they lie; strides in elements, that of the last dimension is 1.
-struct Heads {
-  const void* data;
-  int heads;
-  std::int64_t batch_stride, token_stride, head_stride;
-  CAPSTAN_HOST_DEVICE std::int64_t offset(std::int64_t row, std::int64_t place, int head) const {
-    return row * batch_stride + place * token_stride + head * head_stride;
-  }
-  /// Can they be read in packs of `width` elements from `begin` on?
-  bool fits(const void* begin, int width, std::size_t element) const {
-    return reinterpret_cast<std::uintptr_t>(begin) % (static_cast<std::size_t>(width) * element) == 0 &&
-           batch_stride % width == 0 && token_stride % width == 0 && head_stride % width == 0;
-  }
-};
-
-/// It travels in a kernel's arguments, so that nothing is copied to the device.
-struct RotaryFrequencies {
-  static constexpr int capacity = 256;
-  double value[capacity];
-};
-
 /// Writes up to three lists of heads one after the other to `out`, which lies as `to` says; the first `turned` heads
 /// turn, by the opposite angle if `inverse`, and the others are copied. `out` may be what is read.
 struct RotaryCall {
@@ -153,9 +127,6 @@ struct DecodeCall {
 };
 /// Blocks of keys of a cache, each a thread block's.
 constexpr std::int64_t decode_keys = 512;
-CAPSTAN_HOST_DEVICE constexpr std::int64_t decode_blocks(std::int64_t capacity) {
-  return (capacity + decode_keys - 1) / decode_keys;
-}
 void decode_attention(const DecodeCall& call, CUstream_st* stream);
 
 /// ALiBi's queries and keys of a fused projection [batch, length, heads, 3, dim], each [batch, length, heads, wide]:

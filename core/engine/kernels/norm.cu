@@ -1,11 +1,11 @@
+#include <capstan/kernels/tensor_blocks.h>
+
 #include "kernels/block_sum.h"
-#include "kernels/floats.cuh"
-#include "kernels/tensor_blocks.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
 
-constexpr int warp = 32;
 constexpr int warps = 8;                // warps of a thread block; each adds up one block of norm.h
 constexpr int held = sum_lanes / warp;  // lanes of a thread
 constexpr int rows = sum_block / sum_lanes;
@@ -23,7 +23,7 @@ __device__ double tree_sum(double (&sums)[held]) {
 #pragma unroll
   for (int distance = warp / 2; distance > 0; distance /= 2) {
 #pragma unroll
-    for (int k = 0; k < width; ++k) sums[k] = __dadd_rn(sums[k], __shfl_down_sync(0xffffffffu, sums[k], distance));
+    for (int k = 0; k < width; ++k) sums[k] = __dadd_rn(sums[k], __shfl_down_sync(all_lanes, sums[k], distance));
   }
 #pragma unroll
   for (int distance = width / 2; distance > 0; distance /= 2) {
@@ -67,7 +67,7 @@ __device__ double squares(const void* data, const TensorPart& part) {
   constexpr int width = 16 / sizeof(T);
   const T* const x = static_cast<const T*>(data) + part.begin;
   const auto count = static_cast<int>(part.count);
-  const bool wide = reinterpret_cast<std::uintptr_t>(x) % sizeof(Packed<T, width>) == 0 && count % width == 0;
+  const bool wide = is_aligned(x) && count % width == 0;
   return wide ? squares<T, width>(x, count) : squares<T, 1>(x, count);
 }
 
@@ -77,20 +77,7 @@ __global__ void block_sums(const __grid_constant__ NormList list, double* sums) 
   const TensorPart part = part_of(list, block, sum_block);
   const void* const data = list.data[part.tensor];
   double sum = 0;
-  switch (list.type[part.tensor]) {
-    case FloatType::float64:
-      sum = squares<double>(data, part);
-      break;
-    case FloatType::float32:
-      sum = squares<float>(data, part);
-      break;
-    case FloatType::bfloat16:
-      sum = squares<__nv_bfloat16>(data, part);
-      break;
-    case FloatType::half:
-      sum = squares<__half>(data, part);
-      break;
-  }
+  with_type(list.type[part.tensor], [&](auto zero) { sum = squares<decltype(zero)>(data, part); });
   if (threadIdx.x % warp == 0) {
     sums[block] = sum;
   }
@@ -123,7 +110,7 @@ __global__ void tensor_sums(const __grid_constant__ NormList list, const double*
 void squared_norms(const NormList& list, double* sums, double* out, CUstream_st* stream) {
   const auto blocks = list.first_block[list.count];
   if (blocks > 0) {
-    block_sums<<<static_cast<unsigned>((blocks + warps - 1) / warps), warps * warp, 0, stream>>>(list, sums);
+    block_sums<<<static_cast<unsigned>(parts_of(blocks, warps)), warps * warp, 0, stream>>>(list, sums);
   }
   tensor_sums<<<static_cast<unsigned>(list.count), sum_lanes, 0, stream>>>(list, sums, out);
 }

@@ -1,18 +1,15 @@
-#include "kernels/floats.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
 
 constexpr int threads = 256;
 
-__device__ void sine_cosine(float angle, float* sine, float* cosine) { sincosf(angle, sine, cosine); }
-__device__ void sine_cosine(double angle, double* sine, double* cosine) { sincos(angle, sine, cosine); }
-
 /// A thread block a token: cosines and sines once, then all heads. A thread reads both halves of what it writes, so
 /// that heads may turn in place.
 template <class T, int width>
 __global__ void rotate(const __grid_constant__ RotaryCall call) {
-  using Number = typename Float<T>::Product;
+  using Number = typename Float<T>::Number;
   using Pack = Packed<T, width>;
   __shared__ Number cosines[RotaryFrequencies::capacity], sines[RotaryFrequencies::capacity];
   const int packs = call.half / width;
@@ -57,11 +54,8 @@ void rotary(const RotaryCall& call, CUstream_st* stream) {
     constexpr int wide = 16 / sizeof(T);
     bool fits = call.half % wide == 0 && call.to.fits(call.out, wide, sizeof(T));
     for (const Heads& from : call.from) fits = fits && (from.heads == 0 || from.fits(from.data, wide, sizeof(T)));
-    if (fits) {
-      rotate<T, wide><<<blocks, threads, 0, stream>>>(call);
-    } else {
-      rotate<T, 1><<<blocks, threads, 0, stream>>>(call);
-    }
+    const auto kernel = fits ? rotate<T, wide> : rotate<T, 1>;
+    kernel<<<blocks, threads, 0, stream>>>(call);
   });
 }
 

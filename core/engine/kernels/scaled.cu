@@ -1,4 +1,4 @@
-#include "kernels/floats.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
@@ -29,7 +29,7 @@ __global__ void scale_packs(T* out, const float* x, const float* factor, std::in
 }  // namespace
 
 void scaled(void* out, FloatType type, const float* x, const float* factor, std::int64_t numel, CUstream_st* stream) {
-  const unsigned blocks = blocks_for((numel + width - 1) / width, threads);
+  const unsigned blocks = blocks_for(parts_of(numel, width), threads);
   if (type == FloatType::half) {
     scale_packs<<<blocks, threads, 0, stream>>>(static_cast<__half*>(out), x, factor, numel);
   } else {

@@ -1,13 +1,12 @@
 #include <cooperative_groups.h>
 
-#include "kernels/floats.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
 
 constexpr int threads = 1024;
 constexpr int warps = threads / 32;
-constexpr unsigned whole_warp = 0xffffffffu;
 
 /// A maximum and the sum of exponentials below it. No default values: it lies in shared memory too.
 struct Running {
@@ -32,8 +31,8 @@ struct Running {
 __device__ Running of_warp(Running mine) {
   for (int distance = 16; distance > 0; distance /= 2) {
     Running other;
-    other.maximum = __shfl_down_sync(whole_warp, mine.maximum, distance);
-    other.sum = __shfl_down_sync(whole_warp, mine.sum, distance);
+    other.maximum = __shfl_down_sync(all_lanes, mine.maximum, distance);
+    other.sum = __shfl_down_sync(all_lanes, mine.sum, distance);
     mine.add(other);
   }
   return mine;
@@ -202,17 +201,12 @@ __global__ __launch_bounds__(count) void whole_rows(SoftmaxRows rows, float* los
 #endif
 }
 
-/// Calls launch(T{}) with the gradient's number type.
-template <class Launch>
-void with_gradient_of(FloatType type, const Launch& launch) {
-  switch (type) {
-    case FloatType::bfloat16:
-      return launch(__nv_bfloat16{});
-    case FloatType::half:
-      return launch(__half{});
-    default:
-      return launch(float{});
-  }
+/// body(T{}) with the gradient's number type, which is no wider than a logit.
+template <class Body>
+void with_gradient_of(FloatType type, const Body& body) {
+  with_type(type, [&](auto zero) {
+    if constexpr (sizeof(zero) <= sizeof(float)) body(zero);
+  });
 }
 
 constexpr std::int64_t most_blocks = 8;  // a cluster's, on every GPU that has clusters
@@ -241,7 +235,7 @@ bool takes_whole_rows(const SoftmaxRows& rows) {
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   return major >= 9 && rows.columns % pack == 0 && rows.columns <= most_blocks * threads * held * pack &&
-         reinterpret_cast<std::uintptr_t>(rows.logits) % sizeof(Packed<float, pack>) == 0;
+         is_aligned(rows.logits);
 }
 
 void softmax_whole_rows(const SoftmaxRows& rows, FloatType type, float scale, float* losses, CUstream_st* stream) {

@@ -1,6 +1,6 @@
 #include <capstan/kernels/swiglu.cuh>
 
-#include "kernels/floats.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
@@ -10,7 +10,7 @@ constexpr int threads = 256;
 /// A row of thread blocks for each row of x; `columns` packs in a half of it.
 template <class T, int width>
 __global__ void forward(Packed<T, width>* out, const Packed<T, width>* x, std::int64_t rows, std::int64_t columns) {
-  using Number = typename Float<T>::Product;
+  using Number = typename Float<T>::Number;
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
     const Packed<T, width>* const in = x + row * 2 * columns;
     for (std::int64_t c = std::int64_t{blockIdx.x} * threads + threadIdx.x; c < columns;
@@ -31,7 +31,7 @@ __global__ void forward(Packed<T, width>* out, const Packed<T, width>* x, std::i
 template <class T, int width, bool again>
 __global__ void backward(Packed<T, width>* out, Packed<T, width>* gradient, const Packed<T, width>* x,
                          std::int64_t rows, std::int64_t columns) {
-  using Number = typename Float<T>::Product;
+  using Number = typename Float<T>::Number;
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
     const std::int64_t begin = row * 2 * columns;
     for (std::int64_t c = std::int64_t{blockIdx.x} * threads + threadIdx.x; c < columns;

@@ -1,4 +1,4 @@
-#include "kernels/floats.cuh"
+#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
@@ -23,7 +23,7 @@ __device__ std::int64_t end_of(const std::int64_t* ids, std::int64_t begin, std:
 /// A thread block a sorted id; the first of equal ones adds all their rows.
 template <class To, class From, int width>
 __global__ void add_sorted_rows(RowsCall call) {
-  using Number = typename Float<To>::Product;
+  using Number = typename Float<To>::Number;
   const std::int64_t packs = call.columns / width;
   for (std::int64_t at = blockIdx.x; at < call.count; at += gridDim.x) {
     const std::int64_t row = call.ids[at] - call.first;
@@ -52,15 +52,9 @@ __global__ void add_sorted_rows(RowsCall call) {
 template <class To, class From>
 void launch(const RowsCall& call, CUstream_st* stream) {
   constexpr int wide = 16 / sizeof(From);
-  const auto fits = [](const void* pointer, std::size_t size) {
-    return reinterpret_cast<std::uintptr_t>(pointer) % size == 0;
-  };
-  const auto blocks = blocks_for(call.count, 1);
-  if (call.columns % wide == 0 && fits(call.to, sizeof(Packed<To, wide>)) && fits(call.from, 16)) {
-    add_sorted_rows<To, From, wide><<<blocks, threads, 0, stream>>>(call);
-  } else {
-    add_sorted_rows<To, From, 1><<<blocks, threads, 0, stream>>>(call);
-  }
+  const bool fits = call.columns % wide == 0 && is_aligned(call.to, sizeof(Packed<To, wide>)) && is_aligned(call.from);
+  const auto kernel = fits ? add_sorted_rows<To, From, wide> : add_sorted_rows<To, From, 1>;
+  kernel<<<blocks_for(call.count, 1), threads, 0, stream>>>(call);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ at::Tensor decode_attention_cuda(const at::Tensor& q, at::TensorList token, at::
   const at::Tensor out = at::empty({q.size(0), 1, q.size(1), q.size(3)}, q.options());
   at::Tensor kept[3], partial;
   const at::Tensor where = positions.contiguous();
-  const auto blocks = kernels::decode_blocks(cache[0].size(2));
+  const auto blocks = kernels::parts_of(cache[0].size(2), kernels::decode_keys);
   if (blocks > 1) partial = at::empty({q.size(0), q.size(1), blocks, q.size(3) + 2}, q.options().dtype(sum_type(q)));
   const kernels::DecodeCall call{packed_heads(q, kept[0]),
                                  packed_heads(token[0], kept[1]),

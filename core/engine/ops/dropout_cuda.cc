@@ -1,3 +1,5 @@
+#include <capstan/base/error.h>
+
 #include "ops/launch.cuh"
 #include "ops/make_box.h"
 #include "ops/philox_bits.h"

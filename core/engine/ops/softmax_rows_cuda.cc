@@ -21,17 +21,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> softmax_statistics_cuda(const at:
   return {maximum, sum, picked};
 }
 
-kernels::FloatType gradient_type(at::ScalarType type) {
-  if (type == at::kBFloat16) return kernels::FloatType::bfloat16;
-  return type == at::kHalf ? kernels::FloatType::half : kernels::FloatType::float32;
-}
-
 void softmax_gradient_cuda(const at::Tensor& logits, const at::Tensor& maximum, const at::Tensor& sum,
                            const at::Tensor& column, double scale, at::ScalarType type) {
   const c10::cuda::CUDAGuard guard(logits.device());
   if (logits.numel() == 0) return;
   const kernels::SoftmaxGradient of{maximum.const_data_ptr<float>(), sum.const_data_ptr<float>(),
-                                    static_cast<float>(scale), gradient_type(type)};
+                                    static_cast<float>(scale), float_type(type)};
   launch(kernels::softmax_gradient, rows_of(logits, column), of);
 }
 
@@ -41,7 +36,7 @@ void softmax_loss_cuda(const at::Tensor& logits, const at::Tensor& column, doubl
   if (logits.numel() == 0) return;
   const auto rows = rows_of(logits, column);
   if (kernels::takes_whole_rows(rows)) {
-    launch(kernels::softmax_whole_rows, rows, gradient_type(type), static_cast<float>(scale), losses.data_ptr<float>());
+    launch(kernels::softmax_whole_rows, rows, float_type(type), static_cast<float>(scale), losses.data_ptr<float>());
     return;
   }
   const at::Tensor ignored = column.lt(0).unsqueeze(1);

@@ -1,51 +1,16 @@
 #include "kernel.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <capstan/kernels/tensor_blocks.h>
+#include <capstan/kernels/floats.cuh>
 
 namespace capstan::adamw {
 namespace {
 
+using kernels::Float;
+using kernels::Packed;
+
 constexpr int threads = 256;
 constexpr int width = 4;
-
-template <class T>
-struct Float;
-template <>
-struct Float<float> {
-  static __device__ float load(float x) { return x; }
-  static __device__ float store(float x) { return x; }
-};
-template <>
-struct Float<__nv_bfloat16> {
-  static __device__ float load(__nv_bfloat16 x) { return __bfloat162float(x); }
-  static __device__ __nv_bfloat16 store(float x) { return __float2bfloat16_rn(x); }
-};
-template <>
-struct Float<__half> {
-  static __device__ float load(__half x) { return __half2float(x); }
-  static __device__ __half store(float x) { return __float2half_rn(x); }
-};
-
-/// What a thread loads and stores at once.
-template <class T, int n>
-struct alignas(n * sizeof(T)) Packed {
-  T value[n];
-};
-
-/// The tensor that thread block `block` updates a part of.
-__device__ int tensor_of(const List& list, std::int64_t block) {
-  int tensor = 0;
-  for (int end = list.count; end - tensor > 1;) {
-    const int middle = (tensor + end) / 2;
-    if (list.first_block[middle] <= block) {
-      tensor = middle;
-    } else {
-      end = middle;
-    }
-  }
-  return tensor;
-}
 
 /// ATen's fused AdamW, operation by operation (fused_adam_utils.cuh), so that the bits are the same.
 struct Rule {
@@ -89,15 +54,13 @@ __device__ void update(const List& list, int tensor, std::int64_t i, const Rule&
 
 template <class T>
 __device__ bool in_packs(const void* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % (width * sizeof(T)) == 0;
+  return kernels::is_aligned(pointer, sizeof(Packed<T, width>));
 }
 
 template <class T, class Grad, class Copy>
 __global__ void adamw(const __grid_constant__ List list) {
   if (*list.by.skip == 1) return;
-  const int tensor = tensor_of(list, blockIdx.x);
-  const std::int64_t begin = (blockIdx.x - list.first_block[tensor]) * List::block;
-  const std::int64_t rest = list.numel[tensor] - begin, count = rest < List::block ? rest : List::block;
+  const auto [tensor, begin, count] = kernels::part_of(list, blockIdx.x, List::block);
   const Numbers& by = list.by;
   const float updates = *by.updates;
   const Rule rule{by.lr,

@@ -1,13 +1,10 @@
 #pragma once
-// The updating kernel's launcher: raw pointers, sizes and a stream, because a .cu file that includes ATen takes ten
-// times as long to compile.
-#include <cstdint>
-
-struct CUstream_st;  // what cudaStream_t points to
+// The updating kernel's launcher.
+#include <capstan/kernels/launcher.h>
 
 namespace capstan::adamw {
 
-enum class FloatType : int { float32, bfloat16, half };
+using kernels::FloatType;
 
 struct Numbers {
   float lr, beta1, beta2, decay, eps;
@@ -31,6 +28,7 @@ struct List {
   Numbers by;
 };
 
+/// See takes (lists.h).
 struct Types {
   FloatType master;    ///< and of the states
   FloatType gradient;  ///< the masters', or float32 masters' copies'

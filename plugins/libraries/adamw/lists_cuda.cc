@@ -1,19 +1,13 @@
 // The operator's CUDA side: tensors in, launches out. Part of libcapstan_adamw_cuda.so.
-#include <ATen/core/Tensor.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
+#include <capstan/ops/launch.cuh>
 
 #include "kernel.h"
 
 namespace capstan::adamw {
 namespace {
 
-FloatType float_type(const at::Tensor& x) {
-  if (x.scalar_type() == at::kFloat) return FloatType::float32;
-  return x.scalar_type() == at::kHalf ? FloatType::half : FloatType::bfloat16;
-}
+using ops::cuda::float_type;
 
 /// The list of as many tensors from `begin` on as one launch takes.
 void fill(List& list, std::size_t begin, at::TensorList masters, at::TensorList states, at::TensorList gradients,
@@ -27,7 +21,7 @@ void fill(List& list, std::size_t begin, at::TensorList masters, at::TensorList 
     list.grad[list.count] = gradients[i].const_data_ptr();
     list.copy[list.count] = copies.empty() ? nullptr : copies[i].data_ptr();
     list.numel[list.count] = n;
-    list.first_block[list.count + 1] = list.first_block[list.count] + (n + List::block - 1) / List::block;
+    list.first_block[list.count + 1] = list.first_block[list.count] + kernels::parts_of(n, List::block);
   }
 }
 
@@ -43,8 +37,7 @@ void adamw_lists_cuda(at::TensorList masters, at::TensorList states, at::TensorL
   const Types types{float_type(masters.front()), gradient_type, copies.empty() ? narrow : float_type(copies.front())};
   for (std::size_t begin = 0; begin < masters.size(); begin += List::capacity) {
     fill(list, begin, masters, states, gradients, copies);
-    update(list, types, c10::cuda::getCurrentCUDAStream().stream());
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    ops::cuda::launch(update, list, types);
   }
 }
 

@@ -1,58 +1,25 @@
 #include "update.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <capstan/kernels/tensor_blocks.h>
+#include <capstan/kernels/floats.cuh>
+#include <capstan/kernels/warps.cuh>
 
 namespace adam8bit {
 namespace {
 
-constexpr int warp = 32;
+using capstan::kernels::Float;
+using capstan::kernels::warp;
+
 constexpr int warps = 4;
 constexpr int threads = warp * warps;
 constexpr int width = 4;                       // neighbours that a thread has at once
 constexpr int packs = block / (warp * width);  // … and how often in a block
 constexpr int each = width * packs;            // a thread's elements of a block
-constexpr unsigned all_lanes = 0xFFFFFFFFU;
 
 __device__ const Tables tables_there = tables;
 
 template <class T>
-struct Float {
-  using Wide = float;
-};
-template <>
-struct Float<double> {
-  using Wide = double;
-};
-
-__device__ float wide(float x) { return x; }
-__device__ double wide(double x) { return x; }
-__device__ float wide(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ float wide(__half x) { return __half2float(x); }
-
-template <class T>
-__device__ T narrow(typename Float<T>::Wide x);
-template <>
-__device__ float narrow<float>(float x) {
-  return x;
-}
-template <>
-__device__ double narrow<double>(double x) {
-  return x;
-}
-template <>
-__device__ __nv_bfloat16 narrow<__nv_bfloat16>(float x) {
-  return __float2bfloat16_rn(x);
-}
-template <>
-__device__ __half narrow<__half>(float x) {
-  return __float2half_rn(x);
-}
-
-template <class T>
-struct alignas(width * sizeof(T)) Pack {
-  T value[width];
-};
+using Pack = capstan::kernels::Packed<T, width>;
 
 // Where a thread's elements of a block are: the first pack is beside its neighbours', the next a warp's packs further
 // on.
@@ -100,22 +67,12 @@ struct Access {
   }
 };
 
-// The largest of non-negative numbers, in all lanes. As unsigned integers they have the same order.
-__device__ float largest(float mine) {
-  unsigned most = __float_as_uint(mine);
-#if __CUDA_ARCH__ >= 800
-  most = __reduce_max_sync(all_lanes, most);
-#else
-  for (int apart = warp / 2; apart > 0; apart /= 2) most = max(most, __shfl_xor_sync(all_lanes, most, apart));
-#endif
-  return __uint_as_float(most);
-}
-
+// The largest magnitude of a warp's elements, in all its threads.
 __device__ float largest_of(const float (&values)[each]) {
   unsigned most = 0;
 #pragma unroll
   for (int i = 0; i < each; ++i) most = max(most, __float_as_uint(fabsf(values[i])));
-  return largest(__uint_as_float(most));
+  return __uint_as_float(capstan::kernels::largest_of_warp(most));
 }
 
 // One slice as the list has it, or a block of it.
@@ -160,12 +117,13 @@ struct Values {
 template <bool in_packs, class Master, class Grad, class Copy>
 __device__ void step(const Numbers& by, const Values& moments, Master (&masters)[each],
                      const Slice<Master, Grad, Copy>& to, Place at) {
-  using Wide = typename Float<Master>::Wide;
+  using Number = typename Float<Master>::Number;
   Copy copies[each];
 #pragma unroll
   for (int i = 0; i < each; ++i) {
-    masters[i] = narrow<Master>(stepped<Wide>(by, wide(masters[i]), moments.average[i], moments.square[i]));
-    copies[i] = narrow<Copy>(static_cast<float>(wide(masters[i])));
+    const Number master = Float<Master>::load(masters[i]);
+    masters[i] = Float<Master>::store(stepped<Number>(by, master, moments.average[i], moments.square[i]));
+    copies[i] = Float<Copy>::store(static_cast<float>(Float<Master>::load(masters[i])));
   }
   Access<Master, in_packs>::write(to.master, masters, at);
   if (to.copy != nullptr) Access<Copy, in_packs>::write(to.copy, copies, at);
@@ -207,7 +165,7 @@ __device__ void update_block(const Tables& all, const Numbers& by, const Slice<M
   for (int i = 0; i < each; ++i) {
     moments.average[i] = times(all.signed_value[average_codes[i]], scale);
     moments.square[i] = times(all.without.value[square_codes[i]], square_scale);
-    accumulate(by, static_cast<float>(wide(grads[i])), moments.average[i], moments.square[i]);
+    accumulate(by, static_cast<float>(Float<Grad>::load(grads[i])), moments.average[i], moments.square[i]);
     // What is beyond the end has no part in the scales.
     if (!in_packs && at.of(i / width) + i % width >= n) moments.average[i] = moments.square[i] = 0;
   }
@@ -217,21 +175,7 @@ __device__ void update_block(const Tables& all, const Numbers& by, const Slice<M
 
 template <class T>
 __device__ bool is_whole(const T* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % sizeof(Pack<T>) == 0;
-}
-
-// The slice that a tile belongs to.
-__device__ int slice_at(const List& list, std::int64_t tile) {
-  int slice = 0;
-  for (int end = list.count; end - slice > 1;) {
-    const int middle = (slice + end) / 2;
-    if (list.first_tile[middle] <= tile) {
-      slice = middle;
-    } else {
-      end = middle;
-    }
-  }
-  return slice;
+  return capstan::kernels::is_aligned(pointer, sizeof(Pack<T>));
 }
 
 // Shared memory gets the tables, 16 bytes at a time.
@@ -253,7 +197,7 @@ __global__ void __launch_bounds__(threads, resident<Master>) update_tiles(const 
   if (*at.skip == 1) return;
   __shared__ Tables all;
   __shared__ Numbers by;
-  const int number = slice_at(list, blockIdx.x);
+  const int number = capstan::kernels::tensor_of(list.first_tile, list.count, blockIdx.x);
   fetch(all);
   if (threadIdx.x == 0) by = numbers(list.by, list.lr[number], list.weight_decay[number], *at.updates, *at.grad_scale);
   __syncthreads();

@@ -1,14 +1,12 @@
 #pragma once
-// The updating kernel's launcher: raw pointers, sizes and a stream.
-#include <cstdint>
+// The updating kernel's launcher.
+#include <capstan/kernels/launcher.h>
 
 #include "arithmetic.h"
 
-struct CUstream_st;  // what cudaStream_t points to
-
 namespace adam8bit {
 
-enum class FloatType : int { float64, float32, bfloat16, half };
+using capstan::kernels::FloatType;
 
 /// Numbers on the device: see optimizer::Update.
 struct OnDevice {

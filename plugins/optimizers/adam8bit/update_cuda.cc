@@ -1,28 +1,13 @@
 // The operator's CUDA side: tensors in, launches out.
-#include <ATen/core/Tensor.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
+#include <capstan/ops/launch.cuh>
 
 #include "update.h"
 
 namespace adam8bit {
 namespace {
 
-FloatType type_of(const at::Tensor& x) {
-  switch (x.scalar_type()) {
-    case at::kDouble:
-      return FloatType::float64;
-    case at::kFloat:
-      return FloatType::float32;
-    case at::kBFloat16:
-      return FloatType::bfloat16;
-    default:
-      TORCH_CHECK(x.scalar_type() == at::kHalf, "adam8bit updates float types: ", x.scalar_type());
-      return FloatType::half;
-  }
-}
+using capstan::ops::cuda::float_type;
 
 // Where all slices' tensors are.
 struct All {
@@ -46,17 +31,16 @@ void fill(List& list, std::size_t begin, const All& all) {
     list.numel[at] = all.masters[i].numel();
     list.lr[at] = all.rates[i];
     list.weight_decay[at] = all.rates[all.masters.size() + i];
-    list.first_tile[at + 1] = list.first_tile[at] + (list.numel[at] + List::tile - 1) / List::tile;
+    list.first_tile[at + 1] = list.first_tile[at] + capstan::kernels::parts_of(list.numel[at], List::tile);
   }
 }
 
 void update_cuda(at::TensorList masters, at::TensorList states, at::TensorList gradients, at::TensorList copies,
                  at::ArrayRef<double> options, at::TensorList progress) {
   const c10::cuda::CUDAGuard guard(masters.front().device());
-  const auto stream = c10::cuda::getCurrentCUDAStream().stream();
-  const auto gradient = type_of(gradients.front());
+  const auto gradient = float_type(gradients.front());
   const auto narrow = gradient == FloatType::half ? FloatType::half : FloatType::bfloat16;
-  const Types types{type_of(masters.front()), gradient, copies.empty() ? narrow : type_of(copies.front())};
+  const Types types{float_type(masters.front()), gradient, copies.empty() ? narrow : float_type(copies.front())};
   const auto settings = options.slice(2 * masters.size());
   List list;
   list.by = {static_cast<float>(settings[0]), static_cast<float>(settings[1]), settings[2]};
@@ -64,8 +48,7 @@ void update_cuda(at::TensorList masters, at::TensorList states, at::TensorList g
                    progress[2].const_data_ptr<float>()};
   for (std::size_t begin = 0; begin < masters.size(); begin += List::capacity) {
     fill(list, begin, {masters, states, gradients, copies, options});
-    update(list, types, stream);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    capstan::ops::cuda::launch(update, list, types);
   }
 }
 

@@ -1,9 +1,6 @@
 #pragma once
-// The CUDA kernels' launchers: raw pointers, sizes and a stream. They queue and return; a failed launch is seen by
-// cudaGetLastError.
-#include <cstdint>
-
-struct CUstream_st;  // what cudaStream_t points to
+// The CUDA kernels' launchers.
+#include <capstan/kernels/launcher.h>
 
 namespace fp8::kernels {
 

@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(most_threads, 2) rows_kernel(const __grid_cons
 
 /// As few threads as keep a row, in whole warps.
 int threads_for(std::int64_t packs, int kept) {
-  const auto warps = (packs + kept * warp - 1) / (kept * warp);
+  const auto warps = capstan::kernels::parts_of(packs, kept * warp);
   return static_cast<int>(warps * warp < most_threads ? warps * warp : most_threads);
 }
 

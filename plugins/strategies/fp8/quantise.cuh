@@ -2,6 +2,7 @@
 // Numbers in 8 bits on the device: scales, and what 16 bytes of a matrix become. Bit for bit as quantise.cc.
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
+#include <capstan/kernels/warps.cuh>
 
 #include <type_traits>
 
@@ -9,6 +10,8 @@
 
 namespace fp8::kernels {
 
+using capstan::kernels::largest_of_warp;
+using capstan::kernels::warp;
 using Word = unsigned;  // 32 bits
 
 constexpr Word infinity = 0x7f800000, not_a_number = 0x7fc00000;
@@ -106,14 +109,11 @@ struct ZeroCount {
   }
 };
 
-constexpr int warp = 32;
-
 __device__ inline Word sum_of_warp(Word number) {
 #if __CUDA_ARCH__ >= 800
-  return __reduce_add_sync(~0u, number);
+  return __reduce_add_sync(capstan::kernels::all_lanes, number);
 #else
-  for (int distance = warp / 2; distance > 0; distance /= 2) number += __shfl_xor_sync(~0u, number, distance);
-  return number;
+  return capstan::kernels::sum_of_lanes(number);
 #endif
 }
 
@@ -134,16 +134,6 @@ __device__ inline void add_row(std::int64_t* counts, std::int64_t row, std::int6
   if (threadIdx.x % warp != 0) return;
   add_count(counts, zeroed);
   add_count(counts + 1, all);
-}
-
-__device__ inline Word largest_of_warp(Word magnitude) {
-#if __CUDA_ARCH__ >= 800
-  return __reduce_max_sync(~0u, magnitude);
-#else
-  for (int distance = warp / 2; distance > 0; distance /= 2)
-    magnitude = max(magnitude, __shfl_xor_sync(~0u, magnitude, distance));
-  return magnitude;
-#endif
 }
 
 /// The largest of all threads' numbers. `turn`: calls in a row have 0 and 1 by turns, so that one wait is enough.

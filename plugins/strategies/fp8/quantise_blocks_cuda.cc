@@ -1,8 +1,6 @@
 // quantise_blocks.h's kernels on tensors.
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
+#include <capstan/ops/launch.cuh>
 
 #include "kernels.h"
 #include "operators.h"
@@ -10,9 +8,9 @@
 namespace fp8 {
 namespace {
 
-constexpr auto not_taken = "fp8's kernels by block do not take these tensors";
+using capstan::ops::cuda::launch;
 
-CUstream_st* current_stream() { return c10::cuda::getCurrentCUDAStream().stream(); }
+constexpr auto not_taken = "fp8's kernels by block do not take these tensors";
 
 kernels::BlocksCall blocks_call(const at::Tensor& x, std::int64_t columns, const Maybe& counts) {
   kernels::BlocksCall call{};
@@ -46,8 +44,7 @@ Pair quantise_blocks_cuda(const at::Tensor& x, const Maybe& counts) {
   const at::Tensor in = packed(x);
   auto call = blocks_call(in, in.size(1), counts);
   auto out = into(call, empty_blocks(in, call.padded_rows, call.columns));
-  kernels::quantise_blocks(call, current_stream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(kernels::quantise_blocks, call);
   return out;
 }
 
@@ -58,8 +55,7 @@ Both quantise_blocks_both_cuda(const at::Tensor& x, const Maybe& counts) {
   auto call = blocks_call(in, in.size(1), counts);
   auto rows = into(call, empty_blocks(in, call.padded_rows, call.columns));
   auto columns = into_transposed(call, empty_blocks(in, call.columns, call.padded_rows));
-  kernels::quantise_blocks_both(call, current_stream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(kernels::quantise_blocks_both, call);
   return std::tuple_cat(std::move(rows), std::move(columns));
 }
 
@@ -70,8 +66,7 @@ Pair quantise_tiles_cuda(const at::Tensor& w, bool transposed) {
   auto call = blocks_call(in, in.size(1), {});
   auto out = transposed ? into_transposed(call, empty_tiles(in, call.columns, call.rows))
                         : into(call, empty_tiles(in, call.rows, call.columns));
-  kernels::quantise_tiles(call, current_stream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(kernels::quantise_tiles, call);
   return out;
 }
 
@@ -81,8 +76,7 @@ Pair quantise_swiglu_blocks_cuda(const at::Tensor& x, const Maybe& counts) {
   const at::Tensor in = packed(x);
   auto call = blocks_call(in, in.size(1) / 2, counts);
   auto out = into(call, empty_blocks(in, call.padded_rows, call.columns));
-  kernels::quantise_swiglu_blocks(call, current_stream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(kernels::quantise_swiglu_blocks, call);
   return out;
 }
 
@@ -93,8 +87,7 @@ Pair quantise_swiglu_blocks_backward_cuda(const at::Tensor& gradient, const at::
   const at::Tensor in = packed(x), g = packed(gradient);
   auto call = blocks_call(in, in.size(1), counts);
   auto out = into(call, empty_blocks(in, call.padded_rows, call.columns));
-  kernels::quantise_swiglu_blocks_backward(call, g.const_data_ptr(), current_stream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(kernels::quantise_swiglu_blocks_backward, call, g.const_data_ptr());
   return out;
 }
 

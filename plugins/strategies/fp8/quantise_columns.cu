@@ -177,6 +177,10 @@ StripGrid strip_grid(std::int64_t rows) {
   return grid;
 }
 
+unsigned parts(std::int64_t all, std::int64_t size) {
+  return static_cast<unsigned>(capstan::kernels::parts_of(all, size));
+}
+
 bool has_clusters() {
   int device = 0, has = 0;
   cudaGetDevice(&device);
@@ -193,9 +197,7 @@ void launch_strips(const QuantiseCall& call, CUstream_st* stream) {
   together.id = cudaLaunchAttributeClusterDimension;
   together.val.clusterDim = {static_cast<unsigned>(grid.blocks), 1, 1};
   cudaLaunchConfig_t config{};
-  config.gridDim =
-      dim3(static_cast<unsigned>((call.padded_rows + rows - 1) / rows),
-           static_cast<unsigned>((packs + strip_packs - 1) / strip_packs), static_cast<unsigned>(call.batch));
+  config.gridDim = dim3(parts(call.padded_rows, rows), parts(packs, strip_packs), static_cast<unsigned>(call.batch));
   config.blockDim = dim3(static_cast<unsigned>(grid.threads));
   config.stream = stream;
   if (magnitude == Magnitude::found && grid.blocks > 1) {
@@ -207,8 +209,6 @@ void launch_strips(const QuantiseCall& call, CUstream_st* stream) {
     cudaLaunchKernelEx(&config, strips_kernel<decltype(zero), decltype(e5m2)::value, magnitude>, call);
   });
 }
-
-unsigned parts(std::int64_t all, std::int64_t part) { return static_cast<unsigned>((all + part - 1) / part); }
 
 }  // namespace
 

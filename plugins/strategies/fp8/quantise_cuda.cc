@@ -1,8 +1,6 @@
 // quantise.h's kernels on tensors.
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
+#include <capstan/ops/launch.cuh>
 
 #include "kernels.h"
 #include "operators.h"
@@ -10,9 +8,9 @@
 namespace fp8 {
 namespace {
 
-constexpr auto not_taken = "fp8's kernels do not take these tensors";
+using capstan::ops::cuda::launch;
 
-CUstream_st* current_stream() { return c10::cuda::getCurrentCUDAStream().stream(); }
+constexpr auto not_taken = "fp8's kernels do not take these tensors";
 
 kernels::QuantiseCall call_for(const at::Tensor& x, at::ScalarType format, bool by_row) {
   kernels::QuantiseCall call{};
@@ -37,12 +35,11 @@ at::Tensor found_magnitudes(const at::Tensor& x, kernels::QuantiseCall call, boo
   at::Tensor out = empty_scales(x, !call.whole, transposed);
   if (transposed || call.whole) {
     call.column_magnitudes = out.zero_().data_ptr<float>();
-    kernels::column_magnitudes(call, current_stream());
+    launch(kernels::column_magnitudes, call);
   } else {
     call.scales = out.data_ptr<float>();
-    kernels::row_magnitudes(call, current_stream());
+    launch(kernels::row_magnitudes, call);
   }
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
 
@@ -58,8 +55,7 @@ Pair quantised_rows(const at::Tensor& x, kernels::QuantiseCall call, at::ScalarT
                     const at::Tensor& magnitudes) {
   auto out = into(call, empty_quantised(x, format, !call.whole, false));
   if (magnitudes.defined()) call.magnitudes = magnitudes.const_data_ptr<float>();
-  kernels::quantise_rows(call, current_stream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(kernels::quantise_rows, call);
   return out;
 }
 
@@ -70,8 +66,7 @@ Pair quantised_columns(const at::Tensor& x, kernels::QuantiseCall call, at::Scal
   const bool finds = !given.defined() && kernels::finds_columns(call);
   const at::Tensor magnitudes = finds || given.defined() ? given : found_magnitudes(x, call, true);
   if (!finds) call.magnitudes = magnitudes.const_data_ptr<float>();
-  kernels::quantise_columns(call, current_stream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(kernels::quantise_columns, call);
   return out;
 }
 
@@ -105,8 +100,7 @@ Pair quantise_swiglu_cuda(const at::Tensor& x, at::ScalarType format, bool by_ro
   call.columns /= 2;
   call.counts = counts_of(counts);
   auto out = into(call, empty_quantised(in.narrow(1, 0, call.columns), format, true, false));
-  kernels::quantise_swiglu(call, current_stream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(kernels::quantise_swiglu, call);
   return out;
 }
 
@@ -119,8 +113,7 @@ Pair quantise_swiglu_backward_cuda(const at::Tensor& gradient, const at::Tensor&
   call.columns /= 2;
   call.counts = counts_of(counts);
   auto out = into(call, empty_quantised(in, format, true, false));
-  kernels::quantise_swiglu_backward(call, g.const_data_ptr(), current_stream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(kernels::quantise_swiglu_backward, call, g.const_data_ptr());
   return out;
 }
 

@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(most_threads, 2)
 
 int threads_for_half(const QuantiseCall& call) {
   const auto packs = call.columns / P::width;
-  return static_cast<int>((packs + kept * warp - 1) / (kept * warp)) * warp;
+  return static_cast<int>(capstan::kernels::parts_of(packs, kept * warp)) * warp;
 }
 
 }  // namespace

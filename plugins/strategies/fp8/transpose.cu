@@ -2,11 +2,13 @@
 
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
+#include <capstan/kernels/warps.cuh>
 
 namespace fp8 {
 namespace {
 
-constexpr int warp = 32;
+using capstan::kernels::warp;
+
 constexpr int warps = 8;
 constexpr int width = 4;              // bytes that a thread reads or writes at once
 constexpr int tile = warp * width;    // rows and columns of a block's part
@@ -98,7 +100,7 @@ __global__ void transpose_kernel(TransposeCall call) {
 }  // namespace
 
 void transpose(const TransposeCall& call, CUstream_st* stream) {
-  const auto tiles = [](std::int64_t of) { return static_cast<unsigned>((of + tile - 1) / tile); };
+  const auto tiles = [](std::int64_t of) { return static_cast<unsigned>(capstan::kernels::parts_of(of, tile)); };
   const dim3 grid(tiles(call.columns), tiles(call.rows), static_cast<unsigned>(call.matrices));
   transpose_kernel<<<grid, warp * warps, 0, stream>>>(call);
 }

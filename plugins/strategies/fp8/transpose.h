@@ -1,8 +1,6 @@
 #pragma once
-// The transposing kernel's launcher: raw pointers, sizes and a stream.
-#include <cstdint>
-
-struct CUstream_st;  // what cudaStream_t points to
+// The transposing kernel's launcher.
+#include <capstan/kernels/launcher.h>
 
 namespace fp8 {
 

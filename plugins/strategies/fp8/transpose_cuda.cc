@@ -1,14 +1,14 @@
 // The operator's CUDA side: tensors in, a launch out.
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
+#include <capstan/ops/launch.cuh>
 
 #include "transpose.h"
 
 namespace fp8 {
 namespace {
+
+using capstan::ops::cuda::launch;
 
 at::Tensor transposed_cuda(const at::Tensor& values, const at::Tensor& row_scales, const at::Tensor& column_scales) {
   const c10::cuda::CUDAGuard guard(values.device());
@@ -29,8 +29,7 @@ at::Tensor transposed_cuda(const at::Tensor& values, const at::Tensor& row_scale
   call.row_scales = row_scales.const_data_ptr<float>();
   call.column_scales = column_scales.const_data_ptr<float>();
   call.out = static_cast<std::uint8_t*>(out.data_ptr());
-  transpose(call, c10::cuda::getCurrentCUDAStream().stream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(transpose, call);
   return out;
 }
 

@@ -1,7 +1,6 @@
 #include "decode.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <capstan/kernels/floats.cuh>
 
 #include "numbers.h"
 
@@ -118,23 +117,15 @@ __global__ void __launch_bounds__(threads) decode_tiles(const __grid_constant__ 
 
 template <class T>
 void launch(const DecodeCall& call, CUstream_st* stream) {
-  const dim3 grid(static_cast<unsigned>((call.elements + tile - 1) / tile), static_cast<unsigned>(call.matrices));
+  const dim3 grid(static_cast<unsigned>(capstan::kernels::parts_of(call.elements, tile)),
+                  static_cast<unsigned>(call.matrices));
   decode_tiles<T><<<grid, threads, 0, stream>>>(call);
 }
 
 }  // namespace
 
 void decode(const DecodeCall& call, CUstream_st* stream) {
-  switch (call.type) {
-    case FloatType::float64:
-      return launch<double>(call, stream);
-    case FloatType::float32:
-      return launch<float>(call, stream);
-    case FloatType::bfloat16:
-      return launch<__nv_bfloat16>(call, stream);
-    case FloatType::half:
-      return launch<__half>(call, stream);
-  }
+  capstan::kernels::with_type(call.type, [&](auto zero) { launch<decltype(zero)>(call, stream); });
 }
 
 }  // namespace nf4

@@ -1,19 +1,15 @@
 #pragma once
 // The decoding kernel's launcher: raw pointers, sizes and a stream.
-#include <cstdint>
+#include <capstan/kernels/launcher.h>
 
 #include "places.h"
 
-struct CUstream_st;  // what cudaStream_t points to
-
 namespace nf4 {
-
-enum class FloatType : int { float64, float32, bfloat16, half };
 
 /// Matrices of `elements` each, a multiple of 64; the parts are codec.h's. `out` and `codes` begin at whole 16 bytes.
 struct DecodeCall {
   void* out;  ///< elements of `type`; each matrix begins `apart` elements after the one before
-  FloatType type;
+  capstan::kernels::FloatType type;
   std::int64_t matrices, elements, apart;
   InWhole in_whole;  ///< where each matrix's elements are
   const float* map;

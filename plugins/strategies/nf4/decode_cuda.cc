@@ -1,29 +1,12 @@
 // The operator's CUDA side: tensors in, a launch out.
-#include <ATen/core/Tensor.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
+#include <capstan/ops/launch.cuh>
 
 #include "decode.h"
 #include "places.h"
 
 namespace nf4 {
 namespace {
-
-FloatType type_of(const at::Tensor& x) {
-  switch (x.scalar_type()) {
-    case at::kDouble:
-      return FloatType::float64;
-    case at::kFloat:
-      return FloatType::float32;
-    case at::kBFloat16:
-      return FloatType::bfloat16;
-    default:
-      TORCH_CHECK(x.scalar_type() == at::kHalf, "nf4 decodes to float types: ", x.scalar_type());
-      return FloatType::half;
-  }
-}
 
 // `bytes` of the extent that `values` [matrices, elements] has, as Codec::decode gets them; the rest is InWhole's.
 void decode_cuda(const at::Tensor& values, const at::Tensor& bytes, std::int64_t run, std::int64_t stride,
@@ -37,7 +20,7 @@ void decode_cuda(const at::Tensor& values, const at::Tensor& bytes, std::int64_t
   const auto numbers_at = [&](std::int64_t place) { return reinterpret_cast<const float*>(begin + place); };
   DecodeCall call{};
   call.out = values.data_ptr();
-  call.type = type_of(values);
+  call.type = capstan::ops::cuda::float_type(values);
   call.matrices = values.size(0);
   call.elements = values.size(1);
   call.apart = values.stride(0);
@@ -47,8 +30,7 @@ void decode_cuda(const at::Tensor& values, const at::Tensor& bytes, std::int64_t
   call.magnitudes = begin + at.magnitudes;
   call.nested = numbers_at(at.nested);
   call.offsets = numbers_at(at.offsets);
-  decode(call, c10::cuda::getCurrentCUDAStream().stream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  capstan::ops::cuda::launch(decode, call);
 }
 
 }  // namespace

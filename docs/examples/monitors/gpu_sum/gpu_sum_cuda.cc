@@ -1,20 +1,19 @@
 // The operator's CUDA side: tensors in, launches out.
-#include "kernel.h"
-
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
+#include <capstan/ops/launch.cuh>
+
+#include "kernel.h"
 
 namespace gpu_sum {
 namespace {
 
+namespace cuda = capstan::ops::cuda;
+
 at::Tensor times_index_cuda(const at::Tensor& x) {
   const c10::cuda::CUDAGuard guard(x.device());
   const at::Tensor in = x.contiguous(), out = at::empty_like(in);
-  times_index(in.const_data_ptr<float>(), out.data_ptr<float>(), in.numel(), c10::cuda::getCurrentCUDAStream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  cuda::launch(times_index, out.data_ptr(), in.const_data_ptr(), cuda::float_type(in), in.numel());
   return out;
 }
 
