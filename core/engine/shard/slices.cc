@@ -57,17 +57,6 @@ at::Tensor OwnedSlice::of(const at::Tensor& all) const {
   return all.defined() && record ? all.narrow(0, begin, elements) : all;
 }
 
-optimizer::Slice OwnedSlice::slice(const nn::Weight& of_weight, double lr) const {
-  optimizer::Slice out;
-  out.weight = &of_weight;
-  out.record = record;
-  out.box = box;
-  out.lr = lr * group->lr_factor;
-  out.weight_decay = weight_decay;
-  out.state = state;
-  return out;
-}
-
 std::vector<optimizer::Rule*> rules_of(std::span<const OwnedSlice> slices) {
   std::vector<optimizer::Rule*> rules;
   for (const auto& slice : slices) {

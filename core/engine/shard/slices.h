@@ -50,8 +50,6 @@ struct OwnedSlice : PlannedSlice {
 
   /// Its elements of the weight's tensor; undefined stays so.
   at::Tensor of(const at::Tensor& all) const;
-  /// What its rule is given, with states, and without master and gradient. `lr` is before its group's factor.
-  optimizer::Slice slice(const nn::Weight& of_weight, double lr) const;
 };
 
 /// The rules of these slices, each once.
