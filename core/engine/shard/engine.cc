@@ -99,8 +99,10 @@ optimizer::Slice Engine::device_slice(const OwnedSlice& owned, double lr, bool c
 }
 
 void Engine::plan_matrices(const GroupOf& group_of) {
-  auto plans = matrix_plans(shared_.plan, shared_.options, {shared_.slices.begin(), shared_.slices.end()});
-  if (!plans.empty()) matrices_.emplace(std::move(plans), group_of(matrix_axes(shared_.plan, shared_.options), 0));
+  auto rounds = matrix_rounds(shared_.plan, shared_.options);
+  if (rounds.empty()) return;
+  auto group = group_of(matrix_axes(shared_.plan, shared_.options), 0);
+  matrices_.emplace(std::move(rounds), std::move(group), shared_.streams.reduce);  // no gradient is summed then
 }
 
 // Masters in host memory are updated here too, and the next forward does not overlap with that: ranks exchange parts.

@@ -120,8 +120,8 @@ std::vector<layout::Axis> matrix_axes(const ShardPlan& plan, const EngineOptions
   return axes;
 }
 
-std::vector<strategy::MatrixPlan> matrix_plans(const ShardPlan& plan, const EngineOptions& options,
-                                               const std::vector<PlannedSlice>& slices) {
+std::vector<strategy::MatrixRound> matrix_rounds(const ShardPlan& plan, const EngineOptions& options) {
+  const auto slices = plan_slices(plan, options);
   const auto axes = matrix_axes(plan, options);
   std::map<const layout::Param*, std::size_t> place;
   for (std::size_t i = 0; i < slices.size(); ++i) place[slices[i].record] = i;
