@@ -81,7 +81,7 @@ double state_traffic(const shard::ShardPlan& plan, const shard::EngineOptions& o
 // owners and come back.
 void add_whole_matrices(const shard::ShardPlan& plan, const shard::EngineOptions& options, const Topology& topology,
                         StepWork& work) {
-  const auto whole = strategy::work_of(shard::matrix_plans(plan, options, shard::plan_slices(plan, options)));
+  const auto whole = strategy::work_of(shard::matrix_rounds(plan, options));
   work.whole_flops = whole.flops;
   if (whole.exchanges == 0) return;
   const auto bytes = whole.sent_parts / whole.exchanges;

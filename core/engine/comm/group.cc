@@ -141,9 +141,7 @@ void Group::all_gather(const at::Tensor& out, const at::Tensor& in, std::string_
 
 void Group::reduce_scatter(const at::Tensor& out, const at::Tensor& in, std::string_view label) {
   if (connected_) return connected_->reduce_scatter(out, in, label);
-  check(out, "reduce-scatter", label);
-  check(in, "reduce-scatter", label);
-  CAPSTAN_ASSERT(in.numel() == out.numel() * size() && out.scalar_type() == in.scalar_type());
+  check_pieces(in, out, "reduce-scatter", label);
   if (size() == 1) return copy_memory(out, in);
   if (out.numel() == 0) return;
   record("reduce-scatter", label, ++calls_, [&] { do_reduce_scatter(out, in); });

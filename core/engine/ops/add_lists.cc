@@ -32,4 +32,8 @@ void add_lists_(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>
   op.call(sums, parts);
 }
 
+void Moves::run(bool write) const {
+  if (!to.empty()) write ? at::_foreach_copy_(to, from) : add_lists_(to, from);
+}
+
 }  // namespace capstan::ops

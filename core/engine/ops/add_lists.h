@@ -12,5 +12,16 @@ namespace ops {
 /// the same roundings.
 void add_lists_(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from);
 
+/// Copies or adds lists of tensors in few launches.
+struct Moves {
+  std::vector<at::Tensor> to;
+  std::vector<at::Tensor> from;
+  void add(const at::Tensor& destination, const at::Tensor& source) {
+    to.push_back(destination);
+    from.push_back(source);
+  }
+  void run(bool write) const;
+};
+
 }  // namespace ops
 CAPSTAN_END_NAMESPACE

@@ -131,8 +131,13 @@ StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, con
   time.others += (bytes_of("cast", micro.gathers) + (times - 1) * bytes_of("cast", micro.later_gathers)) /
                  figures.bytes_per_second;
   time.decoding = decoding_of(micro.gathers, figures) + (times - 1) * decoding_of(micro.later_gathers, figures);
-  time.update = work.update_bytes / figures.update_bytes_per_second + work.whole_flops / figures.product_flops +
-                seconds(work.whole_parts, figures, node_bytes);
+  // Parts of matrices cross while others are computed, all but the first on their way out and the last on theirs back.
+  auto exposed = work.whole_parts;
+  for (auto& [transfer, times_waited] : exposed) times_waited = 2;
+  const auto waits = seconds(exposed, figures, node_bytes);
+  time.update =
+      work.update_bytes / figures.update_bytes_per_second + waits +
+      std::max(work.whole_flops / figures.product_flops, seconds(work.whole_parts, figures, node_bytes) - waits);
   const auto on_gpu = time.products + time.attention + time.decoding + time.others + time.layers_wait;
   const auto eager = (times - static_cast<double>(work.replayed)) / times;
   time.host_wait = std::max(0.0, eager * (times * launches * figures.host_kernel_seconds - on_gpu));

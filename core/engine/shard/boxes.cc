@@ -96,7 +96,7 @@ std::int64_t saved_bytes(const ShardPlan& plan, const EngineOptions& options, bo
     }
   });
   if (!options.optimizer) return bytes;
-  const auto of_matrices = strategy::state_bytes_of(matrix_plans(plan, options, plan_slices(plan, options)));
+  const auto of_matrices = strategy::state_bytes_of(matrix_rounds(plan, options));
   return bytes + of_matrices.device + of_matrices.host;
 }
 

@@ -94,22 +94,15 @@ void Engine::drop_gradients() {
   for (auto& bucket : parameters_) bucket.full().drop_gradients();
 }
 
-// Views, where the gradient may have another dtype than the master. With `copies`, a fused rule is to write the
-// masters' copies too.
 optimizer::Slice Engine::device_slice(const OwnedSlice& owned, double lr, bool copies) {
-  const auto& bucket = plan(owned.bucket);
-  const auto& masters = parameters_[owned.bucket].masters();
-  const bool unpadded = bucket.gradients.autograd, fused = owned.group->rule->is_fused();
-  auto slice = owned.slice(*bucket.weights[owned.weight].weight, lr);
-  slice.master = owned.of(masters.slice(owned.weight, unpadded));
-  slice.grad = owned.of(reducers_[owned.bucket].slice(owned.weight));
-  if (copies && fused) slice.copy = owned.of(masters.copy_slice(owned.weight, unpadded));
-  return slice;
+  return parameters_[owned.bucket].masters().views(owned, reducers_[owned.bucket].slice(owned.weight), lr, copies);
 }
 
 void Engine::plan_matrices(const GroupOf& group_of) {
-  auto plans = matrix_plans(shared_.plan, shared_.options, {shared_.slices.begin(), shared_.slices.end()});
-  if (!plans.empty()) matrices_.emplace(std::move(plans), group_of(matrix_axes(shared_.plan, shared_.options), 0));
+  auto rounds = matrix_rounds(shared_.plan, shared_.options);
+  if (rounds.empty()) return;
+  auto group = group_of(matrix_axes(shared_.plan, shared_.options), 0);
+  matrices_.emplace(std::move(rounds), std::move(group), shared_.streams.reduce);  // no gradient is summed then
 }
 
 // Masters in host memory are updated here too, and the next forward does not overlap with that: ranks exchange parts.

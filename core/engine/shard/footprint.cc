@@ -34,11 +34,10 @@ std::map<std::string, std::int64_t> permanent(const ShardPlan& plan, const Engin
   for (const auto& bucket : plan.buckets) add(bucket.buffers);
   add(plan.staging);
   if (!options.optimizer) return bytes;
-  const auto slices = plan_slices(plan, options);
-  const auto of_matrices = strategy::state_bytes_of(matrix_plans(plan, options, slices));
+  const auto of_matrices = strategy::state_bytes_of(matrix_rounds(plan, options));
   bytes[part_of(Purpose::optimizer_state, false)] += of_matrices.device;
   bytes[part_of(Purpose::optimizer_state, true)] += of_matrices.host;
-  for (const auto& slice : slices)
+  for (const auto& slice : plan_slices(plan, options))
     bytes[part_of(Purpose::optimizer_state, plan.buckets[slice.bucket].on_host)] += slice.state_bytes();
   return bytes;
 }
@@ -90,7 +89,7 @@ std::vector<layout::Footprint> footprint(const ShardPlan& plan, const EngineOpti
   for (const auto* part : {"offloaded parameters", "offloaded gradients", "offloaded optimizer state"})
     add_if_any(part, bytes[part], "host", "always");
   if (!options.optimizer) return list;
-  const auto matrices = strategy::bytes_of(matrix_plans(plan, options, plan_slices(plan, options)));
+  const auto matrices = strategy::bytes_of(matrix_rounds(plan, options));
   add_if_any("whole matrices", matrices.device, device, "update");
   if (!options.precision.device.is_cpu()) add_if_any("parts of whole matrices", matrices.host, "host", "update");
   return list;

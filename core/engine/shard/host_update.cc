@@ -64,13 +64,8 @@ const HostUpdate::Item& HostUpdate::item_of(std::size_t bucket) const {
 
 optimizer::Slice HostUpdate::views_of(const OwnedSlice& owned, const BucketParameters& bucket, double lr,
                                       bool publish) const {
-  const auto& planned = bucket.plan().weights[owned.weight];
-  const auto& masters = bucket.masters();
-  auto slice = owned.slice(*planned.weight, lr);
-  slice.master = owned.of(masters.slice(owned.weight, false));
-  slice.grad = owned.of(planned.of_shard(shared_.offload.gradient(bucket.plan())));
-  if (owned.group->rule->is_fused() && publish) slice.copy = owned.of(masters.copy_slice(owned.weight, false));
-  return slice;
+  const auto gradient = bucket.plan().weights[owned.weight].of_shard(shared_.offload.gradient(bucket.plan()));
+  return bucket.masters().views(owned, gradient, lr, publish);
 }
 
 optimizer::Slice HostUpdate::slice_of(const OwnedSlice& owned, const Item& item, const Job& job) const {
@@ -90,12 +85,7 @@ void HostUpdate::start(double lr, const optimizer::Update& update, bool publish)
   wait_all();
   shared_.allocate_states();  // on this thread
   // The host waits here for the step's norm: nothing can be updated without it.
-  const c10::Device host(c10::DeviceType::CPU);
-  const Job job{lr,
-                {update.count.defined() ? update.count.to(host).clone() : update.count,
-                 update.grad_scale.defined() ? update.grad_scale.to(host) : update.grad_scale,
-                 update.skip.defined() ? update.skip.to(host) : update.skip},
-                publish};
+  const Job job{lr, strategy::in_host_memory(update), publish};
   const std::lock_guard lock(mutex_);
   for (auto& item : items_) item.done = false;
   job_ = [this, job] { update_all(job); };

@@ -46,8 +46,7 @@ class HostUpdate {
   void wait(std::size_t bucket);
   void wait_all();
   void publish_all();
-  /// A slice with views of its part of masters and gradients, once these have arrived; with the copy that a fused rule
-  /// writes. No update may be running.
+  /// Masters::views of a slice, once its gradients have arrived. No update may be running.
   optimizer::Slice arrived_slice(const OwnedSlice& owned, double lr, bool publish) const;
   const HostUpdateTimes& times() const { return times_; }
 

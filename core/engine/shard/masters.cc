@@ -31,6 +31,21 @@ at::Tensor Masters::slice(std::size_t i, bool unpadded) const {
   return unpadded ? full_.flat(i) : full_.padded(i);
 }
 
+optimizer::Slice Masters::views(const OwnedSlice& owned, const at::Tensor& gradient, double lr, bool copies) const {
+  const bool unpadded = plan_.gradients.autograd;
+  optimizer::Slice out;
+  out.weight = &*plan_.weights[owned.weight].weight;
+  out.record = owned.record;
+  out.box = owned.box;
+  out.lr = lr * owned.group->lr_factor;
+  out.weight_decay = owned.weight_decay;
+  out.master = owned.of(slice(owned.weight, unpadded));
+  out.grad = owned.of(gradient);
+  out.state = owned.state;
+  if (copies && owned.group->rule->is_fused()) out.copy = owned.of(copy_slice(owned.weight, unpadded));
+  return out;
+}
+
 at::Tensor Masters::copy_slice(std::size_t i, bool unpadded) const {
   if (!all_.defined()) return {};
   if (plan_.parameters.gathers()) {

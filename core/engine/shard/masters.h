@@ -19,10 +19,11 @@ class Masters {
 
   /// A weight's masters on this rank: its padded shard, or all of them (padded unless `unpadded`).
   at::Tensor slice(std::size_t i, bool unpadded) const;
-  /// Its copy in the compute dtype, as long, on the masters' device; undefined: there is none.
-  at::Tensor copy_slice(std::size_t i, bool unpadded) const;
+  /// What a rule is given, as views; the gradient may have another dtype than the master. `lr` is before the group's
+  /// factor. With `copies` a fused rule is to write the masters' copies too.
+  optimizer::Slice views(const OwnedSlice& owned, const at::Tensor& gradient, double lr, bool copies) const;
   /// Called after they have changed: updates their copies, except for those that a gather makes. `copied`: the rule has
-  /// written copy_slice().
+  /// written them.
   void publish(bool copied);
 
   /// If they are in host memory: updates the copy that gathers send, in the compute dtype. Runs on the update thread.
@@ -40,6 +41,9 @@ class Masters {
   void add_held(HeldMemory& memory) const;
 
  private:
+  /// A weight's copy in the compute dtype, as long, on the masters' device; undefined: there is none.
+  at::Tensor copy_slice(std::size_t i, bool unpadded) const;
+
   const BucketPlan& plan_;
   Shared& shared_;
   const FullParameters& full_;

@@ -13,23 +13,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
-/// Copies or adds lists of tensors in few launches.
-struct Moves {
-  std::vector<at::Tensor> to;
-  std::vector<at::Tensor> from;
-  void add(const at::Tensor& destination, const at::Tensor& source) {
-    to.push_back(destination);
-    from.push_back(source);
-  }
-  void run(bool write) const {
-    if (to.empty()) return;
-    if (write) {
-      at::_foreach_copy_(to, from);
-    } else {
-      ops::add_lists_(to, from);
-    }
-  }
-};
+using ops::Moves;
 
 /// Copies a full weight to the shard that the rank at `position` has of it, or to the part of that which begins at
 /// `begin`, with zeros between records. Without a full weight all is zero.

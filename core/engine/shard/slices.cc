@@ -57,17 +57,6 @@ at::Tensor OwnedSlice::of(const at::Tensor& all) const {
   return all.defined() && record ? all.narrow(0, begin, elements) : all;
 }
 
-optimizer::Slice OwnedSlice::slice(const nn::Weight& of_weight, double lr) const {
-  optimizer::Slice out;
-  out.weight = &of_weight;
-  out.record = record;
-  out.box = box;
-  out.lr = lr * group->lr_factor;
-  out.weight_decay = weight_decay;
-  out.state = state;
-  return out;
-}
-
 std::vector<optimizer::Rule*> rules_of(std::span<const OwnedSlice> slices) {
   std::vector<optimizer::Rule*> rules;
   for (const auto& slice : slices) {
@@ -131,8 +120,8 @@ std::vector<layout::Axis> matrix_axes(const ShardPlan& plan, const EngineOptions
   return axes;
 }
 
-std::vector<strategy::MatrixPlan> matrix_plans(const ShardPlan& plan, const EngineOptions& options,
-                                               const std::vector<PlannedSlice>& slices) {
+std::vector<strategy::MatrixRound> matrix_rounds(const ShardPlan& plan, const EngineOptions& options) {
+  const auto slices = plan_slices(plan, options);
   const auto axes = matrix_axes(plan, options);
   std::map<const layout::Param*, std::size_t> place;
   for (std::size_t i = 0; i < slices.size(); ++i) place[slices[i].record] = i;

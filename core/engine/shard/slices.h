@@ -41,17 +41,14 @@ std::vector<PlannedSlice> plan_slices(const ShardPlan& plan, const EngineOptions
 
 /// The axes of the group in which matrices cross that rules need whole: along others ranks have matrices of their own.
 std::vector<layout::Axis> matrix_axes(const ShardPlan& plan, const EngineOptions& options);
-/// How those matrices cross; `slices` are plan_slices(), whose places in this list are the plans' numbers of slices.
-std::vector<strategy::MatrixPlan> matrix_plans(const ShardPlan& plan, const EngineOptions& options,
-                                               const std::vector<PlannedSlice>& slices);
+/// How those matrices cross; a slice's number is its place in plan_slices().
+std::vector<strategy::MatrixRound> matrix_rounds(const ShardPlan& plan, const EngineOptions& options);
 
 struct OwnedSlice : PlannedSlice {
   std::vector<at::Tensor> state = {};
 
   /// Its elements of the weight's tensor; undefined stays so.
   at::Tensor of(const at::Tensor& all) const;
-  /// What its rule is given, with states, and without master and gradient. `lr` is before its group's factor.
-  optimizer::Slice slice(const nn::Weight& of_weight, double lr) const;
 };
 
 /// The rules of these slices, each once.

@@ -3,6 +3,7 @@
 #include <capstan/base/error.h>
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -14,7 +15,7 @@ std::int64_t matrix_elements(const layout::Param& record) { return rows_of(recor
 
 struct SharedMatrix {
   const SharedRecord* of;
-  std::size_t plan;    ///< its rule's and dtype's
+  std::size_t kind;    ///< the first record's number that has its rule and dtype
   std::int64_t index;  ///< among the record's
   int owner = 0;
 };
@@ -50,37 +51,20 @@ std::vector<Holder> holders_of(const SharedMatrix& matrix) {
   return holders;
 }
 
-layout::Box box_of(const layout::Param& record, std::int64_t index, const Rect& rect) {
-  const auto dims = record.shape.size();
-  layout::Box box{layout::Shape(dims), layout::Shape(dims, 1)};
-  box.offset[dims - 2] = rect.row;
-  box.size[dims - 2] = rect.rows;
-  box.offset[dims - 1] = rect.col;
-  box.size[dims - 1] = rect.cols;
-  for (std::size_t d = dims - 2; d-- > 0; index /= record.shape[d]) box.offset[d] = index % record.shape[d];
-  return box;
-}
-
-std::size_t plan_of(std::vector<MatrixPlan>& plans, const SharedRecord& record) {
-  const auto found = std::find_if(plans.begin(), plans.end(), [&](const MatrixPlan& one) {
-    return one.rule == record.rule && one.dtype == record.spec.dtype;
-  });
-  if (found != plans.end()) return static_cast<std::size_t>(found - plans.begin());
-  plans.push_back({record.rule, record.spec.dtype, {}});
-  return plans.size() - 1;
-}
-
 // Those with the most work first, so that the last ones even out the sums; equal shapes are neighbours.
-std::vector<SharedMatrix> in_order(const std::vector<SharedRecord>& records, std::vector<MatrixPlan>& plans) {
+std::vector<SharedMatrix> in_order(const std::vector<SharedRecord>& records) {
   std::vector<SharedMatrix> matrices;
   for (const auto& record : records) {
     const auto count = record.record->numel() / matrix_elements(*record.record);
-    const auto plan = plan_of(plans, record);
-    for (std::int64_t i = 0; i < count; ++i) matrices.push_back({&record, plan, i});
+    const auto alike = std::find_if(records.begin(), records.end(), [&](const SharedRecord& one) {
+      return one.rule == record.rule && one.spec.dtype == record.spec.dtype;
+    });
+    const auto kind = static_cast<std::size_t>(alike - records.begin());
+    for (std::int64_t i = 0; i < count; ++i) matrices.push_back({&record, kind, i});
   }
   std::stable_sort(matrices.begin(), matrices.end(), [](const SharedMatrix& a, const SharedMatrix& b) {
     const auto key = [](const SharedMatrix& m) {
-      return std::tuple(m.plan, -m.of->spec.work, rows_of(*m.of->record), m.of->record->shape.back());
+      return std::tuple(m.kind, -m.of->spec.work, rows_of(*m.of->record), m.of->record->shape.back());
     };
     return key(a) < key(b);
   });
@@ -104,34 +88,32 @@ void choose_owners(std::vector<SharedMatrix>& matrices, std::size_t ranks) {
 // Deals matrices to rounds.
 class Dealer {
  public:
-  Dealer(std::vector<MatrixPlan> plans, std::size_t ranks, int position, std::int64_t most)
-      : plans_(std::move(plans)), position_(position), most_(most), owned_(ranks, 0), held_(ranks, 0) {}
+  Dealer(std::size_t ranks, int position, std::int64_t most)
+      : position_(position), most_(most), owned_(ranks, 0), held_(ranks, 0) {}
 
   void deal(const SharedMatrix& matrix) {
-    auto& rounds = plans_[matrix.plan].rounds;
     const auto holders = holders_of(matrix);
-    if (rounds.empty() || is_full(matrix, holders)) {
-      rounds.emplace_back();
-      std::fill(owned_.begin(), owned_.end(), 0);
-      std::fill(held_.begin(), held_.end(), 0);
+    if (rounds_.empty() || kind_ != matrix.kind || is_full(matrix, holders)) {
+      const std::vector<std::int64_t> none(owned_.size(), 0);
+      owned_ = held_ = none;
+      kind_ = matrix.kind;
+      rounds_.push_back({matrix.of->rule, matrix.of->spec.dtype, {none, none}, {none, none}});
     }
-    auto& round = rounds.back();
+    auto& round = rounds_.back();
     auto& owned = owned_[static_cast<std::size_t>(matrix.owner)];
     for (const auto& holder : holders) add_part(round, matrix, holder, holders, owned);
     if (matrix.owner == position_) add_matrix(round, matrix, owned);
     owned += matrix_elements(*matrix.of->record);
   }
 
-  std::vector<MatrixPlan> take() {
-    for (auto& plan : plans_) {
-      for (auto& round : plan.rounds) {
-        std::stable_sort(round.own.begin(), round.own.end(),
-                         [](const OwnPart& a, const OwnPart& b) { return a.owner < b.owner; });
-        std::stable_sort(round.others.begin(), round.others.end(),
-                         [](const WholePart& a, const WholePart& b) { return a.rank < b.rank; });
-      }
+  std::vector<MatrixRound> take() {
+    for (auto& round : rounds_) {
+      std::stable_sort(round.own.begin(), round.own.end(),
+                       [](const OwnPart& a, const OwnPart& b) { return a.owner < b.owner; });
+      std::stable_sort(round.others.begin(), round.others.end(),
+                       [](const WholePart& a, const WholePart& b) { return a.rank < b.rank; });
     }
-    return std::move(plans_);
+    return std::move(rounds_);
   }
 
  private:
@@ -165,12 +147,21 @@ class Dealer {
     const auto& record = *matrix.of->record;
     if (holder.rank != position_ && matrix.owner != position_) return;
     const WholePart part{holder.rank, &record, begin, holder.rect, gives(holder, holders, matrix.owner)};
-    if (holder.rank != position_) {
+    if (holder.rank == position_) {
+      const auto& rect = holder.rect;
+      round.own.push_back({matrix.of->slice, holder.begin,
+                           box_of(record, matrix.index, {{rect.row, rect.col}, {rect.rows, rect.cols}}), matrix.owner,
+                           part, matrix.of->on_host});
+    } else {
       round.others.push_back(part);
-      return;
     }
-    round.own.push_back({matrix.of->slice, holder.begin, box_of(record, matrix.index, holder.rect), matrix.owner, part,
-                         matrix.of->on_host});
+    if (holder.rank == matrix.owner) return;
+    const auto count = [&](PartCounts& counts) {
+      auto& ranks = holder.rank == position_ ? counts.own : counts.others;
+      ranks[static_cast<std::size_t>(holder.rank == position_ ? matrix.owner : holder.rank)] += holder.rect.numel();
+    };
+    count(round.back);
+    if (part.gives) count(round.to_owners);
   }
 
   static void add_matrix(MatrixRound& round, const SharedMatrix& matrix, std::int64_t begin) {
@@ -190,14 +181,29 @@ class Dealer {
     batch.work += matrix.of->spec.work;
   }
 
-  std::vector<MatrixPlan> plans_;
+  std::vector<MatrixRound> rounds_;
+  std::size_t kind_ = 0;  // the last round's
   int position_;
   std::int64_t most_;
   // Elements of the round so far, by rank: of its own matrices, and of its parts of all.
   std::vector<std::int64_t> owned_, held_;
 };
 
+std::int64_t sum(const PartCounts& counts) {
+  const auto own = std::accumulate(counts.own.begin(), counts.own.end(), std::int64_t{0});
+  return std::accumulate(counts.others.begin(), counts.others.end(), own);
+}
+
 }  // namespace
+
+layout::Box box_of(const layout::Param& record, std::int64_t index, const layout::Box& inner) {
+  const auto dims = record.shape.size() - 2;
+  layout::Box box{layout::Shape(dims), layout::Shape(dims, 1)};
+  for (std::size_t d = dims; d-- > 0; index /= record.shape[d]) box.offset[d] = index % record.shape[d];
+  box.offset.insert(box.offset.end(), inner.offset.begin(), inner.offset.end());
+  box.size.insert(box.size.end(), inner.size.begin(), inner.size.end());
+  return box;
+}
 
 at::Tensor WholePart::of(const at::Tensor& matrices) const {
   const auto rows = rows_of(*record), cols = record->shape.back();
@@ -209,62 +215,81 @@ std::int64_t MatrixRound::elements() const {
   return batches.empty() ? 0 : batches.back().begin + batches.back().elements;
 }
 
-std::vector<MatrixPlan> plan_matrices(const std::vector<SharedRecord>& records, int position, std::int64_t most) {
+std::vector<MatrixRound> plan_matrices(const std::vector<SharedRecord>& records, int position, std::int64_t most) {
   if (records.empty()) return {};
-  std::vector<MatrixPlan> plans;
-  auto matrices = in_order(records, plans);
+  auto matrices = in_order(records);
   const auto ranks = records.front().boxes.size();
   choose_owners(matrices, ranks);
-  Dealer dealer(std::move(plans), ranks, position, most);
+  // Where ranks exchange parts, two rounds are whole at once and two cross (each_phase). Rounds of half the size then
+  // take about the memory that rounds would take one after the other; only matrices that are larger alone take more.
+  Dealer dealer(ranks, position, ranks > 1 ? (most + 1) / 2 : most);
   for (const auto& matrix : matrices) dealer.deal(matrix);
   return dealer.take();
 }
 
-MatrixBytes bytes_of(const std::vector<MatrixPlan>& plans) {
-  MatrixBytes most;
-  for (const auto& plan : plans) {
-    const auto size = static_cast<std::int64_t>(c10::elementSize(plan.dtype));
-    for (const auto& round : plan.rounds) {
-      std::int64_t work = 0, crossing = 0, on_host = 0;
-      for (const auto& batch : round.batches) work = std::max(work, batch.work_bytes);
-      // A part that is not contiguous in its owner's matrix crosses as those of other ranks do.
-      for (const auto& part : round.own) {
-        const bool in_place = part.owner == part.whole.rank && part.whole.rect.cols == part.whole.record->shape.back();
-        if (!in_place) crossing += part.elements();
-        if (part.on_host) on_host += part.elements();
-      }
-      for (const auto& part : round.others) crossing += part.rect.numel();
-      most.device = std::max(most.device, round.elements() * size + std::max(work, crossing * size));
-      most.host = std::max(most.host, on_host * size);
-    }
+void each_phase(const std::vector<MatrixRound>& rounds,
+                const std::function<void(MatrixPhase, const MatrixRound&)>& run) {
+  const auto at = [&](MatrixPhase phase, std::size_t i) { run(phase, rounds[i]); };
+  // A round that sends nothing would only take its memory earlier.
+  const auto begins_ahead = [&](std::size_t i) { return i > 0 && i < rounds.size() && rounds[i].exchanges; };
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    if (!begins_ahead(i)) at(MatrixPhase::begin, i);
+    at(MatrixPhase::arrive, i);
+    if (begins_ahead(i + 1)) at(MatrixPhase::begin, i + 1);
+    at(MatrixPhase::compute, i);
+    if (i > 0) at(MatrixPhase::end, i - 1);
+    at(MatrixPhase::give_back, i);
   }
+  if (!rounds.empty()) at(MatrixPhase::end, rounds.size() - 1);
+}
+
+MatrixBytes bytes_of(const std::vector<MatrixRound>& rounds) {
+  MatrixBytes most;
+  std::int64_t held = 0;
+  each_phase(rounds, [&](MatrixPhase phase, const MatrixRound& round) {
+    const auto size = static_cast<std::int64_t>(c10::elementSize(round.dtype));
+    const bool begins = phase == MatrixPhase::begin, gives_back = phase == MatrixPhase::give_back;
+    std::int64_t passing = 0, on_host = 0;  // besides what is held, freed at the phase's end
+    for (const auto& part : round.own) {
+      // A part that is not contiguous in its owner's matrix goes there by memory of its own.
+      if ((begins || gives_back) && part.is_mine() && !part.is_in_place()) passing += part.elements() * size;
+      const bool has_part = begins ? part.is_mine() || part.whole.gives : phase == MatrixPhase::end && !part.is_mine();
+      if (part.on_host && has_part) on_host += part.elements() * size;
+    }
+    for (const auto& batch : round.batches) {
+      if (phase == MatrixPhase::compute) passing = std::max(passing, batch.work_bytes);
+    }
+    if (begins) held += (round.elements() + sum(round.to_owners)) * size;
+    if (gives_back) held += sum(round.back) * size;
+    most.device = std::max(most.device, held + passing);
+    most.host = std::max(most.host, on_host);
+    if (phase == MatrixPhase::arrive) held -= sum(round.to_owners) * size;
+    if (gives_back) held -= round.elements() * size;
+    if (phase == MatrixPhase::end) held -= sum(round.back) * size;
+  });
   return most;
 }
 
-MatrixWork work_of(const std::vector<MatrixPlan>& plans) {
+MatrixWork work_of(const std::vector<MatrixRound>& rounds) {
   MatrixWork sum;
-  for (const auto& plan : plans) {
-    const auto size = static_cast<std::int64_t>(c10::elementSize(plan.dtype));
-    for (const auto& round : plan.rounds) {
-      for (const auto& batch : round.batches) sum.flops += batch.work;
-      if (!round.exchanges) continue;
-      ++sum.exchanges;
-      for (const auto& part : round.own) sum.sent_parts += part.elements() * size;
-    }
+  for (const auto& round : rounds) {
+    for (const auto& batch : round.batches) sum.flops += batch.work;
+    if (!round.exchanges) continue;
+    ++sum.exchanges;
+    for (const auto& part : round.own)
+      sum.sent_parts += part.elements() * static_cast<std::int64_t>(c10::elementSize(round.dtype));
   }
   return sum;
 }
 
-MatrixBytes state_bytes_of(const std::vector<MatrixPlan>& plans) {
+MatrixBytes state_bytes_of(const std::vector<MatrixRound>& rounds) {
   MatrixBytes sum;
-  for (const auto& plan : plans) {
-    for (const auto& round : plan.rounds) {
-      for (const auto& batch : round.batches) {
-        for (const auto& state : batch.states) {
-          (batch.on_host ? sum.host : sum.device) += static_cast<std::int64_t>(batch.records.size()) *
-                                                     layout::numel(state.shape) *
-                                                     static_cast<std::int64_t>(c10::elementSize(state.dtype));
-        }
+  for (const auto& round : rounds) {
+    for (const auto& batch : round.batches) {
+      for (const auto& state : batch.states) {
+        (batch.on_host ? sum.host : sum.device) += static_cast<std::int64_t>(batch.records.size()) *
+                                                   layout::numel(state.shape) *
+                                                   static_cast<std::int64_t>(c10::elementSize(state.dtype));
       }
     }
   }

@@ -5,7 +5,7 @@
 #include <capstan/optimizer/rule.h>
 
 #include <cstdint>
-#include <optional>
+#include <functional>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -21,6 +21,9 @@ struct SharedRecord {
   std::vector<layout::Box> boxes;  ///< by position in the group
   std::size_t slice;               ///< this rank's number of it, if it has a part
 };
+
+/// `inner` of the record's matrix `index`, or of something that each of its matrices has, as a box of all of them.
+layout::Box box_of(const layout::Param& record, std::int64_t index, const layout::Box& inner);
 
 /// A part of a matrix.
 struct Rect {
@@ -52,6 +55,9 @@ struct OwnPart {
   bool on_host = false;    ///< its master is
 
   std::int64_t elements() const { return whole.rect.numel(); }
+  bool is_mine() const { return owner == whole.rank; }
+  /// Can the rule read and write it where it is in its matrix, on this rank?
+  bool is_in_place() const { return is_mine() && whole.rect.cols == whole.record->shape.back(); }
 };
 
 /// Neighbouring matrices of one shape in a round.
@@ -66,43 +72,59 @@ struct WholeBatch {
   double work = 0;              ///< floating-point operations for all of them
 };
 
-/// What one exchange brings to their owners and back.
+/// Elements that cross between this rank and each other one.
+struct PartCounts {
+  std::vector<std::int64_t> own;     ///< of this rank's parts, by owner
+  std::vector<std::int64_t> others;  ///< of parts of this rank's matrices, by the rank that has them
+};
+
+/// Matrices that one rule has whole in one dtype, and what brings them to their owners and back.
 struct MatrixRound {
-  std::vector<WholeBatch> batches;  ///< the matrices that this rank owns
-  std::vector<OwnPart> own;         ///< this rank's parts, by owner
-  std::vector<WholePart> others;    ///< parts on other ranks of this rank's matrices, by rank
-  bool exchanges = false;           ///< some rank has a part that is another one's
+  optimizer::Rule* rule = nullptr;
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  PartCounts to_owners, back;            ///< what ranks give, and all parts
+  std::vector<WholeBatch> batches = {};  ///< the matrices that this rank owns
+  std::vector<OwnPart> own = {};         ///< this rank's parts, by owner
+  std::vector<WholePart> others = {};    ///< parts on other ranks of this rank's matrices, by rank
+  bool exchanges = false;                ///< some rank has a part that is another one's
 
   std::int64_t elements() const;  ///< of this rank's matrices
 };
 
-/// The matrices that one rule has whole in one dtype, in the order in which they are updated.
-struct MatrixPlan {
-  optimizer::Rule* rule = nullptr;
-  c10::ScalarType dtype = c10::ScalarType::Float;
-  std::vector<MatrixRound> rounds;
+/// In the order in which they are updated; `position` is this rank's. All ranks plan the same exchange: owners are
+/// ranks that have a part of the matrix, chosen so that the sums of WholeSpec::work are about equal; a round has
+/// matrices of about one size, or one matrix. `most`: elements that an owner has whole at once, where no single matrix
+/// has more.
+std::vector<MatrixRound> plan_matrices(const std::vector<SharedRecord>& records, int position, std::int64_t most);
+
+/// What an update does with a round, in this order.
+enum class MatrixPhase {
+  begin,      ///< updates states, and sends parts to the owners
+  arrive,     ///< waits for them: matrices are whole
+  compute,    ///< calls the rule
+  give_back,  ///< sends results, and applies those of this rank's own matrices, which are then freed
+  end         ///< waits for the other results and applies them
 };
+/// Calls `run` for each phase of each round, in the order in which an update goes through them: while a round is
+/// computed, the next one's parts travel to their owners and the results of the one before travel back.
+void each_phase(const std::vector<MatrixRound>& rounds,
+                const std::function<void(MatrixPhase, const MatrixRound&)>& run);
 
-/// By rule and dtype; `position` is this rank's. All ranks plan the same exchange: owners are ranks that have a part of
-/// the matrix, chosen so that the sums of WholeSpec::work are about equal; a round has matrices of about one size,
-/// `most` elements for an owner, or one matrix that has more.
-std::vector<MatrixPlan> plan_matrices(const std::vector<SharedRecord>& records, int position, std::int64_t most);
-
-/// The most memory that these rounds take at once, freed at their end.
+/// The most memory that an update takes for rounds at once, freed at its end.
 struct MatrixBytes {
   std::int64_t device = 0;
   std::int64_t host = 0;  ///< parts of matrices whose masters are in host memory
 };
-MatrixBytes bytes_of(const std::vector<MatrixPlan>& plans);
+MatrixBytes bytes_of(const std::vector<MatrixRound>& rounds);
 /// What an update makes this rank do for whole matrices.
 struct MatrixWork {
   double flops = 0;             ///< of the rule, for the matrices that this rank owns
   std::int64_t sent_parts = 0;  ///< bytes of this rank's parts in rounds that exchange parts
   std::int64_t exchanges = 0;   ///< such rounds: in each, parts go to the owners and come back
 };
-MatrixWork work_of(const std::vector<MatrixPlan>& plans);
+MatrixWork work_of(const std::vector<MatrixRound>& rounds);
 /// What this rank's states of whole matrices take.
-MatrixBytes state_bytes_of(const std::vector<MatrixPlan>& plans);
+MatrixBytes state_bytes_of(const std::vector<MatrixRound>& rounds);
 
 }  // namespace strategy
 CAPSTAN_END_NAMESPACE

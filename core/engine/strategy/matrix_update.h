@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/side_stream.h"
 #include "strategy/matrix_plan.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -26,11 +27,14 @@ struct OwnedMatrixState {
 
 /// Updates records whose matrices a rule needs whole (optimizer::Grain::matrix), round by round: each rank updates its
 /// states and sends the rule's parts of matrices to their owners, the owners compute, and each rank gets its parts of
-/// the results back and applies them. Whole matrices are on the device, also where masters are in host memory. All of
-/// it is queued on the current stream; nothing but states stays allocated after a round.
+/// the results back and applies them. Whole matrices are on the device, also where masters are in host memory. What
+/// ranks exchange is queued on `side`, so that it overlaps with the rule's computation of other rounds (each_phase),
+/// all else on the current stream, which has waited for all of it in the end; nothing but states stays allocated.
 class MatrixUpdate {
  public:
-  MatrixUpdate(std::vector<MatrixPlan> plans, std::shared_ptr<comm::Group> group);
+  /// `side` must outlive it.
+  MatrixUpdate(std::vector<MatrixRound> rounds, std::shared_ptr<comm::Group> group, const comm::SideStream& side)
+      : rounds_(std::move(rounds)), group_(std::move(group)), side_(side) {}
   /// The slice of this number (SharedRecord::slice): all of the record's box, with master, gradient of any dtype,
   /// states and copy, as views.
   using SliceOf = std::function<optimizer::Slice(std::size_t)>;
@@ -43,10 +47,9 @@ class MatrixUpdate {
 
  private:
   void allocate();
-  std::vector<MatrixPlan> plans_;
+  std::vector<MatrixRound> rounds_;
   std::shared_ptr<comm::Group> group_;
-  bool any_on_host_ = false;
-  bool is_allocated_ = false;
+  const comm::SideStream& side_;
   std::vector<std::pair<at::Tensor, bool>> held_;  ///< each batch's states, in order, and whether on the host
 };
 

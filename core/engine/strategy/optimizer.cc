@@ -64,6 +64,11 @@ bool Optimizer::is_one_slice(const nn::Weight& weight) const {
   });
 }
 
+optimizer::Update in_host_memory(const optimizer::Update& update) {
+  const auto copy = [](const at::Tensor& x) { return x.defined() ? x.to(at::kCPU, x.scalar_type(), false, true) : x; };
+  return {copy(update.count), copy(update.grad_scale), copy(update.skip)};
+}
+
 bool matches(const std::string& pattern, const std::string& name) {
   return ::fnmatch(pattern.c_str(), name.c_str(), FNM_NOESCAPE) == 0;
 }

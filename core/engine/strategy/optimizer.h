@@ -40,6 +40,9 @@ class Optimizer {
   bool decays_all_ = false;
 };
 
+/// The update's scalars for slices in host memory: copies, which wait for the device.
+optimizer::Update in_host_memory(const optimizer::Update& update);
+
 /// Does the pattern match all of the name? * stands for any characters, dots too, and ? for one.
 bool matches(const std::string& pattern, const std::string& name);
 

@@ -77,14 +77,6 @@ std::vector<StageTransfers::Form> StageTransfers::forms_in(const at::Tensor& hea
   return forms;
 }
 
-comm::Group& StageTransfers::group_to(int position, bool has_states) const {
-  return *channels_.at({position_, position, has_states});
-}
-
-comm::Group& StageTransfers::group_from(int position, bool has_states) const {
-  return *channels_.at({position, position_, has_states});
-}
-
 void StageTransfers::send(comm::Group& group, const at::Tensor& tensor, const Action& action) {
   for (; !sent_.empty() && sent_.front().pending->has_ended(); sent_.pop_front()) sent_.front().pending->wait();
   const auto memory = tensor.detach().contiguous();
@@ -93,19 +85,20 @@ void StageTransfers::send(comm::Group& group, const at::Tensor& tensor, const Ac
 
 void StageTransfers::send_states(const std::vector<at::Tensor>& states, const nn::Batch& batch, int to,
                                  const Action& action) {
-  auto& group = group_to(to, true);
+  auto& group = *channels_.at({position_, to, true});
   if (told_.insert(key_of(action.stage, batch)).second) send(group, header_of(states, group.device()), action);
   for (const auto& tensor : states) send(group, tensor, action);
 }
 
 void StageTransfers::start(int from, const at::Tensor& tensor, const Action& action, bool requires_grad) {
   const bool has_states = action.kind == Action::Kind::receive_states;
-  auto pending = group_from(from, has_states).start_receive(tensor, 0, cargo(action));
-  coming_[{from, position_, has_states}].push_back({name_of(action), {tensor, std::move(pending)}, requires_grad});
+  const Channel channel{from, position_, has_states};
+  auto pending = channels_.at(channel)->start_receive(tensor, 0, cargo(action));
+  coming_[channel].push_back({name_of(action), {tensor, std::move(pending)}, requires_grad});
 }
 
 void StageTransfers::start_states(const nn::Batch& batch, int from, const Action& action) {
-  auto& group = group_from(from, true);
+  auto& group = *channels_.at({from, position_, true});
   const auto key = key_of(action.stage, batch);
   const auto here = at::TensorOptions().device(group.device());
   if (!forms_.contains(key)) {
@@ -121,7 +114,7 @@ void StageTransfers::start_states(const nn::Batch& batch, int from, const Action
 }
 
 void StageTransfers::send_gradients(const std::vector<at::Tensor>& gradients, int to, const Action& action) {
-  for (const auto& tensor : gradients) send(group_to(to, false), tensor, action);
+  for (const auto& tensor : gradients) send(*channels_.at({position_, to, false}), tensor, action);
 }
 
 void StageTransfers::start_gradients(const std::vector<at::Tensor>& of, int from, const Action& action) {

@@ -74,8 +74,6 @@ class StageTransfers {
   static Key key_of(int stage, const nn::Batch& batch);
   static at::Tensor header_of(const std::vector<at::Tensor>& states, c10::Device device);
   static std::vector<Form> forms_in(const at::Tensor& header);
-  comm::Group& group_to(int position, bool has_states) const;
-  comm::Group& group_from(int position, bool has_states) const;
   void send(comm::Group& group, const at::Tensor& tensor, const Action& action);
   void end(std::deque<Coming>& coming, const std::deque<Coming>::iterator& last);
   void start(int from, const at::Tensor& tensor, const Action& action, bool requires_grad);

@@ -116,7 +116,8 @@ class Rule {
   /// For records that have a whole_spec() an update is three calls, and a slice a rank's box of one matrix. begin()
   /// updates states by gradients and writes what of the box is to be whole to Slice::part, where that is defined; the
   /// parts become whole matrices, each on one rank; whole() computes with them, in place; apply() gets the result in
-  /// Slice::part and no gradient, and updates the master. Few matrices come at once, in calls that follow each other.
+  /// Slice::part and no gradient, and updates the master. Few matrices come at once, and while some cross between ranks
+  /// others are computed: a rule may not rely on the order in which it gets different matrices' calls.
   virtual void begin(std::vector<Slice>& slices, const Update& update);
   virtual void whole(const Matrices& matrices, const Update& update);
 
