@@ -11,12 +11,13 @@
 #include <utility>
 
 #include "assembly/assemble.h"
-#include "assembly/longest_batch.h"
 #include "assembly/watched_model.h"
 #include "comm/planned_group.h"
 
 namespace capstan::assembly {
 namespace {
+
+using Kind = strategy::Action::Kind;
 
 // Tensors of the same shapes.
 nn::Hidden like(const nn::Hidden& hidden) {
@@ -50,7 +51,7 @@ class ActionCounter {
     now_ = &found->work;
     for (auto* moved : {&now_->waited, &now_->later_gathers}) moved->clear();
     model_.count_gathers_into(is_first_ ? &now_->gathers : &now_->later_gathers);
-    is_first_ = is_first_ && action.kind != strategy::Action::Kind::forward;
+    is_first_ = is_first_ && action.kind != Kind::forward;
     listening_.emplace([this](const comm::PlannedCall& call) {
       const auto nodes = nodes_of(call.ranks, topology_.ranks_per_node);
       ++now_->waited[{call.operation, static_cast<int>(call.ranks.size()), nodes, call.bytes}];
@@ -174,7 +175,6 @@ void expect(strategy::Interpreter& interpreter, const strategy::RankStages& stag
 
 // In stages the passes without gradient are forwards too, which come before the program and gather for themselves.
 void add_other_passes(const DryRunOf& what, std::vector<ActionWork>& actions) {
-  using Kind = strategy::Action::Kind;
   for (auto& [action, work] : actions) {
     if (action.kind != Kind::forward && action.kind != Kind::send_states) continue;
     auto one = work;
@@ -185,7 +185,6 @@ void add_other_passes(const DryRunOf& what, std::vector<ActionWork>& actions) {
 
 // What a micro-batch computes in all stages. A program may have a stage's backward whole and in parts: it counts once.
 MicroStepWork of_micro_batch(const std::vector<ActionWork>& actions) {
-  using Kind = strategy::Action::Kind;
   const auto has_whole = [&](int stage) {
     return std::any_of(actions.begin(), actions.end(),
                        [&](const auto& one) { return one.action.kind == Kind::backward && one.action.stage == stage; });

@@ -25,11 +25,10 @@ std::string first_sentence(const std::string& text) {
 
 // Activations are gone when an update begins: its own memory counts as far as they leave no room for it.
 void count_beyond(std::int64_t bytes, const std::string& device, std::vector<layout::Footprint>& list) {
-  std::erase_if(
-      list, [&](const auto& part) { return part.when == "update" && part.device == device && part.bytes <= bytes; });
   for (auto& part : list) {
-    if (part.when == "update" && part.device == device) part.bytes -= bytes;
+    if (part.when == "update" && part.device == device) part.bytes = std::max<std::int64_t>(0, part.bytes - bytes);
   }
+  std::erase_if(list, [](const auto& part) { return part.when == "update" && part.bytes == 0; });
 }
 
 // Replaces what the owners themselves count for forward or backward by what is there at a micro-step's peak.
@@ -120,7 +119,7 @@ Prediction memory_of(const Position& position, const Inputs& inputs) {
     prediction.footprints.push_back(checkpoint::Writer::footprint(shard::saved_bytes(plan, options, only_trainable)));
     prediction.footprints.back().device = "host";
   }
-  if (has_evaluation_weights(plugins.strategies)) {
+  if (any_claims(plugins.strategies, strategy::evaluation_weights_point)) {
     const auto bytes = shard::trained_master_bytes(plan, options);
     prediction.footprints.push_back({"parameters put aside", bytes, "host", "evaluation"});
   }

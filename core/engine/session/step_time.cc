@@ -50,11 +50,6 @@ double bytes_of(const char* operation, const Transfers& transfers) {
   return bytes;
 }
 
-double decoding_of(const Transfers& transfers, const Figures& figures) {
-  const auto bytes = bytes_of("decode", transfers);
-  return bytes == 0 ? 0 : bytes / figures.decoded_bytes;
-}
-
 double rate_of(const meta::Product& product, const Figures& figures) {
   if (product.in_blocks) return figures.eight_bit_block_product_flops;
   if (product.eight_bits)
@@ -128,17 +123,16 @@ StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, con
   const auto times = static_cast<double>(micro_steps);
   const auto launches = static_cast<double>(micro.compute.kernels);
   add_compute(micro, times, figures, node_bytes, time);
-  time.others += (bytes_of("cast", micro.gathers) + (times - 1) * bytes_of("cast", micro.later_gathers)) /
-                 figures.bytes_per_second;
-  time.decoding = decoding_of(micro.gathers, figures) + (times - 1) * decoding_of(micro.later_gathers, figures);
+  auto gathers = micro.gathers;
+  for (const auto& [transfer, number] : micro.later_gathers) gathers[transfer] += (micro_steps - 1) * number;
+  time.others += bytes_of("cast", gathers) / figures.bytes_per_second;
+  if (const auto decoded = bytes_of("decode", gathers); decoded > 0) time.decoding = decoded / figures.decoded_bytes;
   time.update = work.update_bytes / figures.update_bytes_per_second + work.whole_flops / figures.product_flops +
                 seconds(work.whole_parts, figures, node_bytes);
   const auto on_gpu = time.products + time.attention + time.decoding + time.others + time.layers_wait;
   const auto eager = (times - static_cast<double>(work.replayed)) / times;
   time.host_wait = std::max(0.0, eager * (times * launches * figures.host_kernel_seconds - on_gpu));
-  time.moving = seconds(micro.gathers, figures, node_bytes) +
-                (times - 1) * seconds(micro.later_gathers, figures, node_bytes) +
-                seconds(work.reductions, figures, node_bytes);
+  time.moving = seconds(gathers, figures, node_bytes) + seconds(work.reductions, figures, node_bytes);
   const auto hidden = std::min(time.moving, on_gpu + time.host_wait);
   time.engine_wait = time.moving - hidden + std::max(0.0, figures.interference * hidden - time.host_wait);
   time.offload = work.host_elements / figures.host_elements;

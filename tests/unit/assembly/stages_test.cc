@@ -1,6 +1,4 @@
 // A model in stages: what each position on pp keeps and computes, and cuts that cannot be.
-#include "assembly/stages.h"
-
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 

@@ -46,7 +46,7 @@ struct Estimate {
   bool fits = false;               ///< peak and 5 % within the GPU's room, host memory within what run.host_memory says
   double seconds = 0;              ///< 0: no time is predicted
   std::string no_time;             ///< why, where something of the configuration hinders it; may be empty
-  std::string memory_table;        ///< for people: the peak's parts
+  std::string memory_table;        ///< for people: "memory of a rank, …", the peak's parts
   std::string time_table;          ///< the same of the time; empty: none is predicted
   std::string changes;             ///< for people: what strategies make of the model, a line each; may be empty
   std::int64_t sample_length = 0;  ///< tokens of a sample
