@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -49,18 +50,16 @@ class ActionCounter {
     is_first_ = found == actions_.end();
     if (is_first_) found = actions_.insert(found, ActionWork{{action.kind, action.stage, 0}, {}});
     now_ = &found->work;
-    for (auto* moved : {&now_->waited, &now_->later_gathers}) moved->clear();
+    *now_ = {{}, std::move(now_->gathers), {}, {}};
+    copies_.clear();
     model_.count_gathers_into(is_first_ ? &now_->gathers : &now_->later_gathers);
     is_first_ = is_first_ && action.kind != Kind::forward;
-    listening_.emplace([this](const comm::PlannedCall& call) {
-      const auto nodes = nodes_of(call.ranks, topology_.ranks_per_node);
-      ++now_->waited[{call.operation, static_cast<int>(call.ranks.size()), nodes, call.bytes}];
-    });
+    listening_.emplace([this](const comm::PlannedCall& call) { hear(call); });
     compute_.emplace();
   }
   void end() {
     if (!now_) return;
-    now_->compute = compute_->work();
+    add_computed();
     if (is_first_) now_->later_gathers = now_->gathers;  // it may be the part's only backward in the stage
     compute_.reset();
     listening_.reset();
@@ -73,10 +72,28 @@ class ActionCounter {
   }
 
  private:
+  void hear(const comm::PlannedCall& call) {
+    if (!call.key) {
+      const auto nodes = nodes_of(call.ranks, topology_.ranks_per_node);
+      ++waited_[{call.operation, static_cast<int>(call.ranks.size()), nodes, call.bytes}];
+    } else if (call.bytes > 0 || copies_.contains(call.key)) {  // what an earlier action began to copy is there
+      if (call.bytes > 0) copies_[call.key] = now_->copies.size();
+      now_->copies.push_back({add_computed(), call.bytes, copies_.at(call.key)});
+    }
+  }
+  // What was computed since this was last asked.
+  Computing add_computed() {
+    Computing computed{std::exchange(compute_->work(), {}), std::exchange(waited_, {})};
+    add(*now_, computed);
+    return computed;
+  }
+
   WatchedModel& model_;
   const Topology& topology_;
   std::vector<ActionWork> actions_;
   MicroStepWork* now_ = nullptr;
+  Transfers waited_;                           // of the action, since add_computed()
+  std::map<const void*, std::size_t> copies_;  // which were begun in the action: their places
   bool is_first_ = false;
   std::optional<comm::PlannedCalls> listening_;
   std::optional<meta::WorkCounter> compute_;
@@ -178,6 +195,7 @@ void add_other_passes(const DryRunOf& what, std::vector<ActionWork>& actions) {
   for (auto& [action, work] : actions) {
     if (action.kind != Kind::forward && action.kind != Kind::send_states) continue;
     auto one = work;
+    one.copies.clear();
     if (what.options.gathers_once) one.later_gathers = one.gathers;
     for (std::size_t i = 1; i < what.plugins.minimised->plan().passes.size(); ++i) add(work, one);
   }

@@ -25,8 +25,8 @@ struct Machines {
 /// What an action takes, whichever its micro-batch is, in seconds.
 struct ActionTime {
   strategy::Action action;
-  double computing = 0;
-  double waiting = 0;  ///< for collectives of its layers; of a send: until it arrives
+  double computing = 0;  ///< and waiting for copies of its own to host memory
+  double waiting = 0;    ///< for collectives of its layers; of a send: until it arrives
 };
 
 /// A step at a position on pp, or of a model that is not cut into stages.
