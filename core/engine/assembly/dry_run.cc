@@ -43,10 +43,7 @@ class ActionCounter {
   ActionCounter(WatchedModel& model, const Topology& topology) : model_(model), topology_(topology) {}
   void begin(const strategy::Action& action) {
     end();
-    const auto same = [&](const auto& one) {
-      return one.action.kind == action.kind && one.action.stage == action.stage;
-    };
-    auto found = std::find_if(actions_.begin(), actions_.end(), same);
+    auto found = find(action.kind, action.stage);
     is_first_ = found == actions_.end();
     if (is_first_) found = actions_.insert(found, ActionWork{{action.kind, action.stage, 0}, {}});
     now_ = &found->work;
@@ -66,12 +63,25 @@ class ActionCounter {
     model_.count_gathers_into(nullptr);
     now_ = nullptr;
   }
+  // A receive only starts a transfer. What it computes, the micro-batch's fields, is the forward's.
   std::vector<ActionWork> take() {
     end();
+    for (auto& [action, work] : actions_) {
+      if (action.kind != Kind::forward) continue;
+      const auto receive = find(Kind::receive_states, action.stage);
+      if (receive != actions_.end()) add(work, receive->work);
+    }
+    std::erase_if(actions_, [](const auto& one) {
+      return one.action.kind == Kind::receive_states || one.action.kind == Kind::receive_gradients;
+    });
     return std::move(actions_);
   }
 
  private:
+  std::vector<ActionWork>::iterator find(Kind kind, int stage) {
+    return std::find_if(actions_.begin(), actions_.end(),
+                        [&](const auto& one) { return one.action.kind == kind && one.action.stage == stage; });
+  }
   void hear(const comm::PlannedCall& call) {
     if (!call.key) {
       const auto nodes = nodes_of(call.ranks, topology_.ranks_per_node);

@@ -109,6 +109,24 @@ TEST_CASE("what crosses is counted with its bytes, once, where it is sent") {
   CHECK(sent(0, Action::Kind::receive_gradients).empty());
 }
 
+TEST_CASE("a receive only starts a transfer: the columns of the batch that come with it are the forward's work") {
+  const auto kernels = [](const std::string& strategies, int world) {
+    std::int64_t sum = 0;
+    for (const auto& position : dry_runs(job_in_stages(llama, strategies, world, 4))) {
+      for (const auto& [action, work] : position.actions) {
+        CHECK(action.kind != Action::Kind::receive_states);
+        CHECK(action.kind != Action::Kind::receive_gradients);
+      }
+      sum += position.computed.compute.kernels;
+    }
+    return sum;
+  };
+  CHECK(kernels(stages_table("two"), 2) == kernels("", 1));
+  // Each position cuts its columns out of the batch, the second where it starts to receive.
+  const std::string cut = "[strategy.context_parallel]\nsize = 2\n";
+  CHECK(kernels(stages_table("two") + cut, 4) > kernels(cut, 2));
+}
+
 TEST_CASE("check reports the position that takes most memory, and what the others take") {
   const auto job = job_in_stages(llama, stages_table("two"), 2, 4);
   const auto& prediction = job.prediction;
