@@ -8,9 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "assembly/optimizer.h"
 #include "assembly/override_points.h"
-#include "assembly/stages.h"
 
 namespace capstan::assembly {
 namespace {

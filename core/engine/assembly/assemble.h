@@ -56,6 +56,15 @@ std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& confi
                                                const Strategies& strategies, const Topology& topology, BuiltModel built,
                                                c10::Device device);
 
+/// How [optimizer] and its groups update these records. Prediction and session ask the same rules. Throws Error for
+/// each pattern that no record's name matches.
+std::shared_ptr<const strategy::Optimizer> make_optimizer(const setup::OptimizerOptions& options,
+                                                          const PluginsBesidesModel& plugins,
+                                                          const std::vector<const layout::Param*>& records);
+/// Asks the strategy that claims it how the model is cut into stages, and says in the records where each is then. A
+/// record of several positions has a gradient on each, whose sum is taken. One stage where no strategy does. Throws
+/// Error where the cut does not fit the model or the mesh, or where the mesh has pp ranks and no strategy cuts.
+void cut_into_stages(AssembledModel& model, const Strategies& strategies, const Topology& topology);
 /// Lets strategies place the units that they have changed, or those of a model that they don't change.
 void place(AssembledModel& model, const Strategies& strategies, const Topology& topology);
 

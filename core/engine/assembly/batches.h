@@ -49,6 +49,11 @@ struct Plan {
 /// the plan is then empty (steps = 0).
 Plan make_plan(const PlanRequest& request, Diagnostics& diagnostics);
 
+/// The order in which an epoch visits the samples [0, samples): the identity, or with `shuffle` a permutation that
+/// depends only on (seed, epoch, samples). Every rank computes it by itself, so it needs no communication and does
+/// not depend on the world size. O(samples) time and memory. Integers only: the same on every machine.
+std::vector<std::int64_t> epoch_order(std::int64_t samples, std::uint64_t seed, std::int64_t epoch, bool shuffle);
+
 /// A place in a global batch.
 struct Slot {
   std::int64_t sample = -1;  ///< index into the data source; -1 = empty, weight 0

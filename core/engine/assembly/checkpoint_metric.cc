@@ -1,4 +1,4 @@
-#include "assembly/checkpoint_metric.h"
+#include "assembly/samples.h"
 
 #include <capstan/base/text.h>
 #include "plugin/guard.h"

@@ -7,16 +7,18 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include "assembly/assemble.h"
-#include "assembly/longest_batch.h"
 #include "assembly/watched_model.h"
 #include "comm/planned_group.h"
 
 namespace capstan::assembly {
 namespace {
+
+using Kind = strategy::Action::Kind;
 
 // Tensors of the same shapes.
 nn::Hidden like(const nn::Hidden& hidden) {
@@ -41,41 +43,67 @@ class ActionCounter {
   ActionCounter(WatchedModel& model, const Topology& topology) : model_(model), topology_(topology) {}
   void begin(const strategy::Action& action) {
     end();
-    const auto same = [&](const auto& one) {
-      return one.action.kind == action.kind && one.action.stage == action.stage;
-    };
-    auto found = std::find_if(actions_.begin(), actions_.end(), same);
+    auto found = find(action.kind, action.stage);
     is_first_ = found == actions_.end();
     if (is_first_) found = actions_.insert(found, ActionWork{{action.kind, action.stage, 0}, {}});
     now_ = &found->work;
-    for (auto* moved : {&now_->waited, &now_->later_gathers}) moved->clear();
+    *now_ = {{}, std::move(now_->gathers), {}, {}};
+    copies_.clear();
     model_.count_gathers_into(is_first_ ? &now_->gathers : &now_->later_gathers);
-    is_first_ = is_first_ && action.kind != strategy::Action::Kind::forward;
-    listening_.emplace([this](const comm::PlannedCall& call) {
-      const auto nodes = nodes_of(call.ranks, topology_.ranks_per_node);
-      ++now_->waited[{call.operation, static_cast<int>(call.ranks.size()), nodes, call.bytes}];
-    });
+    is_first_ = is_first_ && action.kind != Kind::forward;
+    listening_.emplace([this](const comm::PlannedCall& call) { hear(call); });
     compute_.emplace();
   }
   void end() {
     if (!now_) return;
-    now_->compute = compute_->work();
+    add_computed();
     if (is_first_) now_->later_gathers = now_->gathers;  // it may be the part's only backward in the stage
     compute_.reset();
     listening_.reset();
     model_.count_gathers_into(nullptr);
     now_ = nullptr;
   }
+  // A receive only starts a transfer. What it computes, the micro-batch's fields, is the forward's.
   std::vector<ActionWork> take() {
     end();
+    for (auto& [action, work] : actions_) {
+      if (action.kind != Kind::forward) continue;
+      const auto receive = find(Kind::receive_states, action.stage);
+      if (receive != actions_.end()) add(work, receive->work);
+    }
+    std::erase_if(actions_, [](const auto& one) {
+      return one.action.kind == Kind::receive_states || one.action.kind == Kind::receive_gradients;
+    });
     return std::move(actions_);
   }
 
  private:
+  std::vector<ActionWork>::iterator find(Kind kind, int stage) {
+    return std::find_if(actions_.begin(), actions_.end(),
+                        [&](const auto& one) { return one.action.kind == kind && one.action.stage == stage; });
+  }
+  void hear(const comm::PlannedCall& call) {
+    if (!call.key) {
+      const auto nodes = nodes_of(call.ranks, topology_.ranks_per_node);
+      ++waited_[{call.operation, static_cast<int>(call.ranks.size()), nodes, call.bytes}];
+    } else if (call.bytes > 0 || copies_.contains(call.key)) {  // what an earlier action began to copy is there
+      if (call.bytes > 0) copies_[call.key] = now_->copies.size();
+      now_->copies.push_back({add_computed(), call.bytes, copies_.at(call.key)});
+    }
+  }
+  // What was computed since this was last asked.
+  Computing add_computed() {
+    Computing computed{std::exchange(compute_->work(), {}), std::exchange(waited_, {})};
+    add(*now_, computed);
+    return computed;
+  }
+
   WatchedModel& model_;
   const Topology& topology_;
   std::vector<ActionWork> actions_;
   MicroStepWork* now_ = nullptr;
+  Transfers waited_;                           // of the action, since add_computed()
+  std::map<const void*, std::size_t> copies_;  // which were begun in the action: their places
   bool is_first_ = false;
   std::optional<comm::PlannedCalls> listening_;
   std::optional<meta::WorkCounter> compute_;
@@ -174,10 +202,10 @@ void expect(strategy::Interpreter& interpreter, const strategy::RankStages& stag
 
 // In stages the passes without gradient are forwards too, which come before the program and gather for themselves.
 void add_other_passes(const DryRunOf& what, std::vector<ActionWork>& actions) {
-  using Kind = strategy::Action::Kind;
   for (auto& [action, work] : actions) {
     if (action.kind != Kind::forward && action.kind != Kind::send_states) continue;
     auto one = work;
+    one.copies.clear();
     if (what.options.gathers_once) one.later_gathers = one.gathers;
     for (std::size_t i = 1; i < what.plugins.minimised->plan().passes.size(); ++i) add(work, one);
   }
@@ -185,7 +213,6 @@ void add_other_passes(const DryRunOf& what, std::vector<ActionWork>& actions) {
 
 // What a micro-batch computes in all stages. A program may have a stage's backward whole and in parts: it counts once.
 MicroStepWork of_micro_batch(const std::vector<ActionWork>& actions) {
-  using Kind = strategy::Action::Kind;
   const auto has_whole = [&](int stage) {
     return std::any_of(actions.begin(), actions.end(),
                        [&](const auto& one) { return one.action.kind == Kind::backward && one.action.stage == stage; });

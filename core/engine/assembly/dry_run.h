@@ -1,5 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/nn/batch.h>
 
 #include <cstdint>
 #include <string>
@@ -42,6 +43,11 @@ struct DryRunOf {
   const shard::EngineOptions& options;     ///< options of the engine that is counted
   const std::vector<FrozenModel>& frozen;  ///< the objective's models
 };
+
+/// A batch of this number of the longest samples, or this rank's columns of it, on the meta device.
+nn::Batch longest_batch(const DryRunOf& what, const nn::SequenceCut& cut, std::int64_t samples, bool training);
+/// Prompts that are to be continued, of `columns` tokens each.
+nn::Batch longest_prompts(std::int64_t rows, std::int64_t columns);
 
 /// Assembles a model of its own, with strategies of its own, on the meta device; one for each position on pp, for which
 /// `positions` has a rank.

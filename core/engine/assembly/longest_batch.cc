@@ -1,4 +1,4 @@
-#include "assembly/longest_batch.h"
+#include "assembly/dry_run.h"
 
 #include <ATen/ATen.h>
 

@@ -1,4 +1,4 @@
-#include "assembly/optimizer.h"
+#include "assembly/assemble.h"
 
 #include <capstan/base/text.h>
 #include "plugin/guard.h"

@@ -13,6 +13,11 @@ bool claims(const strategy::Strategy& strategy, const std::string& point) {
   return std::find(list.begin(), list.end(), point) != list.end();
 }
 
+bool any_claims(const Strategies& strategies, const std::string& point) {
+  return std::any_of(strategies.begin(), strategies.end(),
+                     [&](const auto& made) { return claims(*made.object, point); });
+}
+
 void claims_in_vain(const Made<strategy::Strategy>& made, const std::string& point, const std::string& method) {
   throw Error(
       cat("plugin '", made.name, "' claims the override point '", point, "', but its ", method, "() returns nothing"),
@@ -22,17 +27,9 @@ void claims_in_vain(const Made<strategy::Strategy>& made, const std::string& poi
 std::vector<layout::Axis> overridden_sums(const Strategies& strategies) {
   std::vector<layout::Axis> axes;
   for (const auto axis : {layout::Axis::dp, layout::Axis::replicate}) {
-    const auto has_it = [&](const auto& made) {
-      return claims(*made.object, strategy::gradient_reduction_point(axis));
-    };
-    if (std::any_of(strategies.begin(), strategies.end(), has_it)) axes.push_back(axis);
+    if (any_claims(strategies, strategy::gradient_reduction_point(axis))) axes.push_back(axis);
   }
   return axes;
-}
-
-bool has_evaluation_weights(const Strategies& strategies) {
-  return std::any_of(strategies.begin(), strategies.end(),
-                     [](const auto& made) { return claims(*made.object, strategy::evaluation_weights_point); });
 }
 
 }  // namespace capstan::assembly

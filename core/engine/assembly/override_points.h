@@ -11,6 +11,8 @@ namespace assembly {
 
 /// Does the strategy claim this override point?
 bool claims(const strategy::Strategy& strategy, const std::string& point);
+/// Does one of them?
+bool any_claims(const Strategies& strategies, const std::string& point);
 
 /// Throws Error at the plugin: it claims the override point, but its method returned nothing.
 [[noreturn]] void claims_in_vain(const Made<strategy::Strategy>& made, const std::string& point,
@@ -18,9 +20,6 @@ bool claims(const strategy::Strategy& strategy, const std::string& point);
 
 /// The axes on which a strategy claims the sum of gradients.
 std::vector<layout::Axis> overridden_sums(const Strategies& strategies);
-
-/// Does a strategy claim what evaluation sees of the parameters?
-bool has_evaluation_weights(const Strategies& strategies);
 
 }  // namespace assembly
 CAPSTAN_END_NAMESPACE

@@ -25,11 +25,10 @@ std::string first_sentence(const std::string& text) {
 
 // Activations are gone when an update begins: its own memory counts as far as they leave no room for it.
 void count_beyond(std::int64_t bytes, const std::string& device, std::vector<layout::Footprint>& list) {
-  std::erase_if(
-      list, [&](const auto& part) { return part.when == "update" && part.device == device && part.bytes <= bytes; });
   for (auto& part : list) {
-    if (part.when == "update" && part.device == device) part.bytes -= bytes;
+    if (part.when == "update" && part.device == device) part.bytes = std::max<std::int64_t>(0, part.bytes - bytes);
   }
+  std::erase_if(list, [](const auto& part) { return part.when == "update" && part.bytes == 0; });
 }
 
 // Replaces what the owners themselves count for forward or backward by what is there at a micro-step's peak.
@@ -42,6 +41,24 @@ void add_micro_step(const MicroStepMemory& step, const std::string& device, std:
     list.push_back({"evaluation beyond a micro-step", more, device, "evaluation: " + step.evaluation.peak});
   count_beyond(std::max(step.bytes(), step.evaluation.bytes()), device, list);
   list.push_back({"cuBLAS", cublas_bytes, device, "always"});
+}
+
+std::int64_t peak_with(const MicroStepMemory& step, const std::string& device, std::vector<layout::Footprint> parts) {
+  add_micro_step(step, device, parts);
+  return layout::total_bytes(parts, device);
+}
+
+// What training takes at its peak and what an evaluation does, which updates nothing.
+std::vector<layout::Footprint> peaks_of(const MicroStepMemory& step, const std::string& device,
+                                        std::vector<layout::Footprint> parts) {
+  if (step.bytes() == 0 || step.evaluation.bytes() == 0) return {};
+  auto training = step, evaluation = step;
+  training.evaluation = {};
+  static_cast<AtPeak&>(evaluation) = {};
+  const auto bytes = peak_with(training, device, parts);
+  std::erase_if(parts, [](const auto& part) { return part.when == "update"; });
+  return {{"training's peak", bytes, device, step.peak},
+          {"evaluation's peak", peak_with(evaluation, device, parts), device, step.evaluation.peak}};
 }
 
 std::string note_of(const MicroStepMemory& step, const Topology& topology, const Samples& samples, bool holds) {
@@ -120,7 +137,7 @@ Prediction memory_of(const Position& position, const Inputs& inputs) {
     prediction.footprints.push_back(checkpoint::Writer::footprint(shard::saved_bytes(plan, options, only_trainable)));
     prediction.footprints.back().device = "host";
   }
-  if (has_evaluation_weights(plugins.strategies)) {
+  if (any_claims(plugins.strategies, strategy::evaluation_weights_point)) {
     const auto bytes = shard::trained_master_bytes(plan, options);
     prediction.footprints.push_back({"parameters put aside", bytes, "host", "evaluation"});
   }
@@ -136,11 +153,10 @@ Prediction memory_of(const Position& position, const Inputs& inputs) {
 }
 
 // Do evaluations have room to keep what they gather?
-bool may_hold(MicroStepMemory step, std::vector<layout::Footprint> parts, const setup::Configuration& config) {
+bool may_hold(MicroStepMemory step, const Prediction& prediction, const setup::Configuration& config) {
   step.evaluation = step.held;
-  add_micro_step(step, config.device, parts);
   return step.held.bytes() > 0 && step.evaluation_note.empty() &&
-         fits_into(config.request.gpu_room, layout::total_bytes(parts, config.device));
+         fits_into(config.request.gpu_room, peak_with(step, config.device, prediction.footprints));
 }
 
 // What micro-batches take and what a step computes, at each position.
@@ -157,12 +173,13 @@ void add_work(const std::vector<Position>& positions, const Inputs& inputs, std:
     return;
   }
   bool holds = true;
-  for (std::size_t p = 0; p < steps.size(); ++p) holds = holds && may_hold(steps[p], predictions[p].footprints, config);
+  for (std::size_t p = 0; p < steps.size(); ++p) holds = holds && may_hold(steps[p], predictions[p], config);
   for (std::size_t p = 0; p < positions.size(); ++p) {
     auto& prediction = predictions[p];
     const auto& [topology, options, units, plan] = positions[p];
     prediction.holds = holds;
     if (holds) steps[p].evaluation = steps[p].held;
+    prediction.peaks = peaks_of(steps[p], config.device, prediction.footprints);
     add_micro_step(steps[p], config.device, prediction.footprints);
     prediction.activations = true;
     prediction.largest_tensor = std::max(steps[p].largest, steps[p].evaluation.largest);

@@ -26,6 +26,8 @@ struct Prediction {
   std::vector<StepWork> works = {};   ///< the same at each position on pp, where there are several
   std::int64_t largest_tensor = 0;    ///< bytes of the largest one at work, where activations are known
   bool holds = false;  ///< evaluations have room to keep what they gather: the request's gpu_room, at all positions
+  /// Training's peak and an evaluation's, where a run has both: the larger one is the sum of the parts, and must fit.
+  std::vector<layout::Footprint> peaks = {};
 };
 
 /// A prediction may be wrong by 5 %.

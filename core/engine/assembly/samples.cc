@@ -11,7 +11,6 @@
 #include <string_view>
 #include <utility>
 
-#include "assembly/checkpoint_metric.h"
 #include "assembly/content.h"
 #include "assembly/fit.h"
 #include "assembly/open_tokenizer.h"
@@ -48,7 +47,7 @@ void check_checkpoints(const setup::Configuration& config, const Samples& sample
 // The best checkpoint has the parameters, not what evaluation saw.
 void check_final_weights(const config::Options<setup::CheckpointOptions>& options, const LoadedPlugins& plugins,
                          Diagnostics& faults) {
-  if (options->final_weights != "best" || !has_evaluation_weights(plugins.strategies)) return;
+  if (options->final_weights != "best" || !any_claims(plugins.strategies, strategy::evaluation_weights_point)) return;
   faults.add(options.where(&setup::CheckpointOptions::final_weights),
              "checkpoint.final_weights is \"best\", but a strategy of this run evaluates other weights than it trains, "
              "which checkpoints do not hold",

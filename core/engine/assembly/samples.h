@@ -45,6 +45,12 @@ struct Samples {
   data::Sample question(const data::DataSource& source, std::int64_t index) const;
 };
 
+/// Does the run judge its evaluations by checkpoint.metric?
+bool goes_by_metric(const setup::Configuration& config);
+/// Says where it is a metric that no evaluation gives, which would end the run at its first one.
+void check_metric(const setup::Configuration& config, const LoadedPlugins& plugins, const Samples& samples,
+                  Diagnostics& faults);
+
 /// Opens the splits and says what does not fit the model, the batches or [checkpoint]; nothing where there is a fault.
 std::optional<Samples> open_samples(const setup::Configuration& config, const LoadedPlugins& plugins,
                                     const Topology& topology, plugin::Host& host, Diagnostics& faults);

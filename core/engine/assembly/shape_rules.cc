@@ -10,14 +10,13 @@
 #include <tuple>
 
 #include "assembly/work_counter.h"
+#include "ops/operator.h"
 
 namespace capstan::meta {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-at::ScalarType wide(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
 at::Tensor index_select(const at::Tensor& x, std::int64_t dim, const at::Tensor& index) {
   auto shape = x.sizes().vec();
@@ -93,7 +92,7 @@ at::Tensor grouped_mm(const at::Tensor& a, const at::Tensor& b, const std::optio
 at::Tensor row_numbers(const at::Tensor& x, at::IntArrayRef normalized_shape) {
   auto shape = x.sizes().vec();
   for (std::size_t i = shape.size() - normalized_shape.size(); i < shape.size(); ++i) shape[i] = 1;
-  return at::empty(shape, x.options().dtype(wide(x)));
+  return at::empty(shape, x.options().dtype(ops::sum_type(x)));
 }
 
 at::Tensor like(const std::optional<at::Tensor>& weight, bool wanted) {
@@ -145,7 +144,7 @@ class Attention : public torch::autograd::Function<Attention> {
         {q.size(0) * q.size(1), q.size(2), k.size(2), (q.size(3) + v.size(3)) / 2, ctx->saved_data["causal"].toBool()},
         true);
     const auto beside = sums(saved[0]);
-    const auto wide_queries = at::empty(saved[0].sizes(), saved[0].options().dtype(wide(saved[0])));
+    const auto wide_queries = at::empty(saved[0].sizes(), saved[0].options().dtype(ops::sum_type(saved[0])));
     variable_list gradients;
     for (std::size_t i = 0; i < 3; ++i) gradients.push_back(heads_like(saved[i]));
     gradients.resize(5);
@@ -154,7 +153,7 @@ class Attention : public torch::autograd::Function<Attention> {
 
  private:
   static at::Tensor sums(const at::Tensor& q) {
-    return at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(wide(q)));
+    return at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(ops::sum_type(q)));
   }
   static at::Tensor heads_like(const at::Tensor& x) {
     return at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options()).transpose(1, 2);

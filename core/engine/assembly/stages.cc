@@ -1,4 +1,4 @@
-#include "assembly/stages.h"
+#include "assembly/assemble.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>

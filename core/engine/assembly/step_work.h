@@ -27,13 +27,26 @@ struct Transfer {
 };
 using Transfers = std::map<Transfer, std::int64_t>;  ///< how often
 
-/// What a micro-step makes a rank's GPU do.
-struct MicroStepWork {
+/// What a rank's GPU does by itself.
+struct Computing {
   meta::Work compute;
-  Transfers waited;         ///< collectives of layers: computation needs their result
-  Transfers gathers;        ///< the engine's gathers during computation, in a step's first micro-step
-  Transfers later_gathers;  ///< the same in each of the others
-  bool recomputes = false;  ///< units run again in backward
+  Transfers waited;  ///< collectives of layers: computation needs their result
+};
+
+/// A copy of activations to or from host memory begins, or the GPU waits for one. All copies run on one stream, beside
+/// what is computed.
+struct HostCopy {
+  Computing before;         ///< what is computed since the one before this
+  std::int64_t bytes = 0;   ///< 0: the GPU waits
+  std::size_t awaited = 0;  ///< for the copy at this place of the list
+};
+
+/// What a micro-step makes a rank's GPU do.
+struct MicroStepWork : Computing {
+  Transfers gathers;             ///< the engine's gathers during computation, in a step's first micro-step
+  Transfers later_gathers;       ///< the same in each of the others
+  std::vector<HostCopy> copies;  ///< activations' way to host memory and back, in the order in which it happens
+  bool recomputes = false;       ///< units run again in backward
 };
 
 /// The same of an action in a stage, whichever its micro-batch is; transfers are told by who sends.
@@ -56,7 +69,8 @@ struct StepWork {
   std::int64_t replayed = 0;  ///< micro-steps that a device graph replays: the host launches one thing for each
 };
 
-/// Adds what an action computes and moves.
+/// Adds what is computed, and for an action what it moves.
+void add(Computing& sum, const Computing& one);
 void add(MicroStepWork& sum, const MicroStepWork& one);
 
 /// The number of nodes that these ranks are on, with `ranks_per_node` neighbours on each.

@@ -104,16 +104,17 @@ void WatchedModel::compare_with(const DryRunOf& what) {
 }
 
 AtPeak WatchedModel::peak_of(const std::function<void()>& work) {
-  meta::MemoryCounter memory;  // the weights' own shapes are made
+  const meta::MemoryCounter counter;  // the weights' own shapes are made
+  auto& memory = counter.count();
   memory_ = &memory;
   // Even if the work throws, nothing is added to a counter that is gone.
   const std::shared_ptr<void> counting(this, [this](void*) { memory_ = nullptr; });
   memory.add(gathered_);
   AtPeak result;
-  memory.set_on_peak([&] { result.gathered = gathered_, result.peak = at_; });
+  memory.on_peak = [&] { result.gathered = gathered_, result.peak = at_; };
   work();
-  result.work = memory.peak() - result.gathered;
-  result.largest = memory.largest();
+  result.work = memory.peak - result.gathered;
+  result.largest = memory.largest;
   return result;
 }
 

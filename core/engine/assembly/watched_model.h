@@ -58,7 +58,7 @@ class WatchedModel {
   /// null: no longer.
   void count_gathers_into(Transfers* gathers) { gathers_ = gathers; }
   /// Bytes of the tensors that the work has made and not freed; while peak_of() runs.
-  std::int64_t held() const { return memory_->now() - gathered_; }
+  std::int64_t held() const { return memory_->now - gathered_; }
   /// The most memory that this work takes.
   AtPeak peak_of(const std::function<void()>& work);
 
@@ -75,7 +75,7 @@ class WatchedModel {
   std::unique_ptr<strategy::UnitRunner> runner_;
   std::vector<std::unique_ptr<Other>> others_;
   std::optional<strategy::Passes> passes_;
-  meta::MemoryCounter* memory_ = nullptr;
+  meta::MemoryCount* memory_ = nullptr;
   std::int64_t gathered_ = 0;
 };
 

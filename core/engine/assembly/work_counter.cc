@@ -186,7 +186,7 @@ WorkCounter::WorkCounter() : counter_(std::make_unique<Counter>()), switched_on_
 
 WorkCounter::~WorkCounter() { Counter::current = nullptr; }
 
-const Work& WorkCounter::work() const { return counter_->work; }
+Work& WorkCounter::work() const { return counter_->work; }
 
 void WorkCounter::attend(const AttentionShape& shape, bool is_backward) {
   auto* counter = Counter::current;

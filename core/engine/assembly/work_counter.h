@@ -60,7 +60,8 @@ class WorkCounter {
   ~WorkCounter();
   WorkCounter(const WorkCounter&) = delete;
   WorkCounter& operator=(const WorkCounter&) = delete;
-  const Work& work() const;
+  /// What was counted so far, which may be taken away.
+  Work& work() const;
   /// Fused attention, which is an operator of autograd: its shape rule tells of it.
   static void attend(const AttentionShape& shape, bool is_backward);
   /// The dispatcher calls it for each operator.

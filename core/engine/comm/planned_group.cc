@@ -18,13 +18,16 @@ thread_local const PlannedCalls::Told* listener = nullptr;
 
 PlannedCalls::PlannedCalls(Told told) : told_(std::move(told)) { listener = &told_; }
 PlannedCalls::~PlannedCalls() { listener = nullptr; }
+void PlannedCalls::tell(const PlannedCall& call) {
+  if (listener) (*listener)(call);
+}
 
 void PlannedGroup::tell(const char* operation, const at::Tensor& all, const std::vector<int>& among) const {
   if (!device().is_meta())
     throw std::logic_error("a collective while a run is only planned: place() must not communicate");
   // A dry run: tensors have shapes and no values.
-  if (!listener || !all.defined()) return;
-  (*listener)({operation, among, all.numel() * static_cast<std::int64_t>(all.element_size())});
+  if (all.defined())
+    PlannedCalls::tell({operation, among, all.numel() * static_cast<std::int64_t>(all.element_size())});
 }
 
 void PlannedGroup::do_all_reduce(const at::Tensor& tensor, ReduceOp) { tell("all-reduce", tensor); }

@@ -35,11 +35,13 @@ class PlannedGroup final : public Group {
   void do_receive(const at::Tensor& tensor, int from) override;
 };
 
-/// A call that a planned group was asked for on the meta device.
+/// A call that a planned group was asked for on the meta device; or a copy between a rank and its host's memory,
+/// "host", where it begins, and without bytes where the rank waits for it.
 struct PlannedCall {
-  std::string operation;   ///< "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "transfer"
-  std::vector<int> ranks;  ///< of a transfer, which only the sender tells, sender and receiver
-  std::int64_t bytes = 0;  ///< all ranks' bytes: what an all-gather makes, a reduce-scatter or an all-reduce reads
+  std::string operation;      ///< "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "transfer"
+  std::vector<int> ranks;     ///< of a transfer, which only the sender tells, sender and receiver
+  std::int64_t bytes = 0;     ///< all ranks' bytes: what an all-gather makes, a reduce-scatter or an all-reduce reads
+  const void* key = nullptr;  ///< which copy it is
 };
 
 /// During its lifetime calls of this thread's planned groups on the meta device are told to it; one at a time.
@@ -47,6 +49,8 @@ class PlannedCalls {
  public:
   using Told = std::function<void(const PlannedCall&)>;
   explicit PlannedCalls(Told told);
+  /// Tells this thread's, if there is one.
+  static void tell(const PlannedCall& call);
   ~PlannedCalls();
   PlannedCalls(const PlannedCalls&) = delete;
   PlannedCalls& operator=(const PlannedCalls&) = delete;

@@ -6,14 +6,9 @@
 #include <utility>
 
 #include "ops/combine_rows.h"
+#include "ops/operator.h"
 
 namespace capstan::nn {
-namespace {
-
-at::ScalarType wide(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
-
-}  // namespace
-
 Router::Router(Layer& parent, std::string name, WeightPtr gate, std::int64_t experts_per_token, bool sum_to_one)
     : Layer(parent, std::move(name)),
       gate_(*this, this->name(), WeightSplit::none, std::move(gate), nullptr),
@@ -22,7 +17,9 @@ Router::Router(Layer& parent, std::string name, WeightPtr gate, std::int64_t exp
 
 Router::~Router() = default;
 
-at::Tensor Router::probabilities(const at::Tensor& x) const { return at::softmax(gate_.forward(x), -1, wide(x)); }
+at::Tensor Router::probabilities(const at::Tensor& x) const {
+  return at::softmax(gate_.forward(x), -1, ops::sum_type(x));
+}
 
 at::Tensor Router::chosen(const at::Tensor& probability, RecomputeContext* kept) const {
   const auto choose = [&] { return std::get<1>(probability.detach().topk(experts_per_token_, -1)); };
@@ -39,7 +36,7 @@ Routing Router::forward(const at::Tensor& x, RecomputeContext* kept) const {
 
 std::vector<at::Tensor> Router::no_load(const at::Tensor& like) const {
   const auto experts = gate_.weight()->value().size(0);
-  const auto options = like.options().dtype(wide(like));
+  const auto options = like.options().dtype(ops::sum_type(like));
   return {at::zeros({experts}, options), at::zeros({experts}, options), at::zeros({}, options)};
 }
 

@@ -13,17 +13,19 @@ std::int64_t total_bytes(const std::vector<Footprint>& footprints, const std::st
   return sum;
 }
 
-std::string footprint_table(const std::vector<Footprint>& footprints) {
+std::string footprint_table(const std::vector<Footprint>& footprints, const std::vector<Footprint>& peaks) {
   std::vector<std::vector<std::string>> rows{{"part", "device", "when", "memory"}};
   std::vector<std::string> devices;
-  const auto memory = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
+  const auto add = [&](const Footprint& one) {
+    rows.push_back({one.part, one.device, one.when, bytes_text(static_cast<double>(one.bytes))});
+  };
   for (const auto& footprint : footprints) {
-    rows.push_back({footprint.part, footprint.device, footprint.when, memory(footprint.bytes)});
-    if (std::find(devices.begin(), devices.end(), footprint.device) == devices.end()) {
+    add(footprint);
+    if (std::find(devices.begin(), devices.end(), footprint.device) == devices.end())
       devices.push_back(footprint.device);
-    }
   }
-  for (const auto& device : devices) rows.push_back({"sum", device, "", memory(total_bytes(footprints, device))});
+  for (const auto& device : devices) add({"sum", total_bytes(footprints, device), device, ""});
+  for (const auto& peak : peaks) add(peak);
   return table_text(rows);
 }
 

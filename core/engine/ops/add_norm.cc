@@ -12,15 +12,8 @@ namespace {
 
 using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
-// Statistics of each row: [..., 1] in the dtype of sums.
-at::Tensor row_number(const at::Tensor& x) {
-  auto shape = x.sizes().vec();
-  shape.back() = 1;
-  return at::empty(shape, x.options().dtype(sum_type(x)));
-}
-
 Results add_norm_meta(const at::Tensor& x, const Maybe& y, const at::Tensor&, const Maybe& bias, double) {
-  return {y ? room_for(x) : at::Tensor(), room_for(x), bias ? row_number(x) : at::Tensor(), row_number(x)};
+  return {y ? room_for(x) : at::Tensor(), room_for(x), bias ? row_numbers(x) : at::Tensor(), row_numbers(x)};
 }
 
 /// (x - mean) · rstd in the dtype of sums.

@@ -4,12 +4,6 @@
 namespace capstan::ops::cuda {
 namespace {
 
-at::Tensor row_numbers(const at::Tensor& x) {
-  auto shape = x.sizes().vec();
-  shape.back() = 1;
-  return at::empty(shape, x.options().dtype(sum_type(x)));
-}
-
 bool takes_norm(const at::Tensor& x, const Maybe& other, const at::Tensor& weight) {
   return x.numel() > 0 && norm_fits(float_type(x), x.size(-1)) && is_packed(x) && is_packed(weight) &&
          (!other || is_packed(*other));

@@ -43,6 +43,13 @@ inline at::ScalarType sum_type(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
+/// Room for a statistic of each row: [..., 1] in the dtype of sums.
+inline at::Tensor row_numbers(const at::Tensor& x) {
+  auto shape = x.sizes().vec();
+  shape.back() = 1;
+  return at::empty(shape, x.options().dtype(sum_type(x)));
+}
+
 /// A new tensor of x's shape and dtype, contiguous.
 inline at::Tensor room_for(const at::Tensor& x) { return at::empty(x.sizes(), x.options()); }
 

@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <capstan/ops/pinned.h>
 
+#include "comm/planned_group.h"
 #include "ops/operator.h"
 
 namespace capstan::ops {
@@ -15,5 +16,8 @@ at::Tensor host_zeros(std::int64_t elements, c10::ScalarType dtype, bool pinned,
   const auto bytes = elements * static_cast<std::int64_t>(c10::elementSize(dtype));
   return op.call(bytes, at::empty({0}, at::TensorOptions().device(device))).view(dtype);
 }
+
+void tell_host_copy(const void* key, std::int64_t bytes) { comm::PlannedCalls::tell({"host", {0}, bytes, key}); }
+void tell_host_wait(const void* key) { comm::PlannedCalls::tell({"host", {0}, 0, key}); }
 
 }  // namespace capstan::ops

@@ -119,6 +119,19 @@ std::string what_helps(const Predicted& predicted, const Gpu& gpu, const RankCou
   return "What would make it smaller:\n" + table_text(rows);
 }
 
+// How sure the verdict is, and whose peak it is about.
+std::string caveats(const assembly::Prediction& prediction, std::int64_t peak, std::int64_t left) {
+  std::string text;
+  if (left >= 0 && left < peak / 20) text += " (less than the 5 % by which a prediction may be wrong)";
+  const auto largest = prediction.largest_tensor;
+  if (left >= 0 && left < largest)
+    text += cat(" (less than the largest tensor, ", memory(largest), ", which is in one piece)");
+  const auto& peaks = prediction.peaks;
+  if (!peaks.empty() && peaks.front().bytes < peak)
+    text += cat("; this is an evaluation's peak, training's is ", memory(peaks.front().bytes));
+  return text;
+}
+
 }  // namespace
 
 Gpu gpu_named(const std::string& text) {
@@ -184,16 +197,10 @@ Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const RankCounts& rank
   const auto left = gpu.room() - peak;
   Fit fit;
   fit.fits = left >= 0;
-  fit.text =
-      cat(gpu.name, ": ", memory(gpu.bytes), ", less ", memory(Gpu::reserve),
-          " for CUDA, NCCL and gaps between tensors. The predicted peak of ", memory(peak),
-          fit.fits ? " fits, " : " does not fit: ", memory(std::abs(left)), fit.fits ? " are left" : " too much");
-  const auto narrow = peak / 20;
-  if (fit.fits && left < narrow) fit.text += " (less than the 5 % by which a prediction may be wrong)";
-  const auto largest = predicted.prediction.largest_tensor;
-  if (fit.fits && left < largest)
-    fit.text += cat(" (less than the largest tensor, ", memory(largest), ", which is in one piece)");
-  fit.text += "\n";
+  fit.text = cat(gpu.name, ": ", memory(gpu.bytes), ", less ", memory(Gpu::reserve),
+                 " for CUDA, NCCL and gaps between tensors. The predicted peak of ", memory(peak),
+                 fit.fits ? " fits, " : " does not fit: ", memory(std::abs(left)), fit.fits ? " are left" : " too much",
+                 caveats(predicted.prediction, peak, left), "\n");
   if (!fit.fits) fit.text += what_helps(predicted, gpu, ranks, peak, trials);
   return fit;
 }

@@ -132,9 +132,7 @@ std::optional<Estimate> Predictor::predict(const std::vector<std::string>& overr
   estimate.gpu_bytes = layout::total_bytes(prediction.footprints, "cuda");
   estimate.host_bytes = session::host_bytes(prediction, "cuda");
   estimate.fits = estimate.gpu_bytes + estimate.gpu_bytes / 20 <= impl_->gpu.room() && of_host.empty();
-  const auto stages = prediction.stages_note + (prediction.stages_note.empty() ? "" : "\n");
-  estimate.memory_table =
-      cat(layout::footprint_table(prediction.footprints), stages, prediction.activations_note, "\n");
+  estimate.memory_table = job->memory_summary();
   estimate.sample_length = job->samples.length;
   estimate.lacking = job->lacking();
   estimate.changes = job->model->changes;

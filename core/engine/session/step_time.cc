@@ -50,11 +50,6 @@ double bytes_of(const char* operation, const Transfers& transfers) {
   return bytes;
 }
 
-double decoding_of(const Transfers& transfers, const Figures& figures) {
-  const auto bytes = bytes_of("decode", transfers);
-  return bytes == 0 ? 0 : bytes / figures.decoded_bytes;
-}
-
 double rate_of(const meta::Product& product, const Figures& figures) {
   if (product.in_blocks) return figures.eight_bit_block_product_flops;
   if (product.eight_bits)
@@ -100,7 +95,7 @@ std::int64_t count(const std::map<meta::Product, std::int64_t>& products) {
 }
 
 // What computing takes, launches without their waiting.
-void add_compute(const assembly::MicroStepWork& micro, double times, const Figures& figures, double node_bytes,
+void add_compute(const assembly::Computing& micro, double times, const Figures& figures, double node_bytes,
                  StepTime& time) {
   const auto& compute = micro.compute;
   const auto others = static_cast<double>(compute.kernels) - static_cast<double>(count(compute.products));
@@ -109,6 +104,26 @@ void add_compute(const assembly::MicroStepWork& micro, double times, const Figur
                              attention_of(compute.attention_backward, 2.5, figures.attention_backward_flops, figures));
   time.others += times * (compute.bytes / figures.bytes_per_second + others * figures.kernel_seconds);
   time.layers_wait += times * seconds(micro.waited, figures, node_bytes);
+}
+
+// How long the GPU waits for copies to and from host memory: they run one after the other, and it computes meanwhile,
+// as fast as the host launches. Their direction does not matter, since one at a time has the link.
+double wait_for_copies(const std::vector<assembly::HostCopy>& copies, const Figures& figures, double node_bytes) {
+  double now = 0, copied = 0, waited = 0;  // `copied`: when the last copy is done
+  std::vector<double> done(copies.size());
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    const auto& [before, bytes, awaited] = copies[i];
+    StepTime took;
+    add_compute(before, 1, figures, node_bytes, took);
+    now += std::max(took.total(), static_cast<double>(before.compute.kernels) * figures.host_kernel_seconds);
+    if (bytes > 0) {
+      done[i] = copied = std::max(copied, now) + seconds({{{"host", 1, 1, bytes}, 1}}, figures, node_bytes);
+    } else if (done[awaited] > now) {
+      waited += done[awaited] - now;
+      now = done[awaited];
+    }
+  }
+  return waited;
 }
 
 // Over a link of unknown bandwidth, 0, a transfer takes for ever.
@@ -128,9 +143,10 @@ StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, con
   const auto times = static_cast<double>(micro_steps);
   const auto launches = static_cast<double>(micro.compute.kernels);
   add_compute(micro, times, figures, node_bytes, time);
-  time.others += (bytes_of("cast", micro.gathers) + (times - 1) * bytes_of("cast", micro.later_gathers)) /
-                 figures.bytes_per_second;
-  time.decoding = decoding_of(micro.gathers, figures) + (times - 1) * decoding_of(micro.later_gathers, figures);
+  auto gathers = micro.gathers;
+  for (const auto& [transfer, number] : micro.later_gathers) gathers[transfer] += (micro_steps - 1) * number;
+  time.others += bytes_of("cast", gathers) / figures.bytes_per_second;
+  if (const auto decoded = bytes_of("decode", gathers); decoded > 0) time.decoding = decoded / figures.decoded_bytes;
   // Parts of matrices cross while others are computed, all but the first on their way out and the last on theirs back.
   auto exposed = work.whole_parts;
   for (auto& [transfer, times_waited] : exposed) times_waited = 2;
@@ -141,10 +157,9 @@ StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, con
   const auto on_gpu = time.products + time.attention + time.decoding + time.others + time.layers_wait;
   const auto eager = (times - static_cast<double>(work.replayed)) / times;
   time.host_wait = std::max(0.0, eager * (times * launches * figures.host_kernel_seconds - on_gpu));
-  time.moving = seconds(micro.gathers, figures, node_bytes) +
-                (times - 1) * seconds(micro.later_gathers, figures, node_bytes) +
-                seconds(work.reductions, figures, node_bytes);
-  const auto hidden = std::min(time.moving, on_gpu + time.host_wait);
+  time.copies_wait = times * wait_for_copies(micro.copies, figures, node_bytes);
+  time.moving = seconds(gathers, figures, node_bytes) + seconds(work.reductions, figures, node_bytes);
+  const auto hidden = std::min(time.moving, on_gpu + time.host_wait + time.copies_wait);
   time.engine_wait = time.moving - hidden + std::max(0.0, figures.interference * hidden - time.host_wait);
   time.offload = work.host_elements / figures.host_elements;
   return or_unknown(std::move(time));
@@ -184,7 +199,9 @@ StepTime step_time(const assembly::Prediction& prediction, std::int64_t micro_st
     for (const auto& [action, of_action] : work.actions) {
       StepTime took;
       add_compute(of_action, 1, figures, node_bytes, took);
-      positions.back().actions.push_back({action, took.products + took.attention + took.others, took.layers_wait});
+      const auto copying = wait_for_copies(of_action.copies, figures, node_bytes);
+      const auto computing = took.products + took.attention + took.others + copying;
+      positions.back().actions.push_back({action, computing, took.layers_wait});
     }
     if (time.total() > longest.total()) longest = std::move(time);
   }
@@ -204,6 +221,7 @@ std::string step_time_table(const StepTime& time) {
   add("decoding weights", time.decoding);
   add("other operators", time.others);
   add("layers wait for collectives", time.layers_wait);
+  add("activations' copies to host memory, not hidden", time.copies_wait);
   add("gathers and reductions, not hidden", time.engine_wait);
   add("waiting for the host's launches", time.host_wait);
   add("gradients' sums, norm, optimizer", time.update);

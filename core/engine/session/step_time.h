@@ -21,6 +21,7 @@ struct StepTime {
   double others = 0;       ///< all other operators of the layers
   double update = 0;       ///< gradients' sums, their norm, the optimizer
   double layers_wait = 0;  ///< for layers' own collectives
+  double copies_wait = 0;  ///< for copies of activations to and from host memory
   double engine_wait = 0;  ///< for gathers and reductions: what slows computation down, and what it does not hide
   double host_wait = 0;    ///< for the host to launch
   double offload = 0;      ///< the update in host memory, and copies there that nothing hides
@@ -29,7 +30,8 @@ struct StepTime {
   std::vector<PositionTime> positions = {};  ///< by position on pp
   std::string unknown;                       ///< for people: why there is no time; the parts are 0 then
   double total() const {
-    return products + attention + decoding + others + update + layers_wait + engine_wait + host_wait + offload + bubble;
+    return products + attention + decoding + others + update + layers_wait + copies_wait + engine_wait + host_wait +
+           offload + bubble;
   }
 };
 

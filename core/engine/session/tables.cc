@@ -98,7 +98,7 @@ std::string Job::memory_summary() const {
   std::string text;
   if (!made.footprints.empty()) {
     text = cat("memory of a rank, with", made.activations ? "" : "out", " activations:\n",
-               layout::footprint_table(made.footprints));
+               layout::footprint_table(made.footprints, made.peaks));
   }
   for (const auto& note : {made.stages_note, made.activations_note, made.state_note})
     text += note.empty() ? "" : note + "\n";

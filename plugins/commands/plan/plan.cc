@@ -78,7 +78,7 @@ std::string file_of(const PlanArguments& arguments, const Tried& best) {
 }
 
 void print_best(const Tried& best) {
-  terminal::print(cat("\nthe first, memory of a rank:\n", best.estimate.memory_table));
+  terminal::print(cat("\nthe first, ", best.estimate.memory_table));
   if (!best.estimate.time_table.empty()) terminal::print("\n" + best.estimate.time_table);
   if (!best.estimate.changes.empty()) terminal::print("\nwhat strategies make of the model:\n" + best.estimate.changes);
   terminal::print(cat("\noptions: ", join(overrides_of(best.layout, best.batch), " "), "\n"));

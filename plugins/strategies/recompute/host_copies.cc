@@ -25,14 +25,9 @@ c10::Stream current(c10::Device device) { return c10::impl::VirtualGuardImpl(dev
 
 using Done = std::shared_ptr<c10::Event>;
 
-// Work that is queued from now on comes after the copy.
-void wait_for(const Done& done, c10::Device device) {
-  if (done) done->block(current(device));
-}
-
 }  // namespace
 
-// Copies on a stream of their own; on a CPU and on the meta device they are done when the call returns.
+// Copies on a stream of their own; on a CPU they are done when the call returns.
 class HostCopies::Copier {
  public:
   // What is queued on the current stream by now comes before the copy.
@@ -91,6 +86,8 @@ struct HostCopies::State : std::enable_shared_from_this<HostCopies::State> {
   std::function<at::Tensor()> keep(const at::Tensor& x);
   at::Tensor take(Copy& copy);
   void bring_back(Copy& copy);
+  void begin(Copy& copy, bool leaves);
+  static void wait_for(const Copy& copy);
   at::Tensor buffer_for(std::int64_t bytes, c10::Device device);
 
   Copier copier;
@@ -98,6 +95,7 @@ struct HostCopies::State : std::enable_shared_from_this<HostCopies::State> {
   std::deque<std::weak_ptr<Copy>> leaving;  // by age, of the last ones
   std::weak_ptr<Copy> last;                 // that came in forward
   std::int64_t bytes = 0;                   // of all host memory
+  std::int64_t copied = 0;                  // bytes, both ways
 };
 
 // Without a backward, as where a forward has thrown: the copy may still read and write.
@@ -133,17 +131,15 @@ std::function<at::Tensor()> HostCopies::State::keep(const at::Tensor& x) {
   while (leaving.size() >= most_leaving) {
     // Its copy has had the time of another part of the forward. What is queued from now on may use its memory.
     if (const auto oldest = leaving.front().lock(); oldest && oldest->waits) {
-      wait_for(oldest->done, device);
+      wait_for(*oldest);
       oldest->on_device.reset();
     }
     leaving.pop_front();
   }
   auto copy =
       std::make_shared<Copy>(shared_from_this(), (x.is_non_overlapping_and_dense() ? x : x.contiguous()).detach());
-  if (!device.is_meta()) {
-    copy->buffer = buffer_for(copy->bytes, device);
-    copy->done = copier.copy(copy->on_host(), copy->on_device, device);
-  }
+  if (!device.is_meta()) copy->buffer = buffer_for(copy->bytes, device);
+  begin(*copy, true);
   copy->before = std::exchange(last, copy);
   leaving.push_back(copy);
   return [copy = std::move(copy)] { return copy->state->take(*copy); };
@@ -151,13 +147,28 @@ std::function<at::Tensor()> HostCopies::State::keep(const at::Tensor& x) {
 
 void HostCopies::State::bring_back(Copy& copy) {
   copy.on_device = at::empty_strided(copy.sizes, copy.strides, copy.options);
-  if (copy.buffer.defined()) copy.done = copier.copy(copy.on_device, copy.on_host(), copy.options.device());
+  begin(copy, false);
+}
+
+// On the meta device there is no host memory, and a dry run only counts.
+void HostCopies::State::begin(Copy& copy, bool leaves) {
+  ops::tell_host_copy(&copy, copy.bytes);
+  if (!copy.buffer.defined()) return;
+  const auto on_host = copy.on_host();
+  copy.done = copier.copy(leaves ? on_host : copy.on_device, leaves ? copy.on_device : on_host, copy.options.device());
+  copied += copy.bytes;
+}
+
+// Work that is queued from now on comes after the copy that was begun last.
+void HostCopies::State::wait_for(const Copy& copy) {
+  ops::tell_host_wait(&copy);
+  if (copy.done) copy.done->block(current(copy.options.device()));
 }
 
 at::Tensor HostCopies::State::take(Copy& copy) {
   if (!copy.on_device.defined()) bring_back(copy);
   // Also where it has not left yet: it must not be freed while it is copied.
-  wait_for(copy.done, copy.options.device());
+  wait_for(copy);
   copy.waits = false;
   // The next copy into this memory is queued after the one out of it.
   if (copy.buffer.defined()) unused.push_back(std::move(copy.buffer));
@@ -172,5 +183,6 @@ strategy::KeepInput HostCopies::keep() const {
 }
 
 std::int64_t HostCopies::host_bytes() const { return state_->bytes; }
+std::int64_t HostCopies::copied_bytes() const { return state_->copied; }
 
 }  // namespace recompute

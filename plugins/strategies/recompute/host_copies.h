@@ -9,7 +9,8 @@ namespace recompute {
 /// stream of their own while the GPU computes: in forward at most two inputs are on their way to the host, in backward
 /// one comes back ahead of the one that is used. The last two of a forward are used before the others and stay where
 /// they are until something else leaves. Host memory is allocated when it is first needed and used again in each step.
-/// On a CPU and on the meta device the same happens without streams, on the meta device without host memory.
+/// On a CPU the same happens without streams. On the meta device nothing is copied, and a dry run is told of what would
+/// be.
 ///
 /// One for a model; calls come from one thread at a time, with the computing stream current.
 class HostCopies {
@@ -19,6 +20,8 @@ class HostCopies {
   capstan::strategy::KeepInput keep() const;
   /// Bytes of host memory that this has allocated.
   std::int64_t host_bytes() const;
+  /// Bytes that were copied to host memory and back, all in all.
+  std::int64_t copied_bytes() const;
 
  private:
   class Copier;

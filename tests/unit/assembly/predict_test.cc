@@ -116,8 +116,9 @@ TEST_CASE("rows are predicted as long as they are padded, but no longer than the
 
 TEST_CASE("whole matrices of an update count where they take more than a micro-step") {
   const auto job = [](const std::string& hidden, const std::string& rows) {
-    return job_of(small(gpt, "bf16", "[optimizer]\nplugin = \"muon\"\n"), "cuda", 1,
-                  {"model.hidden_size=" + hidden, "model.ff_dim=" + hidden, "train.micro_batch=" + rows});
+    return job_of(
+        small(gpt, "bf16", "[optimizer]\nplugin = \"muon\"\n"), "cuda", 1,
+        {"model.hidden_size=" + hidden, "model.ff_dim=" + hidden, "train.micro_batch=" + rows, "data.eval_samples=8"});
   };
   const auto predicted = [](const session::Job& of) {
     std::int64_t bytes = 0;
@@ -130,6 +131,12 @@ TEST_CASE("whole matrices of an update count where they take more than a micro-s
   // A round has 8 of the 2 x 6 square matrices in 16 bits; with each, the iteration has four of its size.
   constexpr std::int64_t matrices = std::int64_t{8} * 2048 * 2048 * 2;
   CHECK(predicted(large) == matrices * (1 + 4) - std::max(step.bytes(), step.evaluation.bytes()));
+  // The update is training's.
+  const auto& peaks = large.prediction.peaks;
+  REQUIRE(peaks.size() == 2);
+  const auto whole = layout::total_bytes(large.prediction.footprints, "cuda");
+  CHECK(peaks[0].bytes == whole);
+  CHECK(peaks[1].bytes == whole - matrices * (1 + 4) + step.evaluation.bytes());
 }
 
 TEST_CASE("evaluation counts where it takes more than a micro-step") {
@@ -151,6 +158,19 @@ TEST_CASE("evaluation counts where it takes more than a micro-step") {
   CHECK_THAT(step.evaluation.peak, Contains("forward of "));
   CHECK(evaluation(of_loss) == step.evaluation.bytes() - step.bytes());
   CHECK(evaluation(of_loss) > 0);
+  // Both peaks stand for themselves, and the larger one is the whole.
+  const auto total = [](const session::Job& of) { return layout::total_bytes(of.prediction.footprints, "cuda"); };
+  REQUIRE(of_loss.prediction.peaks.size() == 2);
+  const auto &training = of_loss.prediction.peaks[0], &of_evaluation = of_loss.prediction.peaks[1];
+  CHECK(of_evaluation.bytes == total(of_loss));
+  CHECK(training.bytes == total(of_loss) - evaluation(of_loss));
+  const auto small_ones = job({"train.eval_batch=1"});
+  REQUIRE(small_ones.prediction.peaks.size() == 2);
+  CHECK(small_ones.prediction.peaks[0].bytes == total(small_ones));
+  CHECK(small_ones.prediction.peaks[0].bytes == training.bytes);
+  CHECK(small_ones.prediction.peaks[1].bytes < training.bytes);
+  CHECK_THAT(of_loss.text(), Contains("training's peak") && Contains("evaluation's peak"));
+  CHECK(job_of(small(gpt, "bf16", recompute), "cuda").prediction.peaks.empty());  // it evaluates nothing
   // Also where no file is opened, as when check tries what would help.
   CHECK(evaluation(job({"train.eval_batch=64"}, true)) == evaluation(of_loss));
   // 64 rows of 64 positions, keys and values of 2 layers, 64 numbers of 16 bits each: some of it is there at the
@@ -214,6 +234,10 @@ TEST_CASE("evaluations keep what they gather if it fits by prediction, and then 
                does_not = sharded(least - 1, rank, strategies, purpose);
     CHECK(fits.prediction.holds);
     CHECK(layout::total_bytes(fits.prediction.footprints, "cuda") == before + more);
+    const auto& peaks = fits.prediction.peaks;
+    CHECK(peaks.size() == (purpose == Purpose::train ? 2 : 0));
+    if (!peaks.empty()) CHECK(peaks[1].bytes == before + more);
+    if (!peaks.empty()) CHECK(peaks[0].bytes == before + more - (step.held.bytes() - step.bytes()));
     CHECK_THAT(fits.prediction.activations_note, Contains("; an evaluation gathers parameters once"));
     CHECK_FALSE(does_not.prediction.holds);
     CHECK(layout::total_bytes(does_not.prediction.footprints, "cuda") == before);

@@ -1,6 +1,4 @@
 // A model in stages: what each position on pp keeps and computes, and cuts that cannot be.
-#include "assembly/stages.h"
-
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
@@ -109,6 +107,24 @@ TEST_CASE("what crosses is counted with its bytes, once, where it is sent") {
   CHECK(states.size() > 1);
   CHECK(sent(1, Action::Kind::send_gradients).at(state_bytes) == 1);
   CHECK(sent(0, Action::Kind::receive_gradients).empty());
+}
+
+TEST_CASE("a receive only starts a transfer: the columns of the batch that come with it are the forward's work") {
+  const auto kernels = [](const std::string& strategies, int world) {
+    std::int64_t sum = 0;
+    for (const auto& position : dry_runs(job_in_stages(llama, strategies, world, 4))) {
+      for (const auto& [action, work] : position.actions) {
+        CHECK(action.kind != Action::Kind::receive_states);
+        CHECK(action.kind != Action::Kind::receive_gradients);
+      }
+      sum += position.computed.compute.kernels;
+    }
+    return sum;
+  };
+  CHECK(kernels(stages_table("two"), 2) == kernels("", 1));
+  // Each position cuts its columns out of the batch, the second where it starts to receive.
+  const std::string cut = "[strategy.context_parallel]\nsize = 2\n";
+  CHECK(kernels(stages_table("two") + cut, 4) > kernels(cut, 2));
 }
 
 TEST_CASE("check reports the position that takes most memory, and what the others take") {

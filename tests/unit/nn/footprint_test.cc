@@ -15,4 +15,6 @@ TEST_CASE("footprints add up by device") {
         "gradients   cuda    step    512 B\n"
         "sum         cuda            1.50 KiB\n"
         "sum         cpu             2.00 KiB\n");
+  CHECK_THAT(footprint_table(parts, {{"training's peak", 1024, "cuda", "backward of a"}}),
+             Catch::Matchers::EndsWith("training's peak  cuda    backward of a  1.00 KiB\n"));
 }

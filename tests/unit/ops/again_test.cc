@@ -72,7 +72,7 @@ std::int64_t kept_bytes(const Producer& one, bool again, const at::TensorOptions
     auto made = one.make(x);
     return capstan::ops::linear(again ? made : made.view_as(made), weight, {});
   }();
-  return memory.now();
+  return memory.count().now;
 }
 
 }  // namespace

@@ -66,6 +66,19 @@ TEST_CASE("a GPU is a name or a size") {
   }
 }
 
+TEST_CASE("a verdict about an evaluation's peak says so") {
+  auto prediction = prediction_of(90 * gib);
+  const auto text = [&](std::int64_t training) {
+    prediction.peaks = {{"training's peak", training, "cuda", ""}, {"evaluation's peak", 60 * gib, "cuda", ""}};
+    const auto nothing = [](const plan::Change&) { return std::optional<Peak>(); };
+    const auto fit = plan::judge_fit(on_gpus(prediction), gpu_named("a100-80g"), {1, 1}, trials(nothing));
+    CHECK_FALSE(fit.fits);
+    return fit.text;
+  };
+  CHECK_THAT(text(70 * gib), Contains(" too much; this is an evaluation's peak, training's is 70.00 GiB\n"));
+  CHECK_THAT(text(90 * gib), !Contains("this is an evaluation's peak"));
+}
+
 TEST_CASE("a V100 computes in fp16, with a LibTorch for CUDA 12") {
   const auto faults_of = [](const char* gpu, const char* precision, int cuda) {
     Diagnostics faults;

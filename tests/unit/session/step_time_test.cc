@@ -210,6 +210,46 @@ TEST_CASE("a step's parts follow from its work") {
   CHECK(plan::step_time(work, 2, figures).offload == Approx(3));
 }
 
+TEST_CASE("a GPU waits for copies to host memory as far as they take longer than what it computes meanwhile") {
+  plan::Figures figures;
+  figures.product_flops = 1e12;
+  figures.bytes_per_second = figures.update_bytes_per_second = 1e9;
+  figures.host_elements = 1;
+  assembly::Computing second;
+  second.compute.products[{1000, 1000, 1000, 1000}] = 500;
+  second.compute.kernels = 500;
+  // As recompute does it: a copy may take as long as two parts of forward, and comes back during one of backward.
+  constexpr std::int64_t bytes = 2000000;
+  assembly::StepWork work;
+  work.micro.copies = {{{}, bytes, 0}, {second, bytes, 1}, {second, 0, 0}, {{}, bytes, 3},
+                       {second, 0, 1}, {{}, bytes, 5},     {second, 0, 3}, {{}, 0, 5}};
+  for (const auto& copy : work.micro.copies) add(work.micro, copy.before);
+  const auto waits = [&](double rate) {
+    figures.host_link_bytes = rate;
+    const auto time = plan::step_time(work, 3, figures);
+    CHECK(time.products == Approx(3 * 4));
+    CHECK(time.total() == Approx(time.products + time.host_wait + time.copies_wait));
+    return time.copies_wait / 3;
+  };
+  CHECK(waits(2e6) == Approx(0).margin(1e-9));
+  // Of 2 s each, copies end at 2, 4, 6 and 8. The first is awaited at 2, the second at 3, the others after that at 5
+  // and at 6, when they end.
+  CHECK(waits(1e6) == Approx(1 + 1 + 2));
+  CHECK(waits(0.5e6) == Approx(4 * 4 - 4));
+  CHECK_THAT(plan::step_time_table(plan::step_time(work, 3, figures)),
+             Contains("activations' copies to host memory, not hidden  36000.0"));
+  // A host that launches more slowly leaves copies more time.
+  figures.host_kernel_seconds = 4e-3;
+  CHECK(waits(1e6) == Approx(0).margin(1e-9));
+  // In a stage they are a part of its action.
+  figures.host_kernel_seconds = 0;
+  assembly::Prediction prediction;
+  prediction.work = work;
+  prediction.work->actions = {{{strategy::Action::Kind::forward, 0, 0}, work.micro}};
+  const auto position = plan::step_time(prediction, 3, figures).positions.at(0);
+  CHECK(position.seconds_of({strategy::Action::Kind::forward, 0, 2}) == Approx(4 + 4));
+}
+
 TEST_CASE("longer rows are attended to at a higher rate, up to the longest that was measured") {
   plan::Figures figures;
   figures.product_flops = figures.bytes_per_second = figures.update_bytes_per_second = figures.host_elements = 1;

@@ -18,8 +18,8 @@ struct Footprint {
 
 /// Bytes of all phases on `device`.
 std::int64_t total_bytes(const std::vector<Footprint>& footprints, const std::string& device);
-/// A table for people: a line per part, then a sum for each device.
-std::string footprint_table(const std::vector<Footprint>& footprints);
+/// A table for people: a line per part, then a sum for each device, then `peaks`, which are sums of some parts.
+std::string footprint_table(const std::vector<Footprint>& footprints, const std::vector<Footprint>& peaks = {});
 
 }  // namespace layout
 CAPSTAN_END_NAMESPACE

@@ -25,8 +25,8 @@ struct Machines {
 /// What an action takes, whichever its micro-batch is, in seconds.
 struct ActionTime {
   strategy::Action action;
-  double computing = 0;
-  double waiting = 0;  ///< for collectives of its layers; of a send: until it arrives
+  double computing = 0;  ///< and waiting for copies of its own to host memory
+  double waiting = 0;    ///< for collectives of its layers; of a send: until it arrives
 };
 
 /// A step at a position on pp, or of a model that is not cut into stages.
@@ -46,7 +46,7 @@ struct Estimate {
   bool fits = false;               ///< peak and 5 % within the GPU's room, host memory within what run.host_memory says
   double seconds = 0;              ///< 0: no time is predicted
   std::string no_time;             ///< why, where something of the configuration hinders it; may be empty
-  std::string memory_table;        ///< for people: the peak's parts
+  std::string memory_table;        ///< for people: "memory of a rank, …", the peak's parts
   std::string time_table;          ///< the same of the time; empty: none is predicted
   std::string changes;             ///< for people: what strategies make of the model, a line each; may be empty
   std::int64_t sample_length = 0;  ///< tokens of a sample

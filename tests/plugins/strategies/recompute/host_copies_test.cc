@@ -7,6 +7,8 @@
 #include <functional>
 #include <vector>
 
+#include "comm/planned_group.h"
+
 using namespace capstan;
 using recompute::HostCopies;
 
@@ -102,6 +104,27 @@ TEST_CASE("two micro-batches in flight") {
   check_backward(third);
 }
 
+TEST_CASE("a dry run is told of each copy that is made, and of each wait for one") {
+  constexpr std::int64_t of_one = 3 * 5 * 4;
+  std::int64_t told = 0;
+  std::vector<bool> begins;
+  const comm::PlannedCalls calls([&](const comm::PlannedCall& call) {
+    CHECK(call.operation == "host");
+    told += call.bytes;
+    begins.push_back(call.bytes > 0);
+  });
+  const HostCopies copies;
+  const auto waiting = keep(copies, 4);
+  // The third and the fourth leave when the two before them have.
+  CHECK(begins == std::vector<bool>{true, true, false, true, false, true});
+  begins.clear();
+  check_backward(waiting);
+  // The last two have not left; the second comes back beside what follows the third, and the first after it.
+  CHECK(begins == std::vector<bool>{false, false, true, false, true, false});
+  CHECK(told == (4 + 2) * of_one);
+  CHECK(copies.copied_bytes() == told);
+}
+
 TEST_CASE("on the meta device nothing is copied, and what has left is free") {
   const HostCopies copies;
   std::vector<std::function<at::Tensor()>> back;
@@ -116,4 +139,5 @@ TEST_CASE("on the meta device nothing is copied, and what has left is free") {
   CHECK_FALSE(storages[2].expired());
   CHECK(back[0]().sizes() == at::IntArrayRef({3, 5}));
   CHECK(copies.host_bytes() == 0);
+  CHECK(copies.copied_bytes() == 0);
 }
