@@ -114,12 +114,14 @@ TEST_CASE("float64: feed-forwards by tiles and inputs in host memory, with few b
           "[matrix][train]") {
   const std::string away = "[strategy.recompute]\ntile_tokens = 5\noffload = 1.0\n";
   const std::string half = "[strategy.recompute]\nregions = [\"mlp\", \"attention\"]\ntile_tokens = 5\noffload = 0.5\n";
+  const auto kept = away + "keep_attention = true\n";
   const std::vector<Split> splits{{1, away},
+                                  {1, kept},
                                   {1, half},
-                                  {2, pipeline("1f1b") + away},
+                                  {2, pipeline("1f1b") + kept},
                                   {2, pipeline("zero_bubble") + half},
-                                  {3, context(3, "gather") + away},
-                                  {4, context(2, "ulysses") + fsdp + away},
+                                  {3, context(3, "gather") + kept},
+                                  {4, context(2, "ulysses") + fsdp + kept},
                                   {4, tp + fsdp + half}};
   check_splits(of_four_blocks(family_config(dense())), splits, tolerance);
   const std::string fp8 = "[strategy.fp8]\nbackward = \"bf16\"\n";

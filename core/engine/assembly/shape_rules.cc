@@ -2,7 +2,6 @@
 // where tensors have shapes and no memory. They describe the GPU's kernels: what these keep and return.
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
 #include <array>
@@ -14,9 +13,6 @@
 
 namespace capstan::meta {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 at::Tensor index_select(const at::Tensor& x, std::int64_t dim, const at::Tensor& index) {
   auto shape = x.sizes().vec();
@@ -122,48 +118,45 @@ std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const at::Tensor&, const at
   return {wanted[0] ? at::empty(x.sizes(), x.options()) : at::Tensor(), like(weight, wanted[1])};
 }
 
-// The fused kernels (cuDNN's, flash attention's): they keep their inputs, the output and a number per query; backward
-// accumulates the gradient of the queries in float32. As in the inputs, the heads of a position are contiguous. A mask
-// becomes numbers that are added to the scores.
-class Attention : public torch::autograd::Function<Attention> {
- public:
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const std::optional<at::Tensor>& mask, bool causal) {
-    const AttentionShape shape{q.size(0) * q.size(1), q.size(2), k.size(2), (q.size(3) + v.size(3)) / 2, causal};
-    WorkCounter::attend(shape, false);
-    ctx->saved_data["causal"] = causal;
-    auto out = at::empty({q.size(0), q.size(2), q.size(1), v.size(3)}, q.options()).transpose(1, 2);
-    const auto added = mask ? at::empty(mask->sizes(), q.options()) : at::Tensor();
-    ctx->save_for_backward({q, k, v, out, sums(q), added});
-    return out;
-  }
-  static variable_list backward(AutogradContext* ctx, const variable_list&) {
-    const auto saved = ctx->get_saved_variables();
-    const auto &q = saved[0], &k = saved[1], &v = saved[2];
-    WorkCounter::attend(
-        {q.size(0) * q.size(1), q.size(2), k.size(2), (q.size(3) + v.size(3)) / 2, ctx->saved_data["causal"].toBool()},
-        true);
-    const auto beside = sums(saved[0]);
-    const auto wide_queries = at::empty(saved[0].sizes(), saved[0].options().dtype(ops::sum_type(saved[0])));
-    variable_list gradients;
-    for (std::size_t i = 0; i < 3; ++i) gradients.push_back(heads_like(saved[i]));
-    gradients.resize(5);
-    return gradients;
-  }
+at::Tensor heads_like(const at::Tensor& x, std::int64_t columns) {
+  return at::empty({x.size(0), x.size(2), x.size(1), columns}, x.options()).transpose(1, 2);
+}
 
- private:
-  static at::Tensor sums(const at::Tensor& q) {
-    return at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(ops::sum_type(q)));
-  }
-  static at::Tensor heads_like(const at::Tensor& x) {
-    return at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options()).transpose(1, 2);
-  }
-};
+AttentionShape shape_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal) {
+  return {q.size(0) * q.size(1), q.size(2), k.size(2), (q.size(3) + v.size(3)) / 2, causal};
+}
 
-at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                     const std::optional<at::Tensor>& mask, double dropout, bool causal, std::optional<double>, bool) {
+// The fused kernels (cuDNN's, flash attention's): they return the output, whose heads of a position are contiguous as
+// in the inputs, and a number per query, which autograd keeps with the inputs.
+void fused_forward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  constexpr std::size_t causal_at = 6;
+  const auto inputs = torch::jit::pop(*stack, op.schema().arguments().size());
+  const auto q = inputs[0].toTensor(), k = inputs[1].toTensor(), v = inputs[2].toTensor();
+  WorkCounter::attend(shape_of(q, k, v, inputs[causal_at].toBool()), false);
+  const auto sums = at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(ops::sum_type(q)));
+  const at::Tensor none;
+  torch::jit::push(*stack, heads_like(q, v.size(3)), sums, none, none, 0, 0, none, none, none);
+}
+
+// Accumulates the gradient of the queries in float32.
+void fused_backward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  constexpr std::size_t causal_at = 14;
+  const auto inputs = torch::jit::pop(*stack, op.schema().arguments().size());
+  const auto q = inputs[1].toTensor(), k = inputs[2].toTensor(), v = inputs[3].toTensor();
+  WorkCounter::attend(shape_of(q, k, v, inputs[causal_at].toBool()), true);
+  const auto beside = at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(ops::sum_type(q)));
+  const auto wide_queries = at::empty(q.sizes(), q.options().dtype(ops::sum_type(q)));
+  const auto like = [](const at::Tensor& x) { return heads_like(x, x.size(3)); };
+  torch::jit::push(*stack, like(q), like(k), like(v));
+}
+
+// A mask becomes numbers that are added to the scores.
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Maybe& mask, double dropout,
+                     bool causal, std::optional<double> scale, bool) {
   TORCH_CHECK_NOT_IMPLEMENTED(dropout == 0, "attention on meta tensors has no dropout");
-  return Attention::apply(q, k, v, mask, causal);
+  const auto added = mask ? Maybe(at::empty(mask->sizes(), q.options())) : Maybe();
+  return std::get<0>(at::_scaled_dot_product_cudnn_attention(q, k, v, added, /*compute_log_sumexp=*/true, 0.0, causal,
+                                                             /*return_debug_mask=*/false, scale));
 }
 
 // Flash attention of segments: [tokens, heads, width], all of them as long as the longest. Its own backward has the
@@ -202,6 +195,8 @@ void segments_backward(const c10::OperatorHandle& op, torch::jit::Stack* stack) 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, Meta, m) {
+  m.impl("_scaled_dot_product_cudnn_attention", torch::CppFunction::makeFromBoxedFunction<&fused_forward>());
+  m.impl("_scaled_dot_product_cudnn_attention_backward", torch::CppFunction::makeFromBoxedFunction<&fused_backward>());
   m.impl("_flash_attention_forward", torch::CppFunction::makeFromBoxedFunction<&segments_forward>());
   m.impl("_flash_attention_backward", torch::CppFunction::makeFromBoxedFunction<&segments_backward>());
   m.impl("index_select", &index_select);

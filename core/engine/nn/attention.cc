@@ -315,18 +315,26 @@ ops::RotaryHeads Attention::parts(const at::Tensor& fused, const Batch& batch) c
 }
 
 // Where nothing changes q and k on their way, and the plain causal kernel runs.
-bool Attention::widens_fused(const at::Tensor& fused, const Batch& batch, const KVCache* cache) const {
-  const bool plain = !fused.is_cpu() && !cache && !batch.part && !(batch.training && dropout_.probability() > 0);
+bool Attention::widens_fused(const at::Tensor& fused, const Batch& batch) const {
+  const bool plain = !fused.is_cpu() && !batch.part && !(batch.training && dropout_.probability() > 0);
   if (batch.documents && !takes_segments(fused, ops::alibi_columns(kind_.heads.dim), dropout_, batch)) return false;
   return plain && alibi_ && kind_.order == Order::by_head && !query_norm_ && !key_norm_ && !kind_.rotary;
 }
 
 at::Tensor Attention::attend(const at::Tensor& fused, const Batch& batch, KVCache* cache) const {
-  if (widens_fused(fused, batch, cache)) return alibi_->attention_of_fused(fused, batch);
+  const auto run = [&](const auto& kernels) {
+    return batch.kept && around_kernels ? around_kernels(kernels, *batch.kept) : kernels();
+  };
   const auto own = parts(fused, batch);
-  const auto core = [this, cache](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch& of) {
-    return alibi_ ? alibi_->attention(q, k, v, dropout_, of, cache, kind_.layer)
-                  : causal_attention(q, k, v, dropout_, of, cache, kind_.layer, kind_.scores);
+  if (!(cache && cache->is_filled()) && widens_fused(fused, batch)) {
+    if (cache) cache->put(kind_.layer, own.k.transpose(1, 2), own.v.transpose(1, 2), batch.positions);
+    return run([&] { return alibi_->attention_of_fused(fused, batch); });
+  }
+  const auto core = [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch& of) {
+    return run([&] {
+      return alibi_ ? alibi_->attention(q, k, v, dropout_, of, cache, kind_.layer)
+                    : causal_attention(q, k, v, dropout_, of, cache, kind_.layer, kind_.scores);
+    });
   };
   const auto q = own.q.transpose(1, 2), k = own.k.transpose(1, 2), v = own.v.transpose(1, 2);
   CAPSTAN_ASSERT(!batch.part || around);

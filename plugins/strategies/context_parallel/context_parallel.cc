@@ -48,6 +48,7 @@ void ContextParallel::mesh(layout::MeshSpec& spec) {
 void ContextParallel::claim(strategy::Claims& claims) const {
   claims.exclusive("axis cp");
   claims.exclusive(strategy::sequence_cut_point);
+  if (options_->size > 1 && options_->method == "ring") claims.exclusive("the kernels of attention");
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention_results.h"
 #include "tiles.h"
 
 namespace recompute {
@@ -36,11 +37,12 @@ std::vector<std::string> region_names(const std::vector<std::unique_ptr<nn::Unit
 
 std::vector<plugin::Saving> RecomputeOptions::savings() {
   using By = plugin::Saving::By;
-  return {{By::recomputing, "recompute each feed-forward", {"every=1", "regions=[\"mlp\"]"}},
-          {By::recomputing, "recompute each unit", {"every=1", "regions=[]"}},
+  return {{By::recomputing, "recompute each feed-forward", {"every=1", "regions=[\"mlp\"]", "keep_attention=false"}},
+          {By::recomputing, "recompute each unit but its attention", {"every=1", "regions=[]", "keep_attention=true"}},
+          {By::recomputing, "recompute each unit", {"every=1", "regions=[]", "keep_attention=false"}},
           {By::offloading,
            "recompute each unit, by tiles, inputs in host memory",
-           {"every=1", "regions=[]", "tile_tokens=8192", "offload=1.0"}}};
+           {"every=1", "regions=[]", "keep_attention=false", "tile_tokens=8192", "offload=1.0"}}};
 }
 
 void RecomputeOptions::describe(config::OptionTable<RecomputeOptions>& t) {
@@ -51,13 +53,16 @@ void RecomputeOptions::describe(config::OptionTable<RecomputeOptions>& t) {
           "so nothing would be saved");
   t.add("regions", &RecomputeOptions::regions)
       .doc("only these parts of the units, such as [\"attention\"]; empty: whole units");
+  t.add("keep_attention", &RecomputeOptions::keep_attention)
+      .doc(
+          "whole units keep what their attention computed, too: only what goes into it is computed again. The longer "
+          "rows are, the more time that saves; it takes as much memory as the inputs where heads have as many columns");
   t.add("offload", &RecomputeOptions::offload)
       .min(0)
       .max(1)
       .doc(
-          "the share of the kept inputs that waits in host memory between forward and backward; copies run while the "
-          "GPU "
-          "computes. 1: all, 0: none");
+          "the share of the kept inputs, and of what attention computed, that waits in host memory between forward and "
+          "backward; copies run while the GPU computes. 1: all, 0: none");
   t.add("tile_tokens", &RecomputeOptions::tile_tokens)
       .min(0)
       .doc(
@@ -68,13 +73,17 @@ void RecomputeOptions::describe(config::OptionTable<RecomputeOptions>& t) {
       .doc(
           "take the least that fits the run's smallest GPU by prediction, with 5 % to spare: nothing, each "
           "feed-forward, "
-          "each unit, or that by tiles and with inputs in host memory; it sets every and regions, and where it needs "
-          "them offload and tile_tokens");
+          "each unit but its attention, each unit, or that by tiles and with inputs in host memory; it sets every, "
+          "regions and keep_attention, and where it needs them offload and tile_tokens");
 }
 
-void Recompute::claim(strategy::Claims& claims) const { claims.exclusive("unit recompute"); }
+void Recompute::claim(strategy::Claims& claims) const {
+  claims.exclusive("unit recompute");
+  if (options_->keep_attention) claims.exclusive("the kernels of attention");
+}
 
 void Recompute::check(const strategy::Facts& facts, Diagnostics& diagnostics) const {
+  check_attention(facts, diagnostics);
   if (!options_->automatic || !facts.trains) return;
   const auto where = options_.where(&RecomputeOptions::automatic), option = options_.name(&RecomputeOptions::automatic);
   diagnostics.add(where,
@@ -84,6 +93,21 @@ void Recompute::check(const strategy::Facts& facts, Diagnostics& diagnostics) co
                                          : cat(option, " on CPUs: memory of a micro-step is predicted only for GPUs"),
                   facts.device == "cuda" ? "tell check of the GPU with --gpu, such as --gpu h100-80g, or set every"
                                          : "set every, or remove the table");
+}
+
+void Recompute::check_attention(const strategy::Facts& facts, Diagnostics& diagnostics) const {
+  if (!options_->keep_attention) return;
+  const auto where = options_.where(&RecomputeOptions::keep_attention);
+  const auto option = options_.name(&RecomputeOptions::keep_attention);
+  if (!options_->regions.empty()) {
+    diagnostics.add(where, cat(option, " is for units that are recomputed as a whole, but regions are named"),
+                    cat("remove ", option, ", or ", options_.name(&RecomputeOptions::regions)));
+  }
+  if (facts.trains && facts.model.attention_dropout) {
+    diagnostics.add(
+        where, cat(option, " is set, but the model has dropout on attention's probabilities, which are computed again"),
+        cat("set the model's attention_dropout = 0, or remove ", option));
+  }
 }
 
 void Recompute::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
@@ -99,6 +123,14 @@ void Recompute::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
                     cat(options_.name(&RecomputeOptions::every), " ", options_->every, " leaves nothing to recompute: ",
                         "without the last one the model has ", units.size() - 1, " units"),
                     cat("use at most ", units.size() - 1, ", or remove this strategy"));
+  }
+  const auto has_attention = [](const nn::Unit* unit) { return !unit->all<nn::Attention>().empty(); };
+  if (options_->keep_attention && std::none_of(chosen_.begin(), chosen_.end(), has_attention)) {
+    diagnostics.add(options_.where(&RecomputeOptions::keep_attention),
+                    cat(options_.name(&RecomputeOptions::keep_attention),
+                        " is set, but no unit that is recomputed has an "
+                        "nn::Attention"),
+                    "remove it");
   }
   diagnostics.throw_if_any();
   choose_offloaded(units);
@@ -182,6 +214,11 @@ strategy::KeepInput Recompute::keep_of(const nn::Layer& kept) const {
 
 void Recompute::place(nn::Unit& unit, const strategy::Placement& placement) {
   if (contains(offloaded_, &unit)) keepers_.push_back(std::make_unique<strategy::InputKeeper>(unit, copies_.keep()));
+  if (options_->keep_attention && contains(chosen_, &unit)) {
+    const auto keep = contains(offloaded_, &unit) ? results_.keep() : strategy::KeepInput();
+    unit.each<nn::Attention>(
+        [&](nn::Attention& attention) { attention.around_kernels.fill("recompute", KeepAttention(attention, keep)); });
+  }
   const auto& mesh = placement.mesh;
   const Sharing sharing{mesh.size(layout::Axis::tp), mesh.coordinate(placement.rank, layout::Axis::tp)};
   unit.each<nn::Region>([&](nn::Region& region) {
@@ -221,11 +258,21 @@ std::vector<layout::Footprint> Recompute::footprint(const strategy::Facts& facts
   if (offloaded_.empty() || !facts.trains) return {};
   const auto piece = [](std::int64_t columns, std::int64_t ranks) { return (columns + ranks - 1) / ranks; };
   const auto own = piece(facts.sequence_length, facts.mesh.size(layout::Axis::cp));
-  std::int64_t columns = 0;
-  for (const auto* kept : offloaded_)
-    columns += shares_columns(*kept) ? piece(own, facts.mesh.size(layout::Axis::tp)) : own;
-  const auto bytes = columns * facts.micro_batch * facts.model.hidden_size * bytes_of(facts.precision);
-  return {{"inputs of what is recomputed", bytes, facts.device == "cuda" ? "host" : facts.device, "always"}};
+  const auto tp = facts.mesh.size(layout::Axis::tp);
+  std::int64_t columns = 0, features = 0;
+  for (const auto* kept : offloaded_) {
+    columns += shares_columns(*kept) ? piece(own, tp) : own;
+    if (!options_->keep_attention || !contains(chosen_, kept)) continue;
+    kept->each<nn::Attention>([&](const nn::Attention& attention) {
+      features += piece(attention.heads().queries, tp) * attention.heads().dim;
+    });
+  }
+  const auto token = facts.micro_batch * bytes_of(facts.precision);
+  const std::string where = facts.device == "cuda" ? "host" : facts.device;
+  std::vector<layout::Footprint> all{
+      {"inputs of what is recomputed", columns * facts.model.hidden_size * token, where, "always"}};
+  if (features > 0) all.push_back({"what attention computed", own * features * token, where, "always"});
+  return all;
 }
 
 }  // namespace recompute

@@ -13,6 +13,7 @@ namespace recompute {
 struct RecomputeOptions {
   std::int64_t every = 1;
   std::vector<std::string> regions;
+  bool keep_attention = false;
   double offload = 0;
   std::int64_t tile_tokens = 0;
   bool automatic = false;
@@ -28,8 +29,8 @@ class Recompute : public capstan::strategy::Strategy {
   void claim(capstan::strategy::Claims& claims) const override;
   /// `auto` that was not decided, or stands next to what it decides, is a fault.
   void check(const capstan::strategy::Facts& facts, capstan::Diagnostics& diagnostics) const override;
-  /// Throws Error for regions that no unit has, for tiles where no unit has what can be cut into them, and when nothing
-  /// would be recomputed.
+  /// Throws Error for regions that no unit has, for attention to keep where there is none, for tiles where no unit has
+  /// what can be cut into them, and when nothing would be recomputed.
   void structure(std::vector<std::unique_ptr<capstan::nn::Unit>>& units) override;
   std::vector<std::string> notes() const override { return notes_; }
   void place(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement) override;
@@ -43,6 +44,7 @@ class Recompute : public capstan::strategy::Strategy {
   void each_kept(capstan::nn::Unit& unit, const Visit& visit) const;
   bool is_named(const capstan::nn::Region& region) const;
   bool is_tiled(const capstan::nn::Unit& unit, const capstan::nn::Region& region) const;
+  void check_attention(const capstan::strategy::Facts& facts, capstan::Diagnostics& diagnostics) const;
   void check_regions(const std::vector<std::string>& known, capstan::Diagnostics& diagnostics) const;
   void check_tiles(const std::vector<std::unique_ptr<capstan::nn::Unit>>& units, capstan::Diagnostics& diagnostics);
   void choose_offloaded(const std::vector<std::unique_ptr<capstan::nn::Unit>>& units);
@@ -54,6 +56,7 @@ class Recompute : public capstan::strategy::Strategy {
   std::vector<std::unique_ptr<capstan::strategy::InputKeeper>> keepers_;
   std::vector<std::string> notes_;
   HostCopies copies_;
+  HostCopies results_;  ///< what attention computed: backward asks for it after its unit's input
 };
 
 }  // namespace recompute

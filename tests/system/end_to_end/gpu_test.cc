@@ -187,8 +187,8 @@ TEST_CASE("deterministic: recomputed units and regions change no bit on GPUs", "
     const auto plain = run(work, cat("plain-", world), world, overrides, "full_shard");
     check_trained(plain);
     int number = 0;
-    for (const std::string option :
-         {"every=1", "every=2", "regions=[\"attention\"]", "regions=[\"mlp\"]", "offload=1.0", "offload=0.5"}) {
+    for (const std::string option : {"every=1", "every=2", "regions=[\"attention\"]", "regions=[\"mlp\"]",
+                                     "keep_attention=true", "offload=1.0", "offload=0.5"}) {
       INFO(precision << " GPUs " << world << " " << option);
       auto with = overrides;
       with.push_back("strategy.recompute." + option);

@@ -98,6 +98,9 @@ class Attention : public Layer {
   /// computes without it reads scores() and alibi().
   Port<at::Tensor(const Core&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const Batch&)> around{*this,
                                                                                                               "around"};
+  /// In a unit that runs twice: runs the kernels that make of q, k and v what attention gives, with what both runs
+  /// share.
+  Port<at::Tensor(const std::function<at::Tensor()>& kernels, RecomputeContext&)> around_kernels{*this, "kernels"};
   /// Where features lie by kind, asked with this rank's product [B, S, queries + 2 keys, dim] and which heads it has:
   /// q, k and v [B, S, heads, dim] of it, as norms and positions make them; nothing: they do.
   Port<std::optional<ops::RotaryHeads>(const at::Tensor&, const Heads&, const Batch&)> place{*this, "place"};
@@ -119,7 +122,7 @@ class Attention : public Layer {
  private:
   Heads own_heads(std::int64_t features) const;
   ops::RotaryHeads parts(const at::Tensor& fused, const Batch& batch) const;
-  bool widens_fused(const at::Tensor& fused, const Batch& batch, const KVCache* cache) const;
+  bool widens_fused(const at::Tensor& fused, const Batch& batch) const;
   at::Tensor attend(const at::Tensor& fused, const Batch& batch, KVCache* cache) const;
   at::Tensor placed(const std::optional<RmsNorm>& norm, const at::Tensor& heads, const Batch& batch) const;
   Kind kind_;

@@ -145,6 +145,23 @@ TEST_CASE("losses, gradients and weights are bit-equal with and without recomput
   }
 }
 
+TEST_CASE("attention that is kept changes no bit", "[matrix]") {
+  const int world = GENERATE(1, 2);
+  const std::vector<std::string> overrides{"train.precision=fp32",   "model.dropout=0.2",  "model.attention_dropout=0",
+                                           "run.deterministic=true", "model.num_layers=6", "train.accumulation=2"};
+  const std::string fsdp = "[strategy.fsdp]\n";
+  const auto plain = testing::run_small(world, overrides, 2, fsdp);
+  for (const std::string table : {"", "every = 2\n", "offload = 1.0\n", "offload = 0.5\n"}) {
+    INFO("world " << world << ", " << table);
+    const auto run =
+        testing::run_small(world, overrides, 2, fsdp + "[strategy.recompute]\nkeep_attention = true\n" + table);
+    CHECK(run.losses == plain.losses);
+    CHECK(run.norms == plain.norms);
+    check_bit_equal(run.gradients, plain.gradients);
+    check_bit_equal(run.weights, plain.weights);
+  }
+}
+
 TEST_CASE("a forward keeps less for its backward, the less the more is recomputed") {
   const auto plain = kept_by_forward("");
   const auto each = kept_by_forward(cases[0].table);
@@ -235,6 +252,27 @@ TEST_CASE("regions that the model does not have, and a distance that leaves noth
   CHECK(said({every(4)}, known) ==
         "a.toml:7: strategy.recompute.every 4 leaves nothing to recompute: without the last one the model has 3 units\n"
         "    fix: use at most 3, or remove this strategy\n");
+  CHECK(said({{"keep_attention", true, {}, {}}}, known) ==
+        "a.toml:7: strategy.recompute.keep_attention is set, but no unit that is recomputed has an nn::Attention\n"
+        "    fix: remove it\n");
+}
+
+TEST_CASE("attention is not kept where its kernels do not run, or run in other hands") {
+  const auto said = [](const std::string& more, int world, const std::vector<std::string>& overrides) -> std::string {
+    try {
+      testing::run_small(world, overrides, 1, "[strategy.recompute]\nkeep_attention = true\n" + more);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  CHECK(said("", 1, {"model.attention_dropout=0"}) == "nothing");
+  CHECK_THAT(said("", 1, {"model.attention_dropout=0.1"}),
+             Contains("strategy.recompute.keep_attention is set, but the model has dropout on attention's"));
+  CHECK_THAT(said("regions = [\"mlp\"]\n", 1, {}), Contains("is for units that are recomputed as a whole") &&
+                                                       Contains("remove strategy.recompute.keep_attention, or "));
+  CHECK_THAT(said("[strategy.context_parallel]\nsize = 2\nmethod = \"ring\"\n", 2, {}),
+             Contains("both claim the kernels of attention"));
 }
 
 TEST_CASE("a region of a model that is missing ends the run with the plugin's name") {
@@ -256,7 +294,10 @@ session::Job on_a_gpu(const std::string& table, const std::vector<std::string>& 
 std::int64_t predicted_on_host(const session::Job& job) {
   std::int64_t bytes = 0;
   for (const auto& part : job.prediction.footprints)
-    bytes += part.part == "inputs of what is recomputed" && part.device == "host" ? part.bytes : 0;
+    bytes +=
+        part.device == "host" && (part.part == "inputs of what is recomputed" || part.part == "what attention computed")
+            ? part.bytes
+            : 0;
   return bytes;
 }
 
@@ -274,6 +315,17 @@ TEST_CASE("what waits in host memory is predicted there, and not on the GPU but 
   CHECK(kept - testing::dry_run_on_gpu(half).kept == (gpu_layers / 2 - 2) * of_an_input);
 }
 
+TEST_CASE("attention that is kept is predicted, and is computed once") {
+  // In bf16, with a number in fp32 for each row of each head.
+  constexpr std::int64_t heads = 4, of_results = of_an_input, of_sums = testing::rows * testing::length * heads * 4;
+  const auto again = testing::dry_run_on_gpu(on_a_gpu("[strategy.recompute]\n"));
+  const auto kept = testing::dry_run_on_gpu(on_a_gpu("[strategy.recompute]\nkeep_attention = true\n"));
+  CHECK(kept.kept - again.kept == gpu_layers * (of_results + of_sums));
+  const auto away = on_a_gpu("[strategy.recompute]\nkeep_attention = true\noffload = 1.0\n");
+  CHECK(predicted_on_host(away) == gpu_layers * (of_an_input + of_results));
+  CHECK(kept.kept - testing::dry_run_on_gpu(away).kept == (gpu_layers - 2) * (of_an_input + of_results));
+}
+
 TEST_CASE("a peak with tiles has the inner activations of one tile") {
   const std::string table = "[strategy.recompute]\n";
   const std::vector<std::string> wide{"model.ff_dim=4096"};
@@ -287,68 +339,11 @@ TEST_CASE("a peak with tiles has the inner activations of one tile") {
   CHECK(whole - tiled > of_a_feed_forward / 8 * 7 - sums);
 }
 
-namespace {
-
-struct Decided {
-  std::string summary, faults;
-  std::int64_t peak = 0, host = 0;
-};
-
-Decided decided(const std::string& device, std::int64_t room, const std::string& table = "auto = true\n") {
-  const test::Folder folder;
-  setup::JobRequest request;
-  request.file = folder.write("job.toml", testing::small(testing::llama, "bf16", "[strategy.recompute]\n" + table));
-  request.overrides = {"model.num_layers=8", "model.ff_dim=4096"};
-  request.device = device;
-  request.activations = true;
-  request.gpu_room = room;
-  plugin::Host host;
-  Diagnostics faults;
-  const auto job = session::prepare(request, host, faults);
-  Decided result;
-  for (const auto& fault : faults.list()) result.faults += fault.text() + "\n";
-  if (!job) return result;
-  result.summary = job->ranks_summary();
-  result.peak = layout::total_bytes(job->prediction.footprints, "cuda");
-  result.host = predicted_on_host(*job);
-  return result;
-}
-
-}  // namespace
-
-TEST_CASE("auto takes the least that fits with 5 % to spare, and says what it took") {
-  const auto peak_of = [](const std::string& table) { return decided("cuda", 0, table).peak; };
-  const std::vector<std::pair<std::string, std::string>> steps{
-      {"enabled = false\n", "nothing"},
-      {"regions = [\"mlp\"]\n", "recompute each feed-forward"},
-      {"every = 1\n", "recompute each unit"},
-      {"offload = 1.0\ntile_tokens = 8192\n", "recompute each unit, by tiles, inputs in host memory"}};
-  auto before = std::int64_t{1} << 60;
-  for (const auto& [table, words] : steps) {
-    const auto peak = peak_of(table);
-    INFO(words);
-    CHECK(peak < before);
-    const auto chosen = decided("cuda", peak + peak / 20);
-    INFO(chosen.faults);
-    CHECK(chosen.peak == peak);
-    CHECK_THAT(chosen.summary,
-               Contains("strategy.recompute.auto: " + words + ", and the predicted ") && Contains(" fit into "));
-    before = peak;
-  }
-  CHECK(decided("cuda", 1).peak == before);
-  CHECK_THAT(decided("cuda", 1).summary, Contains(" do not fit well into 1 B"));
-  CHECK(decided("cuda", 1).host > 0);
-}
-
-TEST_CASE("auto is refused where nothing can be decided") {
-  CHECK_THAT(decided("cpu", 0).faults,
-             Contains("strategy.recompute.auto on CPUs: memory of a micro-step is predicted only"));
-  CHECK_THAT(decided("cuda", 0).faults,
-             Contains("strategy.recompute.auto: it is not known into which GPU") && Contains("--gpu"));
-}
-
 TEST_CASE("unit recompute is claimed for itself") {
   strategy::Claims claims;
   make({})->claim(claims);
   CHECK(claims.exclusive_claims() == std::vector<std::string>{"unit recompute"});
+  strategy::Claims more;
+  make({{"keep_attention", true, {}, {}}})->claim(more);
+  CHECK(more.exclusive_claims() == std::vector<std::string>{"unit recompute", "the kernels of attention"});
 }
