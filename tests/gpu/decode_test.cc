@@ -25,8 +25,8 @@ namespace {
 // A rounding of each type's results, and some of float32's in the sums before, where ALiBi's scores reach 160.
 const double roundings[] = {1e-12, 1e-5, 1.0 / 128, 1.0 / 1024};
 
-// Heads that no kernel takes: queries, scores and probabilities are rounded too.
-bool by_products(std::int64_t dim, at::ScalarType type) { return dim * at::elementSize(type) % 16 != 0; }
+// Heads and types that no kernel takes: queries, scores and probabilities are rounded too.
+bool by_products(std::int64_t dim, at::ScalarType type) { return at::elementSize(type) > 2 || dim % 8 != 0; }
 
 struct Case {
   std::int64_t heads, kv_heads, dim, capacity;

@@ -203,10 +203,6 @@ std::vector<std::vector<std::int64_t>> Generator::tokens(const std::vector<Promp
   return continued(prompts, end, std::max<std::size_t>(1, prompts.size()));
 }
 
-std::vector<std::string> Generator::answer(const std::vector<Prompt>& prompts, const AnswerEnd& end) {
-  return texts(tokens(prompts, end), end);
-}
-
 std::vector<std::string> Generator::answer_batches(const std::vector<Prompt>& prompts, const AnswerEnd& end,
                                                    const std::function<void()>& before) {
   return texts(continued(prompts, end, static_cast<std::size_t>(job_.config.train->eval_batch), before), end);

@@ -50,15 +50,12 @@ class Generator {
   /// device; what rows compute after their ends is dropped. 0: after each one on CPU, where nothing is gained, else
   /// after 8.
   explicit Generator(session::Session& session, std::int64_t ask_every = 0);
-  /// The answers' texts, without the token or text that ends them and what stands after. A prompt that is empty, or
-  /// longer than the model's positions, has an empty one. Collective over the world; every rank has its own prompts,
-  /// none too.
-  std::vector<std::string> answer(const std::vector<Prompt>& prompts, const AnswerEnd& end = {});
-  /// The same as tokens; a text that ends an answer is still there.
+  /// The answers as tokens, all at once; a text that ends one is still there. A prompt that is empty, or longer than
+  /// the model's positions, has an empty one. Collective over the world; every rank has its own prompts, none too.
   std::vector<std::vector<std::int64_t>> tokens(const std::vector<Prompt>& prompts, const AnswerEnd& end = {});
-  /// Answers to this rank's prompts, train.eval_batch of them at once. `before` is called each time that prompts are
-  /// begun, on all ranks. Collective over the world.
-  std::vector<std::string> answer_batches(const std::vector<Prompt>& prompts, const AnswerEnd& end,
+  /// The same as texts, without the token or text that ends them and what stands after, train.eval_batch at once.
+  /// `before` is called each time that prompts are begun, on all ranks.
+  std::vector<std::string> answer_batches(const std::vector<Prompt>& prompts, const AnswerEnd& end = {},
                                           const std::function<void()>& before = {});
   /// Answers to prompts that every rank has, divided among the data coordinates, train.eval_batch at once; on every
   /// rank. Collective over the world.

@@ -1,222 +1,238 @@
+// Attention of one token a row to a cache, on tensor cores: a warp has a block of keys, whose tiles travel to shared
+// memory while it computes with those before (flash decoding, Dao et al. 2023).
+#include <cuda_pipeline.h>
+#include <type_traits>
+
 #include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
 
-constexpr int threads = 256, at_once = 4;      // keys that a thread reads before it adds them
-constexpr double log2_e = 1.4426950408889634;  // exponentials are powers of two
+constexpr int keys = 16, most_queries = 8, pack = 8;  // of a tile; of a thread block; 16 bytes
+constexpr float log2_e = 1.4426950408889634f;         // exponentials are powers of two
 
-/// Exponentials relative to 2^top, and their sum.
-template <class Number>
-struct Sum {
-  Number top, sum;
-  /// What numbers relative to 2^top are multiplied with to be relative to 2^other.
-  __device__ Number factor(Number other) const { return top == -INFINITY ? Number{0} : exp2(top - other); }
-};
+/// Four matrices of 8 x 8, transposed, whose rows begin where each thread's `row` says.
+__device__ void load_matrices(unsigned (&to)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(row))));
+}
 
-/// The keys that a thread block reads.
-struct Range {
-  std::int64_t position, begin, end;
-  __device__ Range(const DecodeCall& call, std::int64_t row, std::int64_t block) : position(call.positions[row]) {
-    begin = max(position + 1 - call.window, block * decode_keys);
-    end = min(position + 1, (block + 1) * decode_keys);
+/// sums [8, 8] += a [8, 16] b [16, 8]. The instruction has 16 rows; the last eight are zeros.
+#define CAPSTAN_MULTIPLY(type)                                                        \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                 \
+               ".f32 {%0, %1, %2, %3}, {%4, %8, %5, %8}, {%6, %7}, {%0, %1, %2, %3};" \
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(none[0]), "+f"(none[1])           \
+               : "r"(a[0]), "r"(a[1]), "r"(b0), "r"(b1), "r"(0u))
+template <class T>
+__device__ void multiply(float (&sums)[2], const unsigned (&a)[2], unsigned b0, unsigned b1) {
+  float none[2] = {0, 0};
+  if constexpr (std::is_same_v<T, __half>) {
+    CAPSTAN_MULTIPLY("f16");
+  } else {
+    CAPSTAN_MULTIPLY("bf16");
   }
+}
+
+template <class T>
+__device__ unsigned both(float first, float second) {
+  const Packed<T, 2> two{Float<T>::store(first), Float<T>::store(second)};
+  return *reinterpret_cast<const unsigned*>(&two);
+}
+
+/// The most of a row's numbers, which four neighbours hold.
+__device__ float most_of_row(float x) {
+  x = max(x, __shfl_xor_sync(all_lanes, x, 1));
+  return max(x, __shfl_xor_sync(all_lanes, x, 2));
+}
+
+/// What a tile takes in shared memory: rows are 16 bytes longer than `width` columns, so that eight of them lie
+/// in different banks.
+template <class T, int width>
+struct Tile {
+  static constexpr int row = width + pack;
+  T key[keys][row], value[keys][row];
 };
 
-/// A thread block has a row, up to `queries` heads that share a head of keys, and a block of keys. Groups of `lanes`
-/// threads, each thread with 16 bytes of a head, take keys in turn and keep sums of their own.
-template <class T, int queries>
+/// A thread block, one warp, has a row, up to eight heads that share a head of keys, and a block of keys.
+template <class T, int width>
 struct Block {
-  using Number = typename Float<T>::Number;
-  static constexpr int width = 16 / sizeof(T), widest = warp * width;
-  using Pack = Packed<T, width>;
   const DecodeCall& call;
-  const int lanes, group = call.q.heads / call.k.heads, tiles = (group + queries - 1) / queries;
-  const int kv_head = static_cast<int>(blockIdx.y) / tiles, tile = static_cast<int>(blockIdx.y) % tiles;
-  const int first = kv_head * group + tile * queries, count = min(queries, group - tile * queries);
-  const int lane = static_cast<int>(threadIdx.x) % lanes, own = static_cast<int>(threadIdx.x) / lanes;
-  const int groups = threads / lanes;
-  const std::int64_t row = blockIdx.x;
-  Number sums[queries][width] = {}, slopes[queries] = {};
-  Sum<Number> of[queries];
+  const int group = call.q.heads / call.k.heads, tiles = (group + most_queries - 1) / most_queries;
+  const int kv_head = static_cast<int>(blockIdx.y) / tiles, part = static_cast<int>(blockIdx.y) % tiles;
+  const int first = kv_head * group + part * most_queries, count = min(most_queries, group - part * most_queries);
+  const int lane = static_cast<int>(threadIdx.x), query = lane / 4, column = 2 * (lane % 4);
+  const std::int64_t row = blockIdx.x, position = call.positions[row];
+  const std::int64_t begin = max(position + 1 - call.window, blockIdx.z* decode_keys);
+  const std::int64_t end = min(position + 1, (blockIdx.z + 1) * decode_keys);
+  unsigned q[width / 16][2];
+  float sums[width / 8][2] = {}, top = -INFINITY, sum = 0;
 
-  /// Queries times the scale, zeros where there is none.
-  __device__ void load_queries(Number (*q)[widest]) {
-    const auto factor = static_cast<Number>(call.scale * log2_e);
-    for (int i = static_cast<int>(threadIdx.x); i < queries * widest; i += threads) {
-      const int g = i / widest, c = i % widest;
-      const T* const from = static_cast<const T*>(call.q.data) + call.q.offset(row, 0, first + g) + c;
-      q[g][c] = g < count && c < call.dim ? factor * Float<T>::load(*from) : Number{0};
-    }
+  /// This thread's numbers of the queries; zeros where there is none.
+  __device__ void load_queries() {
+    const T* const from = static_cast<const T*>(call.q.data) + call.q.offset(row, 0, first + query);
 #pragma unroll
-    for (int g = 0; g < queries; ++g) {
-      of[g] = {-INFINITY, 0};
-      if (call.slopes != nullptr && g < count)
-        slopes[g] = static_cast<const Number*>(call.slopes)[first + g] * static_cast<Number>(log2_e);
-    }
-    __syncthreads();
-  }
-
-  /// Where the cache has this thread's columns of a position.
-  __device__ Pack* place(void* cache, std::int64_t t) const {
-    const std::int64_t key = (row * call.k.heads + kv_head) * call.capacity + t;
-    return reinterpret_cast<Pack*>(static_cast<T*>(cache) + key * call.dim + lane * width);
-  }
-
-  /// They, or the row's new token's.
-  __device__ Pack read(const Heads& token, void* cache, std::int64_t t, const Range& range) const {
-    if (t >= range.end || lane * width >= call.dim) return {};
-    const T* const new_one = static_cast<const T*>(token.data) + token.offset(row, 0, kv_head) + lane * width;
-    return *(t == range.position ? reinterpret_cast<const Pack*>(new_one) : place(cache, t));
-  }
-
-  /// q · key of the group's threads, in all of them.
-  __device__ Number product(const Number* q, const Pack& key) const {
-    Number sum = 0;
-#pragma unroll
-    for (int i = 0; i < width; ++i) sum += q[lane * width + i] * Float<T>::load(key.value[i]);
-    return sum_of_lanes(sum, lanes);
-  }
-
-  __device__ void add(int g, const Number (&scores)[at_once], const Pack (&values)[at_once]) {
-    Number top = of[g].top;
-#pragma unroll
-    for (int u = 0; u < at_once; ++u) top = max(top, scores[u]);
-    if (top == -INFINITY) return;
-    const Number factor = of[g].factor(top);
-    of[g].top = top;
-    of[g].sum *= factor;
-#pragma unroll
-    for (int i = 0; i < width; ++i) sums[g][i] *= factor;
-#pragma unroll
-    for (int u = 0; u < at_once; ++u) {
-      const Number weight = exp2(scores[u] - top);
-      of[g].sum += weight;
-#pragma unroll
-      for (int i = 0; i < width; ++i) sums[g][i] += weight * Float<T>::load(values[u].value[i]);
+    for (int i = 0; i < width / 8; ++i) {
+      const int at = 8 * i + column;
+      q[i / 2][i % 2] = query < count && at < call.dim ? *reinterpret_cast<const unsigned*>(from + at) : 0;
     }
   }
 
-  __device__ void add_keys(const Range& range, const Number (*q)[widest]) {
-    for (auto begin = range.begin + own; begin - own < range.end; begin += at_once * groups) {
-      Pack keys[at_once], values[at_once];
-#pragma unroll
-      for (int u = 0; u < at_once; ++u) {
-        keys[u] = read(call.k, call.keys, begin + u * groups, range);
-        values[u] = read(call.v, call.values, begin + u * groups, range);
-      }
-#pragma unroll
-      for (int u = 0; u < at_once; ++u) {   // after all that is read, so that reads need not wait
-        const auto t = begin + u * groups;  // past the end there is nothing to keep: another block has that position
-        if (t != range.position || t >= range.end || tile != 0 || lane * width >= call.dim) continue;
-        *place(call.keys, range.position) = keys[u];
-        *place(call.values, range.position) = values[u];
-      }
-#pragma unroll
-      for (int g = 0; g < queries; ++g) {
-        Number scores[at_once];
-#pragma unroll
-        for (int u = 0; u < at_once; ++u) {
-          const auto t = begin + u * groups;
-          const Number score = product(q[g], keys[u]) + slopes[g] * static_cast<Number>(t);
-          scores[u] = t < range.end ? score : -INFINITY;
+  /// Sends a tile's keys and values on their way; the new token's join the cache.
+  __device__ void fetch(Tile<T, width>& tile, std::int64_t from) const {
+    for (int i = lane; i < keys * width / pack; i += warp) {
+      const int key = i / (width / pack), at = i % (width / pack) * pack;
+      const auto t = from + key;
+      const bool is_there = t < end && at < call.dim;
+      const auto place = is_there ? ((row * call.k.heads + kv_head) * call.capacity + t) * call.dim + at : 0;
+      const T *k = static_cast<T*>(call.keys) + place, *v = static_cast<T*>(call.values) + place;
+      if (is_there && t == position) {
+        k = static_cast<const T*>(call.k.data) + call.k.offset(row, 0, kv_head) + at;
+        v = static_cast<const T*>(call.v.data) + call.v.offset(row, 0, kv_head) + at;
+        if (part == 0) {
+          *reinterpret_cast<int4*>(static_cast<T*>(call.keys) + place) = *reinterpret_cast<const int4*>(k);
+          *reinterpret_cast<int4*>(static_cast<T*>(call.values) + place) = *reinterpret_cast<const int4*>(v);
         }
-        add(g, scores, values);
+      }
+      __pipeline_memcpy_async(&tile.key[key][at], k, 16, is_there ? 0 : 16);
+      __pipeline_memcpy_async(&tile.value[key][at], v, 16, is_there ? 0 : 16);
+    }
+    __pipeline_commit();
+  }
+
+  /// q · key and its bias, as a power of two: of eight keys, then of the next eight.
+  __device__ void score(const Tile<T, width>& tile, std::int64_t from, float slope, float (&scores)[2][2]) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      scores[half][0] = scores[half][1] = 0;
+      const auto* const k = reinterpret_cast<const unsigned*>(&tile.key[8 * half + query][column]);
+#pragma unroll
+      for (int i = 0; i < width / 16; ++i) multiply<T>(scores[half], q[i], k[8 * i], k[8 * i + 4]);
+      for (int i = 0; i < 2; ++i) {
+        const auto t = from + 8 * half + column + i;
+        const float bias = slope * static_cast<float>(t);
+        scores[half][i] = t < end ? static_cast<float>(call.scale) * log2_e * scores[half][i] + bias : -INFINITY;
       }
     }
   }
 
-  /// Writes the sums of a query's groups: the result, or this block's part of it.
-  __device__ void write(int g, const Number* of_groups, const Sum<Number>* sums_of_groups) const {
-    const int c = static_cast<int>(threadIdx.x);
-    const std::int64_t query = row * call.q.heads + first + g;
-    if (c >= call.dim || g >= count) return;
-    Number top = -INFINITY, value = 0, sum = 0;
-    for (int i = 0; i < groups; ++i) top = max(top, sums_of_groups[i].top);
-    for (int i = 0; i < groups; ++i) {
-      const Number factor = sums_of_groups[i].factor(top);
-      value += factor * of_groups[i * lanes * width + c];
-      sum += factor * sums_of_groups[i].sum;
+  __device__ void add(const Tile<T, width>& tile, float (&scores)[2][2]) {
+    const float here = max(max(scores[0][0], scores[0][1]), max(scores[1][0], scores[1][1]));
+    const float most = max(top, most_of_row(here));
+    const float factor = exp2f(top - most);
+    top = most;
+    sum *= factor;
+#pragma unroll
+    for (auto& two : sums) {
+      two[0] *= factor;
+      two[1] *= factor;
     }
-    if (call.partial == nullptr) {
-      static_cast<T*>(call.out)[query * call.dim + c] = Float<T>::store(value / sum);
-      return;
+    unsigned weights[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float a = exp2f(scores[half][0] - most), b = exp2f(scores[half][1] - most);
+      sum += a + b;
+      weights[half] = both<T>(a, b);
     }
-    Number* const part = static_cast<Number*>(call.partial) + (query * gridDim.z + blockIdx.z) * (call.dim + 2);
-    part[c] = value;
-    if (c == 0) {
-      part[call.dim] = top;
-      part[call.dim + 1] = sum;
+#pragma unroll
+    for (int i = 0; i < width / 16; ++i) {
+      unsigned v[4];
+      load_matrices(v, &tile.value[lane % 16][16 * i + lane / 16 * 8]);
+      multiply<T>(sums[2 * i], weights, v[0], v[1]);
+      multiply<T>(sums[2 * i + 1], weights, v[2], v[3]);
+    }
+  }
+
+  __device__ void add_keys(Tile<T, width>* tile) {
+    const float slope =
+        call.slopes && query < count ? static_cast<const float*>(call.slopes)[first + query] * log2_e : 0.0f;
+    fetch(tile[0], begin);
+    for (auto from = begin, stage = std::int64_t{0}; from < end; from += keys, stage ^= 1) {
+      const bool is_last = from + keys >= end;
+      if (!is_last) fetch(tile[stage ^ 1], from + keys);
+      is_last ? __pipeline_wait_prior(0) : __pipeline_wait_prior(1);
+      __syncwarp();  // what other threads fetched is there
+      float scores[2][2];
+      score(tile[stage], from, slope, scores);
+      add(tile[stage], scores);
+      __syncwarp();  // all threads have read it
+    }
+    sum = sum_of_lanes(sum, 4);
+  }
+
+  /// The result, or this block's part of it.
+  __device__ void write() const {
+    const std::int64_t to = row * call.q.heads + first + query;
+    float* const part = static_cast<float*>(call.partial) + (to * gridDim.z + blockIdx.z) * (call.dim + 2);
+#pragma unroll
+    for (int i = 0; i < width / 8; ++i) {
+      const int at = 8 * i + column;
+      if (query >= count || at >= call.dim) return;
+      if (call.partial == nullptr) {
+        *reinterpret_cast<unsigned*>(static_cast<T*>(call.out) + to * call.dim + at) =
+            both<T>(sums[i][0] / sum, sums[i][1] / sum);
+      } else {
+        part[at] = sums[i][0];
+        part[at + 1] = sums[i][1];
+        part[call.dim] = top;  // the same for every column
+        part[call.dim + 1] = sum;
+      }
     }
   }
 };
 
-template <class T, int queries>
-__global__ __launch_bounds__(threads, queries < 8 ? 2 : 1) void decode(const __grid_constant__ DecodeCall call,
-                                                                       int lanes) {
-  using Own = Block<T, queries>;
-  using Number = typename Own::Number;
-  __shared__ Number q[queries][Own::widest], of_groups[threads * Own::width];
-  __shared__ Sum<Number> sums_of_groups[threads];
-  const Range range(call, blockIdx.x, blockIdx.z);
-  if (range.begin >= range.end) return;
-  Own block{call, lanes};
-  block.load_queries(q);
-  block.add_keys(range, q);
-#pragma unroll
-  for (int g = 0; g < queries; ++g) {
-#pragma unroll
-    for (int i = 0; i < Own::width; ++i) of_groups[threadIdx.x * Own::width + i] = block.sums[g][i];
-    if (block.lane == 0) sums_of_groups[block.own] = block.of[g];
-    __syncthreads();
-    block.write(g, of_groups, sums_of_groups);
-    __syncthreads();
-  }
+template <class T, int width>
+__global__ __launch_bounds__(warp) void decode(const __grid_constant__ DecodeCall call) {
+#if __CUDA_ARCH__ >= 800
+  extern __shared__ int4 memory[];
+  Block<T, width> block{call};
+  if (block.begin >= block.end) return;
+  block.load_queries();
+  block.add_keys(reinterpret_cast<Tile<T, width>*>(memory));
+  block.write();
+#endif
 }
 
 /// A thread block a query: the sum of its parts.
 template <class T>
 __global__ void join_blocks(const __grid_constant__ DecodeCall call) {
-  using Number = typename Float<T>::Number;
-  const std::int64_t query = blockIdx.x, row = query / call.q.heads, blocks = parts_of(call.capacity, decode_keys);
-  const int column = static_cast<int>(threadIdx.x), size = call.dim + 2;
-  const Number* const parts = static_cast<const Number*>(call.partial) + query * blocks * size;
-  const Range all(call, row, 0);
-  const auto first = max(std::int64_t{0}, all.position + 1 - call.window) / decode_keys,
-             last = all.position / decode_keys;
-  Number top = -INFINITY, value = 0, sum = 0;
+  const std::int64_t query = blockIdx.x, position = call.positions[query / call.q.heads], size = call.dim + 2;
+  const auto first = max(std::int64_t{0}, position + 1 - call.window) / decode_keys, last = position / decode_keys;
+  const float* const parts =
+      static_cast<const float*>(call.partial) + query * parts_of(call.capacity, decode_keys) * size;
+  const int column = static_cast<int>(threadIdx.x);
+  if (column >= call.dim) return;
+  float top = -INFINITY, value = 0, sum = 0;
   for (auto b = first; b <= last; ++b) top = max(top, parts[b * size + call.dim]);
   for (auto b = first; b <= last; ++b) {
-    const Number factor = exp2(parts[b * size + call.dim] - top);
+    const float factor = exp2f(parts[b * size + call.dim] - top);
+    value += factor * parts[b * size + column];
     sum += factor * parts[b * size + call.dim + 1];
-    if (column < call.dim) value += factor * parts[b * size + column];
   }
-  if (column < call.dim) static_cast<T*>(call.out)[query * call.dim + column] = Float<T>::store(value / sum);
+  static_cast<T*>(call.out)[query * call.dim + column] = Float<T>::store(value / sum);
 }
 
-template <class T, int queries>
+template <class T, int width>
 void launch(const DecodeCall& call, CUstream_st* stream) {
-  int lanes = 1;
-  while (lanes * Block<T, queries>::width < call.dim) lanes *= 2;
-  const auto tiles = parts_of(call.q.heads / call.k.heads, queries);
+  constexpr int memory = 2 * sizeof(Tile<T, width>), joined = 256;
+  const int tiles = (call.q.heads / call.k.heads + most_queries - 1) / most_queries;
   const dim3 grid(static_cast<unsigned>(call.batch), static_cast<unsigned>(call.k.heads * tiles),
                   static_cast<unsigned>(parts_of(call.capacity, decode_keys)));
-  decode<T, queries><<<grid, threads, 0, stream>>>(call, lanes);
+  cudaFuncSetAttribute(decode<T, width>, cudaFuncAttributeMaxDynamicSharedMemorySize, memory);
+  decode<T, width><<<grid, warp, memory, stream>>>(call);
   if (call.partial != nullptr)
-    join_blocks<T><<<static_cast<unsigned>(call.batch * call.q.heads), threads, 0, stream>>>(call);
+    join_blocks<T><<<static_cast<unsigned>(call.batch * call.q.heads), joined, 0, stream>>>(call);
 }
 
 }  // namespace
 
 void decode_attention(const DecodeCall& call, CUstream_st* stream) {
-  const int group = call.q.heads / call.k.heads;
-  with_type(call.type, [&](auto zero) {
+  const auto launch_for = [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (sizeof(T) == 2) {
-      if (group > 1) return group <= 4 ? launch<T, 4>(call, stream) : launch<T, 8>(call, stream);
-    }
-    launch<T, 1>(call, stream);  // wide numbers are for proofs, and read keys once a query
-  });
+    if (call.dim <= 64) return launch<T, 64>(call, stream);
+    call.dim <= 128 ? launch<T, 128>(call, stream) : launch<T, 256>(call, stream);
+  };
+  call.type == FloatType::half ? launch_for(__half{}) : launch_for(__nv_bfloat16{});
 }
 
 }  // namespace capstan::kernels

@@ -117,10 +117,10 @@ struct DecodeCall {
   void* keys;  ///< [batch, kv heads, capacity, dim], as values
   void* values;
   void* out;      ///< [batch, heads, dim]
-  void* partial;  ///< [batch, heads, blocks, dim + 2] in the sums' type; null where there is one block
+  void* partial;  ///< [batch, heads, blocks, dim + 2] in float32; null where there is one block
   FloatType type;
   const std::int64_t* positions;  ///< [batch]
-  const void* slopes;             ///< [heads] in the sums' type; null: no biases
+  const void* slopes;             ///< [heads] float32; null: no biases
   std::int64_t batch, capacity, window;
   int dim;
   double scale;

@@ -6,16 +6,13 @@
 #include <limits>
 
 #include "ops/operator.h"
+#include "ops/segment_attention.h"
 
 namespace capstan::ops {
 namespace {
 
-// Does the GPU's kernel take these tokens?
-bool has_kernel(const at::Tensor& q) {
-  constexpr std::int64_t pack = 16, most = 32;  // bytes of a thread, and threads that share a head
-  const auto bytes = q.size(3) * q.element_size();
-  return q.is_cuda() && q.size(2) == 1 && bytes % pack == 0 && bytes <= most * pack;
-}
+// Does the GPU's kernel take these tokens? It has the limits of flash attention's.
+bool has_kernel(const at::Tensor& q) { return q.is_cuda() && q.size(2) == 1 && has_segment_attention(q, q.size(3)); }
 
 // [B, 1, 1, S, keys]: what each token sees.
 at::Tensor seen(const DecodeAttention& how, const at::Tensor& index) {

@@ -21,10 +21,10 @@ struct DecodeAttention {
 };
 
 /// Puts the tokens' keys and values into the cache and attends from each to the positions up to its own: [B, heads, S,
-/// dim] in q's dtype. Rows may stand at different positions. Without gradient. On a GPU one token a row whose heads
-/// have whole 16 bytes, up to 512, takes a kernel that reads what a row fills, by blocks of keys that depend on their
-/// positions only: a row's bits do not depend on other rows or on the capacity. Else ATen's products read up to the
-/// longest row's position, on a GPU the capacity.
+/// dim] in q's dtype. Rows may stand at different positions. Without gradient. On GPUs of compute capability 8 or more,
+/// one token a row of 16 bits, with heads of a multiple of 8 columns up to 256, takes a kernel that reads what a row
+/// fills, by blocks of keys that depend on their positions only: a row's bits do not depend on other rows or on the
+/// capacity. Else ATen's products read up to the longest row's position, on a GPU the capacity.
 at::Tensor decode_attention(const DecodeAttention& how);
 
 }  // namespace ops

@@ -174,7 +174,7 @@ TEST_CASE("a row that has ended takes another prompt: the answers are those of o
     execution::Generator generator(session);
     expected = generator.answer_batches(prompts, one_of_ten);
     for (std::size_t i = 0; i < prompts.size(); ++i)
-      CHECK(generator.answer({prompts[i]}, one_of_ten)[0] == expected[i]);
+      CHECK(generator.answer_batches({prompts[i]}, one_of_ten)[0] == expected[i]);
     whole_batches = forwards_of_whole_batches(generator, prompts, 4);
   });
   for (const std::int64_t ask_every : {1, 3, 8}) {
@@ -197,7 +197,7 @@ TEST_CASE("ranks that share parameters begin prompts at the same time, however m
     const auto job = prepare_small(small_config(), overrides, 1, 0);
     auto session = session::materialise(job, communicator);
     for (std::int64_t i = 0; i < most; ++i)
-      expected.push_back(execution::Generator(session).answer({some_prompt(i)}, one_of_ten).front());
+      expected.push_back(execution::Generator(session).answer_batches({some_prompt(i)}, one_of_ten).front());
   });
   constexpr int world = 3;
   const auto file = small_config("[strategy.fsdp]\nmode = \"full_shard\"\n");

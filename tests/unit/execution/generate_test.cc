@@ -163,16 +163,16 @@ TEST_CASE("a generator skips prompts that are empty or too long, and stops where
     execution::Generator generator(session);
     const execution::Prompt good{{65, 66, 67}, 4}, full{std::vector<std::int64_t>(130, 65), 0},
         too_long{std::vector<std::int64_t>(131, 65), 0};
-    const auto texts = generator.answer({good, {}, too_long, full});
+    const auto texts = generator.answer_batches({good, {}, too_long, full});
     REQUIRE(texts.size() == 4);
     CHECK(texts[0].size() > 20);
     CHECK(texts[1].empty());
     CHECK(texts[2].empty());
-    CHECK(generator.answer({good}).front() == texts[0]);
-    CHECK(generator.answer({}).empty());
+    CHECK(generator.answer_batches({good}).front() == texts[0]);
+    CHECK(generator.answer_batches({}).empty());
     // Where it first has the character that stands sixth.
     const auto end = [&](std::string_view text) { return text.find(texts[0][5]); };
-    const auto cut = generator.answer({good}, {end, {}}).front();
+    const auto cut = generator.answer_batches({good}, {end, {}}).front();
     CHECK(cut == texts[0].substr(0, texts[0].find(texts[0][5])));
     // Where it first has the token that stands sixth, which is no end token of the tokenizer.
     const auto ids = generator.tokens({good}).front();
@@ -207,7 +207,7 @@ TEST_CASE("how far the device runs ahead of the host changes no answer") {
       execution::Generator ahead(session, ask_every);
       CHECK(ahead.tokens(prompts) == expected);
       CHECK(ahead.tokens(prompts, at_token) == cut);
-      CHECK(ahead.answer(prompts, at_text) == each.answer(prompts, at_text));
+      CHECK(ahead.answer_batches(prompts, at_text) == each.answer_batches(prompts, at_text));
     }
   });
 }
@@ -281,7 +281,7 @@ TEST_CASE("prompts are answered with others of their length, and answers stand i
                          static_cast<std::int64_t>(prompts.size())});
     }
     std::vector<std::string> expected;
-    for (const auto& prompt : prompts) expected.push_back(generator.answer({prompt}).front());
+    for (const auto& prompt : prompts) expected.push_back(generator.answer_batches({prompt}).front());
     int begun = 0;
     CHECK(generator.answer_batches(prompts, {}, [&] { ++begun; }) == expected);
     CHECK(begun >= 3);  // nine prompts by threes, or by fewer
