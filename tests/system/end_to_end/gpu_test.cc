@@ -187,8 +187,8 @@ TEST_CASE("deterministic: recomputed units and regions change no bit on GPUs", "
     const auto plain = run(work, cat("plain-", world), world, overrides, "full_shard");
     check_trained(plain);
     int number = 0;
-    for (const std::string option : {"every=1", "every=2", "regions=[\"attention\"]", "regions=[\"mlp\"]",
-                                     "keep_attention=true", "offload=1.0", "offload=0.5"}) {
+    for (const std::string option :
+         {"every=1", "every=2", "regions=[\"attention\"]", "regions=[\"mlp\"]", "offload=1.0", "offload=0.5"}) {
       INFO(precision << " GPUs " << world << " " << option);
       auto with = overrides;
       with.push_back("strategy.recompute." + option);
@@ -197,6 +197,27 @@ TEST_CASE("deterministic: recomputed units and regions change no bit on GPUs", "
       CHECK(other.metrics.all("grad_norm") == plain.metrics.all("grad_norm"));
       CHECK(bit_equal(other.weights, plain.weights));
     }
+  }
+}
+
+// Kept are fused kernels' results, and with dropout on probabilities there are none.
+TEST_CASE("deterministic: attention that is kept changes no bit on GPUs", "[.gpu]") {
+  if (too_few_gpus(1)) return;
+  const std::string precision = GENERATE(as<std::string>(), "fp32", "bf16");
+  const Workspace work;
+  const std::vector<std::string> overrides{
+      "run.device=cuda",    "run.deterministic=true",    "train.accumulation=2",        "model.dropout=0.1",
+      "model.num_layers=6", "model.attention_dropout=0", "train.precision=" + precision};
+  const auto once = run(work, "once", 1, overrides, "full_shard");
+  check_trained(once);
+  for (const std::string offload : {"0", "1"}) {
+    INFO(precision << " offload " << offload);
+    auto with = overrides;
+    with.insert(with.end(), {"strategy.recompute.keep_attention=true", "strategy.recompute.offload=" + offload});
+    const auto kept = run(work, "kept-" + offload, 1, with, "full_shard");
+    CHECK(kept.metrics.all("loss") == once.metrics.all("loss"));
+    CHECK(kept.metrics.all("grad_norm") == once.metrics.all("grad_norm"));
+    CHECK(bit_equal(kept.weights, once.weights));
   }
 }
 
