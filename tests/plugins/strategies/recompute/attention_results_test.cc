@@ -32,7 +32,6 @@ std::vector<at::Tensor> gradients(const at::Tensor& out, const std::vector<at::T
 }  // namespace
 
 TEST_CASE("the second run takes the first one's results, and backward's gradients are the kernel's") {
-  at::set_num_threads(1);
   const auto x = numbers(16);
   const auto q = x.clone().requires_grad_(true), k = (x * 2).requires_grad_(true), v = (x * 3).requires_grad_(true);
   const auto plain = attend(q, k, v);
