@@ -37,12 +37,12 @@ std::vector<std::string> region_names(const std::vector<std::unique_ptr<nn::Unit
 
 std::vector<plugin::Saving> RecomputeOptions::savings() {
   using By = plugin::Saving::By;
-  return {{By::recomputing, "recompute each feed-forward", {"every=1", "regions=[\"mlp\"]", "keep_attention=false"}},
+  return {{By::recomputing, "recompute each feed-forward", {"every=1", "regions=[\"mlp\"]"}},
           {By::recomputing, "recompute each unit but its attention", {"every=1", "regions=[]", "keep_attention=true"}},
-          {By::recomputing, "recompute each unit", {"every=1", "regions=[]", "keep_attention=false"}},
+          {By::recomputing, "recompute each unit", {"every=1", "regions=[]"}},
           {By::offloading,
            "recompute each unit, by tiles, inputs in host memory",
-           {"every=1", "regions=[]", "keep_attention=false", "tile_tokens=8192", "offload=1.0"}}};
+           {"every=1", "regions=[]", "tile_tokens=8192", "offload=1.0"}}};
 }
 
 void RecomputeOptions::describe(config::OptionTable<RecomputeOptions>& t) {
