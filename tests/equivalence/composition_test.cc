@@ -25,7 +25,7 @@ const std::vector<std::string> data_modes{
     "[strategy.fsdp]\nmode = \"shard_grad_op\"\n",
     "[strategy.zero]\nstage = 1\n",
 };
-const std::vector<std::string> recomputes{"", "[strategy.recompute]\nkeep_attention = true\n",
+const std::vector<std::string> recomputes{"", "[strategy.recompute]\n",
                                           "[strategy.recompute]\nregions = [\"attention\", \"mlp\"]\n"};
 // ranks 2, 4, 8; tp and ep 1, 2, 4 (tp 8 is for models of eight heads)
 const std::vector<std::size_t> levels{3, 3, 3, 2, 2, data_modes.size(), recomputes.size()};

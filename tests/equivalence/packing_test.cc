@@ -53,7 +53,6 @@ TEST_CASE("float64: packed rows give the losses and gradients of samples in rows
     const std::vector<std::pair<int, std::string>> layouts{
         {1, ""},
         {1, "[strategy.recompute]\nevery = 1\n"},
-        {1, "[strategy.recompute]\nkeep_attention = true\n"},
         {2, "[strategy.fsdp]\nmode = \"full_shard\"\n[strategy.recompute]\nregions = [\"attention\"]\n"}};
     for (const auto& [world, more] : layouts) {
       INFO(family.plugin << ", world " << world << "\n" << more);

@@ -114,14 +114,12 @@ TEST_CASE("float64: feed-forwards by tiles and inputs in host memory, with few b
           "[matrix][train]") {
   const std::string away = "[strategy.recompute]\ntile_tokens = 5\noffload = 1.0\n";
   const std::string half = "[strategy.recompute]\nregions = [\"mlp\", \"attention\"]\ntile_tokens = 5\noffload = 0.5\n";
-  const auto kept = away + "keep_attention = true\n";
   const std::vector<Split> splits{{1, away},
-                                  {1, kept},
                                   {1, half},
-                                  {2, pipeline("1f1b") + kept},
+                                  {2, pipeline("1f1b") + away},
                                   {2, pipeline("zero_bubble") + half},
-                                  {3, context(3, "gather") + kept},
-                                  {4, context(2, "ulysses") + fsdp + kept},
+                                  {3, context(3, "gather") + away},
+                                  {4, context(2, "ulysses") + fsdp + away},
                                   {4, tp + fsdp + half}};
   check_splits(of_four_blocks(family_config(dense())), splits, tolerance);
   const std::string fp8 = "[strategy.fp8]\nbackward = \"bf16\"\n";
@@ -129,6 +127,30 @@ TEST_CASE("float64: feed-forwards by tiles and inputs in host memory, with few b
   const auto nf4 = of_four_blocks(configuration("llama", four_bits, adapters + "[strategy.nf4]\n"));
   check_splits(nf4, splits, tolerance);
   check_splits(nf4, {{3, context(3, "ring") + half}}, tolerance);
+}
+
+// Attention is kept where its fused kernels run, so without dropout on its probabilities.
+TEST_CASE("float64: attention that is kept, with few bits, stages, shared tokens, experts and packed rows",
+          "[matrix][train]") {
+  const std::string kept = "[strategy.recompute]\nkeep_attention = true\n", away = kept + "offload = 1.0\n";
+  const std::string dropout = "attention_dropout = 0.1\n", packing = "[data]\npacking = true\n";
+  const auto without_dropout = [&](const Family& family) {
+    auto config = family_config(family);
+    return config.replace(config.find(dropout), dropout.size(), "");
+  };
+  const std::vector<Split> splits{{1, kept},
+                                  {2, pipeline("1f1b") + away},
+                                  {2, pipeline("zero_bubble") + kept},
+                                  {3, context(3, "gather") + away},
+                                  {4, context(2, "ulysses") + fsdp + away},
+                                  {4, tp + fsdp + kept}};
+  check_splits(of_four_blocks(without_dropout(dense())), splits, tolerance);
+  check_splits(of_four_blocks(without_dropout(dense()) + packing), splits, tolerance);
+  const std::string fp8 = "[strategy.fp8]\nbackward = \"bf16\"\n";
+  check_splits(of_four_blocks(configuration("llama", eight_bits, fp8)), {splits[1], splits[4]}, tolerance);
+  check_splits(of_four_blocks(configuration("llama", four_bits, adapters + "[strategy.nf4]\n")), splits, tolerance);
+  const std::string ep = "[strategy.expert_parallel]\nsize = 2\n";
+  check_splits(without_dropout(mixture()), {{1, away}, {4, ep + fsdp + kept}, {4, ep + tp + away}}, tolerance);
 }
 
 TEST_CASE("float64: parameters that are gathered once a step, with few bits, adapters, whole matrices and host memory",

@@ -81,7 +81,6 @@ TEST_CASE("float64: together with experts on several ranks, recompute, offload a
   check(with_adapters, context_on(3), 3);
   const auto plain = family_config(dense()), adapted = plain + adapters_of(dense());
   check(plain, context_on(2) + offload + again, 4);
-  check(plain, context_on(2, "gather") + packed + again + "keep_attention = true\n", 4);
   check(adapted, context_on(4) + packed + zero + "3\n" + regions, 8);
   check(adapted, context_on(2, "gather") + full_shard, 4);
   check(family_config(families()[0]) + adapters_of(families()[0]), context_on(2) + packed, 2);
