@@ -140,7 +140,7 @@ TEST_CASE("float64: attention that is kept, with few bits, stages, shared tokens
   };
   const std::vector<Split> splits{{1, kept},
                                   {2, pipeline("1f1b") + away},
-                                  {2, pipeline("zero_bubble") + kept},
+                                  {2, pipeline("zero_bubble") + away + "tile_tokens = 5\n"},
                                   {3, context(3, "gather") + away},
                                   {4, context(2, "ulysses") + fsdp + away},
                                   {4, tp + fsdp + kept}};
