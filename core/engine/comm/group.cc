@@ -116,7 +116,7 @@ void Group::record_in(const std::string& group, const char* operation, std::stri
   try {
     const std::uint64_t ticket = log_->begin(operation, group, label, number);
     call();
-    log_->end(ticket, device_);
+    log_->end(ticket, is_recorded() ? c10::Device(c10::DeviceType::CPU) : device_);
   } catch (Error& error) {
     const CollectiveCall here{operation, group, std::string(label), number, start};
     error.add_context(cat("in ", here.text(), ", for ", here.duration()));

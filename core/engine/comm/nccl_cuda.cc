@@ -3,6 +3,7 @@
 #include <capstan/base/text.h>
 
 #include <ATen/ATen.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -85,6 +86,9 @@ class NcclGroup final : public DeviceGroup {
   }
 
   bool can_coalesce() const override { return true; }
+  bool is_recorded() const override {
+    return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+  }
 
   void do_all_gather_list(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in) override {
     auto to = plain_list(out);

@@ -3,6 +3,7 @@
 #include <capstan/nn/batch.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "ops/device_graph.h"
@@ -13,13 +14,17 @@ namespace execution {
 
 /// Rows of tokens that are continued a token at a time: their last tokens and positions, and the keys and values before
 /// them, in memory of the device that stays. So from the third step on a step is a device graph, also when rows begin
-/// again with other prompts, unless train.cuda_graphs is off, ranks communicate in the middle of a forward, parameters
-/// move, or strategies or monitors follow units; the results are the same bit for bit. A recording that fails changes
-/// nothing; the log says why. Weights must stay what they are while it exists.
+/// again with other prompts, unless train.cuda_graphs is off, the model has stages, experts are on several ranks, whose
+/// hosts ask each other for numbers of rows, parameters move, or strategies or monitors follow units; the results are
+/// the same bit for bit. Ranks that split layers record their collectives too, all of them or none. A recording that
+/// fails changes nothing; the log says why. Weights must stay as they are meanwhile. All ranks make the same calls.
 class DecodeSteps {
  public:
+  /// What steps are recorded with, null: they are not; the same on all ranks.
+  static std::shared_ptr<ops::GraphRecorder> recorder_for(const session::Session& session);
   /// Rows of at most `capacity` tokens, prompts and answers. `session` must outlive it.
-  DecodeSteps(session::Session& session, std::int64_t rows, std::int64_t capacity);
+  DecodeSteps(session::Session& session, std::int64_t rows, std::int64_t capacity,
+              std::shared_ptr<ops::GraphRecorder> recorder);
   /// Begins `rows` [n] int64 again with prompts [n, S], padded on the right; the others stay as they are. The logits of
   /// each prompt's token `last` [n, vocabulary]; undefined on positions on pp without the model's end. Later tokens
   /// replace what padding left in the cache. No rows: `prompts` is run, and leaves nothing.
@@ -30,6 +35,7 @@ class DecodeSteps {
 
  private:
   at::Tensor forward();
+  void on_all(const std::function<void()>& work) const;
   void record();
 
   session::Session& session_;

@@ -177,7 +177,7 @@ std::vector<std::vector<std::int64_t>> Generator::continued(const std::vector<Pr
   const auto wanted = job_.config.train->max_new_tokens, positions = job_.bounds().positions;
   AnswerRows rows(prompts, {static_cast<std::int64_t>(at_once), wanted, positions});
   const auto count = rows.count();
-  DecodeSteps steps(session_, count, std::min(positions, rows.longest() + wanted));
+  DecodeSteps steps(session_, count, std::min(positions, rows.longest() + wanted), DecodeSteps::recorder_for(session_));
   Answering answering{std::move(rows), std::move(steps), end, {}, at::zeros({count}, longs(session_.device))};
   answering.all.resize(static_cast<std::size_t>(count));
   std::iota(answering.all.begin(), answering.all.end(), std::int64_t{0});

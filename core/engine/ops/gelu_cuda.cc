@@ -12,22 +12,16 @@ at::Tensor gelu_of(const at::Tensor& x, void* gradient, bool tanh, bool again) {
   return out;
 }
 
-at::Tensor gelu_cuda(const at::Tensor& x, bool tanh) { return gelu_of(x, nullptr, tanh, false); }
-
-at::Tensor gelu_backward_cuda(const at::Tensor& gradient, const at::Tensor& x, bool tanh) {
-  return gelu_of(x, gradient.contiguous().data_ptr(), tanh, false);
-}
-
-at::Tensor gelu_both_cuda(const at::Tensor& gradient, const at::Tensor& x, bool tanh) {
-  return gelu_of(x, gradient.data_ptr(), tanh, true);
-}
-
 }  // namespace
 
 TORCH_LIBRARY_IMPL(capstan, CUDA, m) {
-  m.impl("gelu", &gelu_cuda);
-  m.impl("gelu_backward", &gelu_backward_cuda);
-  m.impl("gelu_both_", &gelu_both_cuda);
+  m.impl("gelu", [](const at::Tensor& x, bool tanh) { return gelu_of(x, nullptr, tanh, false); });
+  m.impl("gelu_backward", [](const at::Tensor& gradient, const at::Tensor& x, bool tanh) {
+    return gelu_of(x, gradient.contiguous().data_ptr(), tanh, false);
+  });
+  m.impl("gelu_both_", [](const at::Tensor& gradient, const at::Tensor& x, bool tanh) {
+    return gelu_of(x, gradient.data_ptr(), tanh, true);
+  });
 }
 
 }  // namespace capstan::ops::cuda

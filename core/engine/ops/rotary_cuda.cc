@@ -25,10 +25,10 @@ void turn(const kernels::RotaryCall& call, const at::Tensor& out) {
   launch(kernels::rotary, call);
 }
 
-at::Tensor rotary_cuda(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<double> frequencies,
-                       bool inverse) {
+at::Tensor turn_into(const at::Tensor& out, const at::Tensor& x, const at::Tensor& positions,
+                     at::ArrayRef<double> frequencies, bool inverse) {
   const c10::cuda::CUDAGuard guard(x.device());
-  const at::Tensor where = positions.contiguous(), out = at::empty(x.sizes(), x.options());
+  const at::Tensor where = positions.contiguous();
   auto call = call_into(out, where, frequencies);
   call.from[0] = heads_at(x);
   call.inverse = inverse;
@@ -36,12 +36,13 @@ at::Tensor rotary_cuda(const at::Tensor& x, const at::Tensor& positions, at::Arr
   return out;
 }
 
+at::Tensor rotary_cuda(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<double> frequencies,
+                       bool inverse) {
+  return turn_into(at::empty(x.sizes(), x.options()), x, positions, frequencies, inverse);
+}
+
 void turn_heads_cuda(const at::Tensor& heads, const at::Tensor& positions, at::ArrayRef<double> frequencies) {
-  const c10::cuda::CUDAGuard guard(heads.device());
-  const at::Tensor where = positions.contiguous();
-  auto call = call_into(heads, where, frequencies);
-  call.from[0] = heads_at(heads);
-  turn(call, heads);
+  turn_into(heads, heads, positions, frequencies, false);
 }
 
 at::Tensor turn_heads_back_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -24,20 +24,15 @@ at::Tensor swiglu_gradient(const at::Tensor& gradient, const at::Tensor& x, bool
   return out;
 }
 
-at::Tensor swiglu_backward_cuda(const at::Tensor& gradient, const at::Tensor& x) {
-  return swiglu_gradient(gradient.contiguous(), x, false);
-}
-
-at::Tensor swiglu_both_cuda(const at::Tensor& gradient, const at::Tensor& x) {
-  return swiglu_gradient(gradient, x, true);
-}
-
 }  // namespace
 
 TORCH_LIBRARY_IMPL(capstan, CUDA, m) {
   m.impl("swiglu", &swiglu_cuda);
-  m.impl("swiglu_backward", &swiglu_backward_cuda);
-  m.impl("swiglu_both_", &swiglu_both_cuda);
+  m.impl("swiglu_backward", [](const at::Tensor& gradient, const at::Tensor& x) {
+    return swiglu_gradient(gradient.contiguous(), x, false);
+  });
+  m.impl("swiglu_both_",
+         [](const at::Tensor& gradient, const at::Tensor& x) { return swiglu_gradient(gradient, x, true); });
 }
 
 }  // namespace capstan::ops::cuda

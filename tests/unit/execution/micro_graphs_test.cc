@@ -10,40 +10,14 @@
 
 #include "execution/micro_steps.h"
 #include "execution/tracing.h"
+#include "support/again_recorder.h"
 #include "support/folder.h"
 #include "support/small_run.h"
 
 using namespace capstan;
+using test::AgainRecorder;
 
 namespace {
-
-class Again final : public ops::DeviceGraph {
- public:
-  Again(std::function<void()> work, int& replays) : work_(std::move(work)), replays_(replays) {}
-  void replay() override {
-    ++replays_;
-    work_();
-  }
-
- private:
-  std::function<void()> work_;
-  int& replays_;
-};
-
-class AgainRecorder final : public ops::GraphRecorder {
- public:
-  Room make_room() override { return room; }
-  std::unique_ptr<ops::DeviceGraph> record(const std::function<void()>& work) override {
-    ++records;
-    if (!on_failure) return std::make_unique<Again>(work, replays);
-    on_failure();
-    throw Error("a CUDA graph cannot be recorded: the host reads\na result", "none");
-  }
-  Room room{100, 10};
-  std::function<void()> on_failure;
-  int records = 0;
-  int replays = 0;
-};
 
 struct Learnt {
   std::vector<double> losses;

@@ -144,6 +144,8 @@ class Group {
                              const std::vector<std::int64_t>& in_counts) = 0;
   virtual void do_barrier() = 0;
   virtual void do_receive(const at::Tensor& tensor, int from) = 0;
+  /// Are calls recorded now, to be made later, any number of times? Then no event says when one has ended.
+  virtual bool is_recorded() const { return false; }
 
   std::string name_;
   std::vector<int> ranks_;
