@@ -150,7 +150,7 @@ class SamplesOpener {
 
   std::int64_t longest_row() const {
     const bool packs = plugins_.data_options->packing;
-    return data::padded_columns(std::max<std::int64_t>(1, samples_.length - 1), config_.train->pad_to_multiple,
+    return data::padded_columns(std::max<std::int64_t>(1, samples_.length - 1), config_.row_multiple(),
                                 packs ? std::numeric_limits<std::int64_t>::max() : bounds().positions);
   }
 

@@ -71,16 +71,17 @@ Evaluation Evaluator::loss(const data::DataSource& source) {
   const auto terms = objective.plan().terms.size(), counted = objective.plan().counts.size();
   at::Tensor device_sums;                 // of terms, then of figures
   std::vector<double> mine(counted + 1);  // counts, then samples
+  auto own = feed_.by_length(source, plan.rows_of(job_.topology.data_coordinate()));
+  mine.back() = static_cast<double>(own.size());
+  own.resize(static_cast<std::size_t>(plan.batches() * plan.batch), -1);
   for (std::int64_t i = 0; i < plan.batches(); ++i) {
     if (agreement_) agreement_->check();
-    const auto rows = plan.rows(i, job_.topology.data_coordinate());
-    const auto host = feed_.rows(source, rows);
+    const auto first = own.begin() + i * plan.batch;
+    const auto host = feed_.rows(source, {first, first + plan.batch});
     const auto sums = passes_.evaluate(to_device(host, session_.device, job_.model->sequence_cut));
     if (!sums.terms.empty()) device_sums = device_sums.defined() ? device_sums + all_of(sums) : all_of(sums);
     const auto counts = objective.counts(host);
     for (std::size_t k = 0; k < counted; ++k) mine[k] += counts[k];
-    mine.back() +=
-        static_cast<double>(std::count_if(rows.begin(), rows.end(), [](std::int64_t row) { return row >= 0; }));
   }
   // The rank that computes the model's end has the sums; the one that speaks for its samples has their numbers.
   if (!job_.topology.speaks_for_coordinate()) std::fill(mine.begin(), mine.end(), 0.0);

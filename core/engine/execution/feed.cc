@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <numeric>
 
 #include "execution/loss_rows.h"
@@ -17,43 +18,43 @@ Feed::Feed(const session::Job& job) : job_(job), batches_(job.samples.plan), pad
 
 namespace {
 
-// Padding up to a multiple must not go beyond the model's positions.
-data::Padding bounded(data::Padding padding, const std::vector<data::Row>& rows, std::int64_t positions) {
+// Positions of the sample's longest sequence.
+std::int64_t positions_of(const data::Sample& sample) {
   std::int64_t longest = 1;
-  for (const auto& row : rows) {
-    if (!row.sample) continue;
-    for (const auto& sequence : data::sequences_of(*row.sample))
-      longest = std::max(longest, static_cast<std::int64_t>(sequence.tokens.size()) - 1);
-  }
-  padding.fixed_length = data::padded_columns(longest, padding.multiple, positions);
-  return padding;
+  for (const auto& sequence : data::sequences_of(sample))
+    longest = std::max(longest, static_cast<std::int64_t>(sequence.tokens.size()) - 1);
+  return longest;
 }
 
 }  // namespace
+
+// Micro-steps of samples that are about as long as one another have little padding, and all ranks take about as long
+// for each. The longest are last, whose backward sums of gradients overlap with. Empty slots have no length.
+std::vector<data::Slot> Feed::slots_of(std::int64_t step) {
+  auto slots = batches_.slots(step);
+  if (!job_.config.train->sort_by_length || job_.topology.batch.accumulation == 1) return slots;
+  lengths_.resize(static_cast<std::size_t>(batches_.plan().samples));
+  const auto length = [this](std::int64_t sample) {
+    if (sample < 0) return 0;
+    auto& known = lengths_[static_cast<std::size_t>(sample)];
+    if (known == 0) known = static_cast<std::int32_t>(positions_of(checked_sample(*job_.samples.train, sample)));
+    return known;
+  };
+  const auto is_shorter = [&](const auto& a, const auto& b) { return length(a.sample) < length(b.sample); };
+  std::stable_sort(slots.begin(), slots.end(), is_shorter);
+  return slots;
+}
 
 StepInput Feed::draw(std::int64_t step) {
   StepInput input;
   input.step = step;
   const auto& objective = *job_.plugins.minimised;
   input.counts.assign(objective.plan().counts.size(), 0.0);
-  const auto slots = batches_.slots(step);
+  const auto slots = slots_of(step);
   const auto& shape = job_.topology.batch;
   for (std::int64_t micro = 0; micro < shape.accumulation; ++micro) {
-    const auto first = shape.first_slot(micro, job_.topology.data_coordinate());
-    std::vector<data::Sample> samples(static_cast<std::size_t>(shape.micro_batch));
-    std::vector<data::Row> rows(samples.size());
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const auto& slot = slots[static_cast<std::size_t>(first) + i];
-      if (slot.sample < 0) continue;
-      samples[i] = checked_sample(*job_.samples.train, slot.sample);
-      if (!bears_loss(samples[i])) {
-        ++input.without_target;
-        continue;
-      }
-      rows[i] = {&samples[i], slot.id};
-      ++input.samples;
-    }
-    input.micro.push_back(batch_of(rows));
+    const auto first = slots.begin() + shape.first_slot(micro, job_.topology.data_coordinate());
+    input.micro.push_back(batch_of(*job_.samples.train, {first, first + shape.micro_batch}, &input));
     const auto& batch = input.micro.back();
     input.target_tokens += batch.target_tokens;
     input.real_tokens += batch.real_tokens;
@@ -79,21 +80,38 @@ bool Feed::bears_loss(const data::Sample& sample) const {
               data::no_target_fix);
 }
 
-data::HostBatch Feed::rows(const data::DataSource& source, const std::vector<std::int64_t>& indices) const {
-  std::vector<data::Sample> samples(indices.size());
-  std::vector<data::Row> rows(indices.size());
-  for (std::size_t i = 0; i < indices.size(); ++i) {
-    if (indices[i] < 0) continue;
-    samples[i] = checked_sample(source, indices[i]);
-    rows[i] = {&samples[i], indices[i]};
-  }
-  return batch_of(rows);
+std::vector<std::int64_t> Feed::by_length(const data::DataSource& source, std::vector<std::int64_t> samples) const {
+  std::map<std::int64_t, std::int64_t> length;
+  for (const auto sample : samples) length[sample] = positions_of(checked_sample(source, sample));
+  std::stable_sort(samples.begin(), samples.end(), [&](auto a, auto b) { return length[a] < length[b]; });
+  return samples;
 }
 
-data::HostBatch Feed::batch_of(const std::vector<data::Row>& rows) const {
+data::HostBatch Feed::rows(const data::DataSource& source, const std::vector<std::int64_t>& indices) const {
+  std::vector<data::Slot> slots;
+  for (const auto index : indices) slots.push_back({index, index});
+  return batch_of(source, slots, nullptr);
+}
+
+data::HostBatch Feed::batch_of(const data::DataSource& source, const std::vector<data::Slot>& slots,
+                               StepCounts* counts) const {
+  std::vector<data::Sample> samples(slots.size());
+  std::vector<data::Row> rows(slots.size());
+  std::int64_t longest = 1;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (slots[i].sample < 0) continue;
+    samples[i] = checked_sample(source, slots[i].sample);
+    const bool is_taken = counts == nullptr || bears_loss(samples[i]);
+    if (counts != nullptr) ++(is_taken ? counts->samples : counts->without_target);
+    if (!is_taken) continue;
+    longest = std::max(longest, positions_of(samples[i]));
+    rows[i] = {&samples[i], slots[i].id};
+  }
   const auto& form = job_.plugins.sample_form;
   if (job_.plugins.data_options->packing) return data::pack(rows, padding_, job_.row_capacity(), form);
-  return data::collate(rows, bounded(padding_, rows, job_.bounds().positions), form);
+  auto padding = padding_;  // up to a multiple, which must not go beyond the model's positions
+  padding.fixed_length = data::padded_columns(longest, padding.multiple, job_.bounds().positions);
+  return data::collate(rows, padding, form);
 }
 
 namespace {

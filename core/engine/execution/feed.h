@@ -27,7 +27,9 @@ struct StepInput : StepCounts {
 };
 
 /// Draws a job's samples for this rank's data coordinate, checks them against the model and puts them side by side, or
-/// with data.packing one after another. One thread.
+/// with data.packing one after another. Where a step has several micro-steps, and with train.sort_by_length, its
+/// samples are put in order of length first; so each rank reads those of all ranks once, to know how long they are. One
+/// thread.
 class Feed {
  public:
   /// `job` must outlive it.
@@ -36,22 +38,27 @@ class Feed {
   StepInput draw(std::int64_t step);
   /// Samples without a target are left out, instead of refused.
   bool skips_no_target() const { return job_.plugins.data_options->no_target == "skip"; }
+  /// Samples of a split, the shortest first: neighbours need little padding.
+  std::vector<std::int64_t> by_length(const data::DataSource& source, std::vector<std::int64_t> samples) const;
   /// Samples of a split (indices, -1 = empty) as one batch.
   data::HostBatch rows(const data::DataSource& source, const std::vector<std::int64_t>& samples) const;
 
  private:
+  std::vector<data::Slot> slots_of(std::int64_t step);
   data::Sample checked_sample(const data::DataSource& source, std::int64_t index) const;
   bool bears_loss(const data::Sample& sample) const;
-  data::HostBatch batch_of(const std::vector<data::Row>& rows) const;
+  /// With `counts`, to which it adds, samples without a target are left out.
+  data::HostBatch batch_of(const data::DataSource& source, const std::vector<data::Slot>& slots,
+                           StepCounts* counts) const;
 
   const session::Job& job_;
   data::Batches batches_;
   data::Padding padding_;
+  std::vector<std::int32_t> lengths_;  // of training samples that were asked for, else 0
 };
 
 /// A batch as one list of 8-byte words, which one copy brings to a device: tokens, labels, sample ids, lengths,
 /// data::loss_row_list, the step, and the fields that the data declares, where two float32 values share a word.
-/// Where each of them is in it, only this class knows.
 class BatchNumbers {
  public:
   /// Puts the list into host memory, which is pinned if asked for.

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "data/eval_plan.h"
 #include "execution/answer_rows.h"
-#include "execution/eval_plan.h"
 #include "session/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE

@@ -93,7 +93,7 @@ std::optional<Job> predict_with(setup::JobRequest request, const std::vector<std
 data::Padding Job::padding() const {
   data::Padding padding;
   padding.pad_id = data::padding_id(*samples.tokenizer.object, plugins.model_facts.vocab_size);
-  padding.multiple = config.train->pad_to_multiple;
+  padding.multiple = config.row_multiple();
   return padding;
 }
 

@@ -68,6 +68,10 @@ struct Configuration {
   std::string micro_batch_note;   ///< for people: what was chosen then, and why
 
   bool trains() const { return request.purpose == Purpose::train; }
+  /// train.pad_to_multiple, or what it is where that says 0.
+  std::int64_t row_multiple() const {
+    return train->pad_to_multiple > 0 ? train->pad_to_multiple : device == "cuda" ? 64 : 8;
+  }
 };
 
 /// `host`: knows whose tables are commands' (none: no table is). Throws Error where the rest would only give misleading

@@ -133,15 +133,14 @@ void describe_evaluation(config::OptionTable<TrainOptions>& t) {
 void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
   t.add("max_steps", &TrainOptions::max_steps)
       .min(1)
-      .doc("optimizer steps; with epochs too, the run ends at whichever comes first");
+      .doc("optimizer steps; with epochs too, the first to end ends the run");
   t.add("epochs", &TrainOptions::epochs).min(1).doc("passes over the training samples");
   t.add("micro_batch", &TrainOptions::micro_batch)
       .min(1)
       .max(1 << 20)
       .doc(
-          "samples a rank computes at once. \"auto\", with global_batch set: the largest that the predicted memory "
-          "allows and that divides it, on GPUs; the run's config.toml has the number, and a resumed run takes it "
-          "again");
+          "samples a rank computes at once. \"auto\", with global_batch set: the largest that divides it and whose "
+          "predicted memory fits, on GPUs; the run's config.toml has the number, which a resumed run takes again");
   t.add("accumulation", &TrainOptions::accumulation).min(1).max(1 << 20).doc("micro-steps of an optimizer step");
   t.add("global_batch", &TrainOptions::global_batch)
       .min(1)
@@ -160,9 +159,7 @@ void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
           "it. auto: dynamic for fp16, none otherwise; none; dynamic: halved when gradients overflow (that step is "
           "skipped), doubled after loss_scale_window good steps; or a number, such as \"1024\"");
   t.add("loss_scale_init", &TrainOptions::loss_scale_init).above(0).doc("dynamic loss scale of the first step");
-  t.add("loss_scale_window", &TrainOptions::loss_scale_window)
-      .min(1)
-      .doc("good steps after which a dynamic loss scale doubles");
+  t.add("loss_scale_window", &TrainOptions::loss_scale_window).min(1).doc("good steps before a dynamic scale doubles");
   t.add("loss_scale_min", &TrainOptions::loss_scale_min)
       .above(0)
       .doc("a dynamic loss scale stays at least this; an overflow there is what on_nonfinite is for");
@@ -185,17 +182,20 @@ void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
   t.add("cuda_graphs", &TrainOptions::cuda_graphs)
       .choices({"auto", "off"})
       .doc(
-          "auto: on a GPU, a micro-step whose shape has been seen before, or a step that generates a token of each "
-          "answer, is recorded as a CUDA graph and replayed where it needs no other rank, which spares the host its "
-          "launches and gives the same bits; the run's log says why where it cannot. off: each operator is launched "
-          "by the host");
+          "auto: on a GPU, a micro-step whose shape has been seen before and that needs no other rank, or a step that "
+          "generates a token of each answer, is recorded as a CUDA graph and replayed, which spares the host its "
+          "launches and gives the same bits; the run's log says why where it cannot. off: the host launches all");
   t.add("shuffle", &TrainOptions::shuffle).doc("a new order every epoch, the same on any number of ranks");
   t.add("drop_last", &TrainOptions::drop_last)
       .doc("drop an epoch's last incomplete batch; otherwise it is filled up with rows of weight 0");
+  t.add("sort_by_length", &TrainOptions::sort_by_length)
+      .doc(
+          "the samples of a step go into its micro-batches by length, the shortest first: fewer positions are padding, "
+          "and ranks wait less for one another. false: in the order in which they are drawn");
   t.add("pad_to_multiple", &TrainOptions::pad_to_multiple)
-      .min(1)
+      .min(0)
       .max(1 << 16)
-      .doc("rows are padded to the longest of the micro-batch, rounded up to this");
+      .doc("rows are as long as the micro-batch's longest, rounded up to this; 0: to 64 on GPUs, to 8 on CPUs");
   describe_evaluation(t);
 }
 

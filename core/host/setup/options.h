@@ -59,7 +59,8 @@ struct TrainOptions {
   std::string cuda_graphs = "auto";
   bool shuffle = true;
   bool drop_last = false;
-  std::int64_t pad_to_multiple = 8;
+  bool sort_by_length = true;
+  std::int64_t pad_to_multiple = 0;
   std::int64_t eval_every = 0;
   std::int64_t eval_batch = 8;
   std::int64_t stop_after_evals = 0;

@@ -3,7 +3,11 @@
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
+
+#include "support/small_run.h"
 
 using namespace capstan;
 
@@ -120,4 +124,92 @@ TEST_CASE("a rank's columns have the loss rows of their own labels, and may have
     CHECK(at::equal(batch.positions.select(0, 0), at::arange(begin, 600, at::kLong)));
     CHECK(batch.real.select(0, 1).sum().item<std::int64_t>() == 310 - begin);
   }
+}
+
+namespace {
+
+// Hardly any sample is cut to the same length as others.
+std::vector<std::string> with_room(std::vector<std::string> overrides) {
+  overrides.insert(overrides.end(), {"data.max_length=700", "model.seq_length=700"});
+  return overrides;
+}
+
+// The micro-batches that one rank of `world` draws in a step: sample ids of each.
+struct Drawn {
+  std::vector<std::vector<std::int64_t>> ids;
+  std::vector<std::int64_t> lengths;  // of all rows, in order
+  std::int64_t padded = 0;
+};
+
+Drawn drawn(int world, int rank, std::int64_t step, std::vector<std::string> overrides) {
+  const auto job = testing::prepare_small(testing::small_config(), with_room(std::move(overrides)), world, rank);
+  execution::Feed feed(job);
+  const auto input = feed.draw(step);
+  Drawn drawn;
+  for (const auto& micro : input.micro) {
+    drawn.ids.push_back(micro.sample_ids);
+    drawn.lengths.insert(drawn.lengths.end(), micro.lengths.begin(), micro.lengths.end());
+  }
+  drawn.padded = input.padded_tokens;
+  return drawn;
+}
+
+std::vector<std::int64_t> sorted_ids(const Drawn& drawn) {
+  std::vector<std::int64_t> all;
+  for (const auto& ids : drawn.ids) all.insert(all.end(), ids.begin(), ids.end());
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+const std::vector<std::string> in_eight{"train.accumulation=8"};
+const std::vector<std::string> as_drawn{"train.accumulation=8", "train.sort_by_length=false"};
+
+}  // namespace
+
+TEST_CASE("the samples of a step go into its micro-batches by length, and are the same ones") {
+  const auto got = drawn(1, 0, 0, in_eight), expected = drawn(1, 0, 0, as_drawn);
+  CHECK(sorted_ids(got) == sorted_ids(expected));
+  CHECK(std::is_sorted(got.lengths.begin(), got.lengths.end()));
+  CHECK_FALSE(std::is_sorted(expected.lengths.begin(), expected.lengths.end()));
+  CHECK(got.padded < expected.padded);
+  std::vector<std::int64_t> in_order(48);
+  std::iota(in_order.begin(), in_order.end(), std::int64_t{0});
+  CHECK(expected.ids.front() == std::vector<std::int64_t>(in_order.begin(), in_order.begin() + 6));
+  // One micro-batch has no other to be like, and stays as it is.
+  CHECK(drawn(1, 0, 0, {}).ids.front() == in_order);
+}
+
+TEST_CASE(
+    "a micro-step has the same samples on any number of ranks, sorted ones too, and an epoch's last empty places") {
+  // 70 samples: the second step has 22, and 26 empty places, which come first.
+  const auto step = GENERATE(std::int64_t{0}, std::int64_t{1});
+  const auto alone = drawn(1, 0, step, in_eight), first = drawn(2, 0, step, in_eight),
+             second = drawn(2, 1, step, in_eight);
+  for (std::size_t micro = 0; micro < 8; ++micro) {
+    auto ids = first.ids[micro];
+    ids.insert(ids.end(), second.ids[micro].begin(), second.ids[micro].end());
+    CHECK(ids == alone.ids[micro]);
+  }
+  CHECK(std::count(alone.lengths.begin(), alone.lengths.end(), 0) == (step == 0 ? 0 : 26));
+}
+
+TEST_CASE("samples that are evaluated stand side by side with others of their length") {
+  const auto job = testing::prepare_small(testing::small_config(), with_room({}), 1, 0);
+  const execution::Feed feed(job);
+  std::vector<std::int64_t> some{4, 9, 17, 30, 31, 60};
+  const auto order = feed.by_length(*job.samples.train, some);
+  const auto& lengths = feed.rows(*job.samples.train, order).lengths;
+  CHECK(std::is_sorted(lengths.begin(), lengths.end()));
+  CHECK(order != some);
+  CHECK(std::is_permutation(order.begin(), order.end(), some.begin(), some.end()));
+}
+
+TEST_CASE("steps of sorted samples learn what they learn in the order in which they are drawn") {
+  const int world = GENERATE(1, 2);
+  const auto* strategy = GENERATE("", "[strategy.fsdp]\n");
+  const auto learn = [&](const auto& overrides) {
+    return testing::run_small(world, with_room(overrides), 4, strategy);
+  };
+  // Sums in another order, in float64.
+  CHECK(testing::differences(learn(in_eight), learn(as_drawn), 1e-10) == "");
 }

@@ -1,4 +1,4 @@
-#include "execution/eval_plan.h"
+#include "data/eval_plan.h"
 
 #include <capstan_catch.h>
 
