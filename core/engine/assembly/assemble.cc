@@ -168,14 +168,11 @@ std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& confi
   model->groups = std::make_shared<strategy::MeshGroups>(topology.mesh, topology.rank, device);
   const auto records = records_of(pointers(model->units));
   model->has_frozen = std::any_of(records.begin(), records.end(), [](const auto* r) { return !r->trainable; });
+  for (auto* record : nn::parameters(model->units)) record->trainable &= config.trains();  // evaluations train nothing
   place(*model, strategies, topology);
   cut_into_stages(*model, strategies, topology);
-  model->local_axes = common_local_axes(model->units);
+  if (config.trains()) model->local_axes = common_local_axes(model->units);
   join_balances(topology.mesh, *model);
-  if (!config.trains()) {
-    for (auto* record : nn::parameters(model->units)) record->trainable = false;  // no gradient, no optimizer state
-    model->local_axes.clear();
-  }
   model->optimizer = make_optimizer(*config.optimizer, plugins, records);
   model->overridden_sums = overridden_sums(strategies);
   model->changes = changes_text(*model, strategies, topology);

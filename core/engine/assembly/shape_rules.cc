@@ -138,6 +138,11 @@ void fused_forward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   torch::jit::push(*stack, heads_like(q, v.size(3)), sums, none, none, 0, 0, none, none, none);
 }
 
+// Heads that share keys get gradients of keys or values each, which are added up afterwards.
+at::Tensor for_each_query(const at::Tensor& q, const at::Tensor& k) {
+  return q.size(1) != k.size(1) ? at::empty(q.sizes(), q.options()) : at::Tensor();
+}
+
 // Accumulates the gradient of the queries in float32.
 void fused_backward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   constexpr std::size_t causal_at = 14;
@@ -146,6 +151,7 @@ void fused_backward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   WorkCounter::attend(shape_of(q, k, v, inputs[causal_at].toBool()), true);
   const auto beside = at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(ops::sum_type(q)));
   const auto wide_queries = at::empty(q.sizes(), q.options().dtype(ops::sum_type(q)));
+  const auto keys = for_each_query(q, k), values = for_each_query(q, k);
   const auto like = [](const at::Tensor& x) { return heads_like(x, x.size(3)); };
   torch::jit::push(*stack, like(q), like(k), like(v));
 }
@@ -159,8 +165,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                                                              /*return_debug_mask=*/false, scale));
 }
 
-// Flash attention of segments: [tokens, heads, width], all of them as long as the longest. Its own backward has the
-// gradients of keys and values for each query head, until it adds up those of a group. `inputs` from the bounds of
+// Flash attention of segments: [tokens, heads, width], all of them as long as the longest. `inputs` from the bounds of
 // queries on: those of keys, the two lengths, dropout, whether it is causal.
 AttentionShape segments_shape(const at::Tensor& q, at::ArrayRef<c10::IValue> inputs) {
   const auto heads = (inputs[0].toTensor().size(0) - 1) * q.size(1);
@@ -185,9 +190,7 @@ void segments_backward(const c10::OperatorHandle& op, torch::jit::Stack* stack) 
   const auto q = inputs[1].toTensor(), k = inputs[2].toTensor(), v = inputs[3].toTensor();
   WorkCounter::attend(segments_shape(q, at::ArrayRef(inputs).slice(bounds_at)), true);
   const auto wide_queries = at::empty(q.sizes(), q.options().dtype(at::kFloat));
-  const bool grouped = q.size(1) != k.size(1);
-  const auto keys = grouped ? at::empty(q.sizes(), q.options()) : at::Tensor();
-  const auto values = grouped ? at::empty(q.sizes(), q.options()) : at::Tensor();
+  const auto keys = for_each_query(q, k), values = for_each_query(q, k);
   torch::jit::push(*stack, at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
                    at::empty(v.sizes(), v.options()));
 }

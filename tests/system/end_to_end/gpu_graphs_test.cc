@@ -99,23 +99,26 @@ struct Generated {
   std::string log;  ///< rank 0's
 };
 
+// A run whose one step changes nothing, and its answers after it.
 Generated generate(const Workspace& work, const std::string& name, const std::string& strategies,
                    const std::vector<std::string>& more) {
-  const auto data = cat("[data]\nplugin = \"squad\"\neval = \"",
-                        (source_dir() / "configs/data/mini_squad_eval.json").string(), "\"\neval_samples = 24\n",
-                        "max_length = 300\n[train]\neval_batch = 6\nmax_new_tokens = 20\nprecision = \"bf16\"\n");
-  const auto model =
-      "[run]\nname = \"x\"\nseed = 3\ndevice = \"cuda\"\n[model]\nplugin = \"llama\"\nvocab_size = 512\nhidden_size = "
-      "256\n"
-      "num_layers = 3\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 512\nseq_length = 320\n";
-  std::vector<std::string> arguments{"eval", work.write(name + ".toml", cat(model, data, strategies)),
+  const auto file = [](const char* split) { return (source_dir() / "configs/data" / split).string(); };
+  const auto data = cat("[data]\nplugin = \"squad\"\ntrain = \"", file("mini_squad_train.json"), "\"\neval = \"",
+                        file("mini_squad_eval.json"), "\"\nmax_length = 300\n");
+  const auto* train =
+      "[train]\nmax_steps = 1\nmicro_batch = 2\neval_batch = 6\ngenerate_samples = 24\nmax_new_tokens = 20\n"
+      "precision = \"bf16\"\n[optimizer]\nlr = 0\n";
+  const auto* model =
+      "[run]\nname = \"x\"\nseed = 3\ndevice = \"cuda\"\n[model]\nplugin = \"llama\"\nvocab_size = 512\n"
+      "hidden_size = 256\nnum_layers = 3\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 512\nseq_length = 320\n";
+  std::vector<std::string> arguments{"run", work.write(name + ".toml", cat(model, data, train, strategies)),
                                      cat("run.dir=", (work.folder() / "runs").string()), "run.name=" + name};
   arguments.insert(arguments.end(), more.begin(), more.end());
   arguments.insert(arguments.end(), {"-n", "2"});
   const auto ran = work.run(arguments);
   INFO(ran.all());
   REQUIRE(ran.code == 0);
-  const auto folder = work.folder() / "runs" / (name + "-eval");
+  const auto folder = work.folder() / "runs" / name;
   return {capstan::read_file(folder / "predictions-eval.json"), capstan::read_file(folder / "logs" / "rank-0.log")};
 }
 

@@ -1,7 +1,13 @@
 #include <capstan_catch.h>
 
+#include <fstream>
+
+#include "execution/evaluate.h"
+#include "support/folder.h"
+#include "support/job.h"
 #include "support/layouts.h"
 
+using namespace capstan;
 using namespace capstan::testing;
 
 namespace {
@@ -32,4 +38,27 @@ TEST_CASE("what cannot be is refused in words") {
                  Contains("2,048 elements, which is no multiple of 16,384"));
   CHECK_THAT(refusal_of(configuration("llama", odd + "ff_dim = 22\n", lora + nf4)),
              Contains("144 elements, which is no multiple of 64"));
+}
+
+TEST_CASE("an evaluation trains nothing, so that a base in 4 bits needs no adapters") {
+  const auto loss_with = [](const std::string& tables) {
+    const test::Folder folder;
+    const auto file = folder.path() / "job.toml";
+    std::ofstream(file) << configuration("llama", llama, tables)
+                        << "[data]\nplugin = \"synthetic\"\nsamples = 8\nmax_length = 24\n[run]\ndevice = \"cpu\"\n";
+    setup::JobRequest request;
+    request.file = file.string();
+    request.purpose = setup::Purpose::evaluate;
+    const auto job = job_of(request);
+    double loss = 0;
+    comm::run_in_process(1, [&](comm::Communicator& communicator) {
+      auto session = session::materialise(job, communicator);
+      const execution::Feed feed(job);
+      loss = execution::Evaluator(session, feed).loss(*job.samples.train).loss;
+    });
+    return loss;
+  };
+  const auto whole = loss_with(""), coded = loss_with(nf4);
+  CHECK(coded != whole);
+  CHECK(coded == Approx(whole).epsilon(0.05));
 }
