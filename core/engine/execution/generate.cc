@@ -105,13 +105,13 @@ std::vector<double> Generator::draws(const AnswerRows& rows, const std::vector<s
   return draws;
 }
 
-// Ranks that split layers have the same logits and take what one of them draws: a GPU's cumulative sums need not have
-// the same bits twice, and rows that differ would no longer begin and end together.
+// Ranks that split layers have the same logits and take what one of them chooses, since rows that differ in a bit would
+// no longer begin and end together. Where a token's step is a graph, this is the call that a hang report names.
 at::Tensor Generator::choose(const at::Tensor& logits, const std::vector<double>& draws) const {
   auto chosen = choose_tokens(logits, sampling_, draws);
   const std::vector<layout::Axis> same{layout::Axis::cp, layout::Axis::tp};
-  if (sampling_.temperature > 0 && job_.topology.mesh.size(same) > 1)
-    session_.groups().own("sampling", same, chosen.device())->broadcast(chosen, 0, "broadcast drawn tokens");
+  if (job_.topology.mesh.size(same) > 1)
+    session_.groups().own("sampling", same, chosen.device())->broadcast(chosen, 0, "broadcast chosen tokens");
   return chosen;
 }
 
