@@ -23,7 +23,7 @@ constexpr int eager_steps = 2;
 std::shared_ptr<ops::GraphRecorder> DecodeSteps::recorder_for(const session::Session& session) {
   const auto& mesh = session.job->topology.mesh;
   const bool records = session.job->config.train->cuda_graphs != "off" && session.runner->stages().is_whole() &&
-                       mesh.size({layout::Axis::ep}) == 1;
+                       mesh.size(layout::Axis::ep) == 1;
   return records ? ops::graph_recorder(session.device) : nullptr;
 }
 
