@@ -158,7 +158,7 @@ TEST_CASE("command lines that would destroy or mean nothing are refused") {
   CHECK_THAT(work.run({"check", file, "optimizer.warmup_steps=9223372036854775807"}).err,
              Contains("must be at most 1000000000000000"));
   CHECK_THAT(work.run({"check", file, "strategy.lora.rank=9223372036854775807"}).err,
-             Contains("must be between 0 and 65536"));
+             Contains("must be between 1 and 65536"));
   CHECK_THAT(work.run({"check", file, "model.num_layers=100000"}).err, Contains("must be between 1 and 4096"));
   CHECK_THAT(work.run({"check", file, "train.pad_to_multiple=9223372036854775807"}).err,
              Contains("must be between 0 and 65536"));
