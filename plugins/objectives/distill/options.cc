@@ -36,7 +36,7 @@ void DistillOptions::describe(config::OptionTable<DistillOptions>& t) {
 }
 
 nn::Comparison comparison_of(const config::Options<DistillOptions>& options, Diagnostics& diagnostics) {
-  if (options->top_k == 0 && options.is_set(&DistillOptions::outside)) {
+  if (options->top_k == 0 && options->outside != DistillOptions().outside) {
     diagnostics.add(options.where(&DistillOptions::outside),
                     cat(options.name(&DistillOptions::outside), " is set, and all words are compared"),
                     "remove it, or set top_k");

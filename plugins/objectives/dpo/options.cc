@@ -19,7 +19,8 @@ template <class M>
 void only_in(const std::vector<std::string>& losses, M DpoOptions::*member, const config::Options<DpoOptions>& options,
              Diagnostics& diagnostics) {
   const bool is_used = std::find(losses.begin(), losses.end(), options->loss) != losses.end();
-  if (is_used || !options.is_set(member)) return;
+  // A run's own config.toml sets every option, mostly to its default.
+  if (is_used || !options.is_set(member) || (*options).*member == DpoOptions().*member) return;
   diagnostics.add(options.where(member),
                   cat(options.name(member), " is set, and loss \"", options->loss, "\" does not use it"),
                   cat("remove it, or choose loss = ", join(losses, " or ")));

@@ -50,15 +50,11 @@ void Fp8::check_blocks(Diagnostics& faults) const {
         R"(strategy.fp8.recipe = "blockwise" multiplies only e4m3, and backward is "e5m2")",
         R"(remove strategy.fp8.backward: a block of 128 needs less range than a row; or set recipe = "rowwise")");
   }
-  if (options_.is_set(&Fp8Options::accumulate) && options_->accumulate == "fast") {
-    faults.add(place_of(&Fp8Options::accumulate),
-               R"(strategy.fp8.recipe = "blockwise" has only precise sums, and accumulate is "fast")",
-               R"(remove strategy.fp8.accumulate, or set recipe = "rowwise")");
-  }
 }
 
 void Fp8::check_reference(Diagnostics& faults) const {
-  const bool has_band = options_.is_set(&Fp8Options::band) || options_.is_set(&Fp8Options::window);
+  const Fp8Options defaults;  // which a run's own config.toml sets
+  const bool has_band = options_->band != defaults.band || options_->window != defaults.window;
   if (!options_->reference) {
     if (!has_band) return;
     faults.add(options_.section().origin.text(),

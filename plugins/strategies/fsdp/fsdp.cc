@@ -199,7 +199,7 @@ class Fsdp : public strategy::Strategy {
     refuse(options_->reshard_size != 0 && (is("no_shard") || is("shard_grad_op") || !options_->reshard_after_forward),
            options_.where(&FsdpOptions::reshard_size), "reshard_size",
            "leave it out, or use full_shard or hybrid_shard with reshard_after_forward = true");
-    if (options_->min_num_params > 0 && options_.is_set(&FsdpOptions::wrap)) {
+    if (options_->min_num_params > 0 && options_->wrap != FsdpOptions().wrap) {
       diagnostics.add(options_.where(&FsdpOptions::min_num_params),
                       "strategy.fsdp.min_num_params and strategy.fsdp.wrap both say which units are gathered together",
                       "leave one of them out");

@@ -85,7 +85,7 @@ void PipelineParallel::check_chunks(Diagnostics& diagnostics) const {
 void PipelineParallel::check_table(const strategy::Facts& facts, Diagnostics& diagnostics) const {
   if (!options_->table) return;
   const auto where = options_.where(&P::table);
-  if (options_.is_set(&P::schedule)) {
+  if (options_->schedule != P().schedule) {  // a run's own config.toml sets it to its default
     diagnostics.add(where, cat(options_.name(&P::table), " and ", options_.name(&P::schedule), " are both set"),
                     "leave one of them out");
   }

@@ -183,9 +183,10 @@ TEST_CASE("schedule, speed, evaluation and where things lie may be others") {
   runs.save(runs.job());
   const auto eval = runs.folder().write("other", "foxtrot\ngolf\n");
   CHECK(runs.changed({"optimizer.lr=0.5", "optimizer.schedule=cosine", "optimizer.warmup_steps=1", "train.max_steps=9",
-                      "train.micro_batch=1", "train.eval_every=1", "train.pad_to_multiple=2", "train.reduce=step",
-                      "data.eval=" + eval, "data.eval_width=3", "data.packing=true", "run.dir=elsewhere",
-                      "checkpoint.keep=9", "data.no_target=skip"}) == Names{});
+                      "train.micro_batch=1", "train.eval_every=1", "train.pad_to_multiple=2",
+                      "train.sort_by_length=false", "train.reduce=step", "data.eval=" + eval, "data.eval_width=3",
+                      "data.packing=true", "run.dir=elsewhere", "checkpoint.keep=9", "data.no_target=skip"}) ==
+        Names{});
 }
 
 TEST_CASE("data is compared by what is in it: by the bytes of its files, by its options, and as the model sees it") {

@@ -114,7 +114,9 @@ TEST_CASE("a teacher of other words, or of other tokens, is refused with both mo
 
 TEST_CASE("options of distill that say nothing, or that no distillation can have, are refused") {
   Diagnostics diagnostics;
-  make({{"outside", text("tail")}}).check(diagnostics);
+  make({{"outside", text("tail")}}).check(diagnostics);  // as in a run's own config.toml
+  REQUIRE(diagnostics.size() == 0);
+  make({{"outside", text("renormalised")}}).check(diagnostics);
   REQUIRE(diagnostics.size() == 1);
   CHECK(diagnostics.list()[0].where == "a.toml:3");
   CHECK_THAT(diagnostics.list()[0].what, Contains("objective.outside"));

@@ -48,13 +48,26 @@ TEST_CASE("an option that the loss does not use is refused with its line") {
   for (const auto& [loss, names] : unused) {
     for (const auto& name : names) {
       INFO(loss << ", " << name);
-      const auto value = name == "reference" ? text("data") : name == "per_token" ? config::Value(true) : 0.2;
+      const auto value = name == "reference" ? text("data") : name == "per_token" ? config::Value(false) : 0.2;
       const auto found = faults({{"loss", text(loss)}, {name, value}});
       REQUIRE(found.size() == 1);
       CHECK(found[0].where == "a.toml:3");
       CHECK(found[0].what.find("objective." + name) != std::string::npos);
       CHECK_FALSE(found[0].fix.empty());
     }
+  }
+}
+
+TEST_CASE("options that a run's own config.toml sets to their defaults are taken with any loss") {
+  for (const auto* loss : {"sigmoid", "ipo", "orpo", "simpo"}) {
+    INFO(loss);
+    CHECK(faults({{"loss", text(loss)},
+                  {"reference", text("base")},
+                  {"label_smoothing", 0.0},
+                  {"gamma", 0.5},
+                  {"lambda", 0.1},
+                  {"per_token", true}})
+              .empty());
   }
 }
 

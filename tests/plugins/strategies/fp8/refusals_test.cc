@@ -80,9 +80,15 @@ TEST_CASE("what cannot be stored in 8 bits is refused in words") {
              Contains("keeps scales of rows or blocks, and recipe is \"tensorwise\""));
 }
 
+TEST_CASE(
+    "what a run's own config.toml sets, each option to its default, is taken; a band without a reference is not") {
+  const std::string all = "accumulate = \"fast\"\nband = 0.02\nwindow = 50\n";
+  for (const auto& table : {blocks, std::string("[strategy.fp8]\n")}) CHECK(error_of(table + all, llama_256) == "");
+  CHECK_THAT(error_of(blocks + "band = 0.1\n", llama_256), Contains("strategy.fp8.reference, which is not set"));
+}
+
 TEST_CASE("what blocks cannot do is refused in words") {
   CHECK_THAT(error_of(blocks + "backward = \"e5m2\"\n", llama_256), Contains("multiplies only e4m3"));
-  CHECK_THAT(error_of(blocks + "accumulate = \"fast\"\n", llama_256), Contains("has only precise sums"));
   const std::string narrow = "hidden_size = 64\nnum_heads = 4\nff_dim = 64\n";
   CHECK_THAT(error_of(blocks, narrow),
              Contains("no multiples of 128 (experts: 16) are the sizes of") && Contains("linear_fc2 [64 x 64]"));

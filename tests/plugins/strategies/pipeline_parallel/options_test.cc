@@ -87,7 +87,8 @@ TEST_CASE("a table must be for the run's ranks and micro-batches, and goes with 
         std::vector<std::string>{"a.toml:3: the table " + file +
                                  " is for 2 micro-batches, and a step of this run has 4 | set train.accumulation = 2, "
                                  "or give another table"});
-  CHECK_THAT(faults_of(two({{"table", file}, {"schedule", schedule("1f1b")}})).front(), Contains("are both set"));
+  CHECK_THAT(faults_of(two({{"table", file}, {"schedule", schedule("zero_bubble")}})).front(),
+             Contains("are both set"));
   CHECK_THAT(faults_of(two({{"table", file}, {"chunks", std::int64_t{1}}})).front(),
              Contains("the table says how many stages a rank has"));
   const auto bad = folder.write("bad.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n");
