@@ -168,3 +168,18 @@ TEST_CASE("a fault in one field of a batch is seen") {
     CHECK(differences(train(faulty), alone(dense(), cases.front()), tolerance) != "");
   }
 }
+
+TEST_CASE("float64: pairs learn in steps sorted by length what they learn as they are drawn", "[matrix][train]") {
+  for (const auto& objective : cases) {
+    for (const auto* strategies : {"", "[strategy.pipeline_parallel]\nsize = 2\n", "[strategy.fsdp]\n"}) {
+      const Composition layout{"", std::string(strategies).empty() ? 1 : 2, strategies};
+      const auto learn = [&](const std::string& sorted) {
+        auto one = setting(dense(), objective, layout, false, "train.accumulation=4");
+        one.overrides.push_back("train.sort_by_length=" + sorted);
+        return train(one);
+      };
+      INFO(objective.name << ", " << strategies);
+      CHECK(differences(learn("true"), learn("false"), tolerance) == "");
+    }
+  }
+}

@@ -23,6 +23,13 @@ Transfer among_copies(const shard::BucketPlan& bucket, const Topology& topology,
   return {"all-reduce", bucket.copies, std::min(nodes, bucket.copies), bytes};
 }
 
+// What a gradient's element is read and written with on its way to a sum; none was cast that is summed where it is.
+std::int64_t cast_bytes(const shard::GradientPlan& gradients, const shard::EngineOptions& options) {
+  const bool in_place = gradients.accumulates && gradients.sum_by == shard::SumBy::all_reduce &&
+                        options.precision.reduce == gradients.full_dtype;
+  return in_place ? 0 : size_of(options.precision.compute) + size_of(options.precision.reduce);
+}
+
 void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& options, const Topology& topology,
                    StepWork& work) {
   using shard::SumBy;
@@ -35,7 +42,7 @@ void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& 
   if (bucket.gradients.table) {
     const auto row = bucket.weights.front().sharding.shape.back() * size_of(options.precision.compute);
     add("all-gather", bucket.ranks * bucket.gradients.table->rows * row);
-    if (bucket.gradients.table->only_looked_up && !gradients.accumulates) return;
+    if (gradients.only_looked_up() && !gradients.accumulates) return;
   }
   const bool scatters = gradients.sum_by == SumBy::reduce_scatter ||
                         gradients.sum_by == SumBy::reduce_scatter_in_place ||
@@ -48,24 +55,21 @@ void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& 
     const auto own = bucket.shard_elements * size_of(options.precision.reduce);
     work.reductions[among_copies(bucket, topology, own)] += times;
   }
-  // Gradients are cast on the way.
-  const auto per_element = size_of(options.precision.compute) + size_of(options.precision.reduce);
-  work.update_bytes += static_cast<double>(times * bucket.full_elements * per_element);
+  work.update_bytes += static_cast<double>(times * bucket.full_elements * cast_bytes(gradients, options));
 }
 
-// How many micro-steps are replayed, as execution::MicroGraphs decides: those in which this rank needs no other rank.
-// Where ranks sum gradients that were added up, these are all but the last.
+// How many micro-steps are replayed, as execution::MicroGraphs decides: all, but the first where it gathers what an
+// update has changed.
 std::int64_t replayed(const MicroStepWork& micro, const shard::ShardPlan& plan, const shard::EngineOptions& options) {
   if (options.stages) return 0;
-  bool sums = false;
+  bool gathers = false;
   for (const auto& bucket : plan.buckets) {
     if (bucket.on_host || bucket.shards_param) return 0;
-    if (!bucket.trainable) continue;
-    if (!bucket.gradients.accumulates || bucket.gradients.autograd) return 0;
-    sums = sums || bucket.gradients.sum_by != shard::SumBy::nothing;
+    if (bucket.trainable && !bucket.gradients.stay_in_place()) return 0;
+    gathers = gathers || (bucket.trainable && bucket.parameters.gathers());
   }
   if (micro.recomputes || !micro.waited.empty()) return 0;
-  return options.accumulation - (sums ? 1 : 0);
+  return options.accumulation - (gathers ? 1 : 0);
 }
 
 // The bytes of states on the device that rules read and write.

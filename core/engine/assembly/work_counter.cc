@@ -5,9 +5,11 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace capstan::meta {
@@ -26,27 +28,21 @@ enum class Rule {
 };
 
 Rule rule_by_name(std::string_view name) {
-  static const std::unordered_map<std::string_view, Rule> rules{{"aten::mm", Rule::product},
-                                                                {"aten::bmm", Rule::product},
-                                                                {"aten::addmm", Rule::added_product},
-                                                                {"aten::addmm_", Rule::added_product},
-                                                                {"aten::baddbmm", Rule::added_product},
-                                                                {"aten::_grouped_mm", Rule::product},
-                                                                {"aten::_scaled_mm", Rule::product},
-                                                                {"aten::_scaled_mm_v2", Rule::product},
-                                                                {"aten::_scaled_grouped_mm", Rule::product},
-                                                                {"aten::copy_", Rule::overwrite},
-                                                                {"aten::fill_", Rule::overwrite},
-                                                                {"aten::zero_", Rule::overwrite},
-                                                                {"aten::embedding", Rule::rows},
-                                                                {"aten::index_select", Rule::rows},
-                                                                {"aten::gather", Rule::rows}};
+  static const std::vector<std::pair<Rule, std::set<std::string_view>>> rules{
+      {Rule::product,
+       {"aten::mm", "aten::bmm", "aten::_grouped_mm", "aten::_scaled_mm", "aten::_scaled_mm_v2",
+        "aten::_scaled_grouped_mm"}},
+      {Rule::added_product, {"aten::addmm", "aten::addmm_", "aten::baddbmm"}},
+      {Rule::overwrite, {"aten::copy_", "aten::fill_", "aten::zero_"}},
+      {Rule::rows, {"aten::embedding", "aten::index_select", "aten::gather"}}};
   for (const auto* none : {"aten::empty", "aten::new_empty", "aten::resize", "aten::set_", "aten::detach",
                            "aten::requires_grad_", "aten::is_", "aten::_version", "aten::_has_"}) {
     if (name.starts_with(none)) return Rule::nothing;
   }
-  const auto found = rules.find(name);
-  return found == rules.end() ? Rule::traffic : found->second;
+  for (const auto& [rule, names] : rules) {
+    if (names.contains(name)) return rule;
+  }
+  return Rule::traffic;
 }
 
 // What a schema says of an operator.

@@ -91,8 +91,7 @@ class GlooGroup final : public Group {
   /// `out_bytes` and `in_bytes`: those of each rank; empty where all ranks have as many.
   void exchange(const at::Tensor& out, const at::Tensor& in, std::vector<std::int64_t> out_bytes = {},
                 std::vector<std::int64_t> in_bytes = {}) {
-    at::Tensor to = as_bytes(out);
-    at::Tensor from = as_bytes(in);
+    at::Tensor to = as_bytes(out), from = as_bytes(in);
     finish(backend_->alltoall_base(to, from, out_bytes, in_bytes));
   }
 
@@ -121,8 +120,7 @@ class GlooGroup final : public Group {
   }
 
   void do_all_gather(const at::Tensor& out, const at::Tensor& in) override {
-    at::Tensor to = as_bytes(out);
-    at::Tensor from = as_bytes(in);
+    at::Tensor to = as_bytes(out), from = as_bytes(in);
     finish(backend_->_allgather_base(to, from));
   }
 
@@ -155,8 +153,7 @@ class GlooGroup final : public Group {
     if (static_cast<std::int64_t>(tensor.nbytes()) > small_bytes) return Group::do_start_all_reduce(tensor, op);
     const at::Tensor mine = flat_memory(tensor);
     const at::Tensor gathered = at::empty({size() * mine.numel()}, mine.options());
-    at::Tensor to = as_bytes(gathered);
-    at::Tensor from = as_bytes(mine);
+    at::Tensor to = as_bytes(gathered), from = as_bytes(mine);
     return [this, mine, gathered, op, work = backend_->_allgather_base(to, from)] {
       finish(work);
       reduce_in_rank_order(mine, pieces(gathered, size()), op);

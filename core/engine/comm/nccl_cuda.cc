@@ -3,6 +3,7 @@
 #include <capstan/base/text.h>
 
 #include <ATen/ATen.h>
+#include <ATen/core/functional.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -23,13 +24,14 @@ c10d::ReduceOp nccl_op(ReduceOp op) {
 /// The tensor outside autograd; c10d reads its memory only.
 at::Tensor plain(const at::Tensor& tensor) { return tensor.detach(); }
 
-std::vector<at::Tensor> plain_list(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> list;
-  for (const auto& tensor : tensors) list.push_back(plain(tensor));
-  return list;
+/// A collective runs on the current stream: c10d keeps no tensor and returns no Work.
+template <class Options>
+Options in_order() {
+  Options options;
+  options.asyncOp = false;
+  return options;
 }
 
-/// Every collective passes asyncOp = false: it runs on the current stream, c10d keeps no tensor and returns no Work.
 class NcclGroup final : public DeviceGroup {
  public:
   NcclGroup(const NcclOptions& options, const store::Store& store, std::shared_ptr<CallLog> log)
@@ -63,26 +65,19 @@ class NcclGroup final : public DeviceGroup {
  private:
   void do_all_reduce(const at::Tensor& tensor, ReduceOp op) override {
     std::vector<at::Tensor> list{plain(tensor)};
-    c10d::AllreduceOptions options;
+    auto options = in_order<c10d::AllreduceOptions>();
     options.reduceOp = nccl_op(op);
-    options.asyncOp = false;
     backend_->allreduce(list, options);
   }
 
   void do_all_gather(const at::Tensor& out, const at::Tensor& in) override {
-    at::Tensor to = plain(out);
-    at::Tensor from = plain(in);
-    c10d::AllgatherOptions options;
-    options.asyncOp = false;
-    backend_->_allgather_base(to, from, options);
+    at::Tensor to = plain(out), from = plain(in);
+    backend_->_allgather_base(to, from, in_order<c10d::AllgatherOptions>());
   }
 
   void do_reduce_scatter(const at::Tensor& out, const at::Tensor& in) override {
-    at::Tensor to = plain(out);
-    at::Tensor from = plain(in);
-    c10d::ReduceScatterOptions options;
-    options.asyncOp = false;
-    backend_->_reduce_scatter_base(to, from, options);
+    at::Tensor to = plain(out), from = plain(in);
+    backend_->_reduce_scatter_base(to, from, in_order<c10d::ReduceScatterOptions>());
   }
 
   bool can_coalesce() const override { return true; }
@@ -91,38 +86,27 @@ class NcclGroup final : public DeviceGroup {
   }
 
   void do_all_gather_list(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in) override {
-    auto to = plain_list(out);
-    auto from = plain_list(in);
-    c10d::AllgatherOptions options;
-    options.asyncOp = false;
-    backend_->allgather_into_tensor_coalesced(to, from, options);
+    auto to = c10::fmap(out, plain), from = c10::fmap(in, plain);
+    backend_->allgather_into_tensor_coalesced(to, from, in_order<c10d::AllgatherOptions>());
   }
 
   void do_reduce_scatter_list(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in) override {
-    auto to = plain_list(out);
-    auto from = plain_list(in);
-    c10d::ReduceScatterOptions options;
-    options.asyncOp = false;
-    backend_->reduce_scatter_tensor_coalesced(to, from, options);
+    auto to = c10::fmap(out, plain), from = c10::fmap(in, plain);
+    backend_->reduce_scatter_tensor_coalesced(to, from, in_order<c10d::ReduceScatterOptions>());
   }
 
   void do_broadcast(const at::Tensor& tensor, int root) override {
     std::vector<at::Tensor> list{plain(tensor)};
-    c10d::BroadcastOptions options;
+    auto options = in_order<c10d::BroadcastOptions>();
     options.rootRank = root;
-    options.asyncOp = false;
     backend_->broadcast(list, options);
   }
 
   void do_all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
                      const std::vector<std::int64_t>& in_counts) override {
-    at::Tensor to = plain(out);
-    at::Tensor from = plain(in);
-    auto out_splits = out_counts;
-    auto in_splits = in_counts;
-    c10d::AllToAllOptions options;
-    options.asyncOp = false;
-    backend_->alltoall_base(to, from, out_splits, in_splits, options);
+    at::Tensor to = plain(out), from = plain(in);
+    auto out_splits = out_counts, in_splits = in_counts;
+    backend_->alltoall_base(to, from, out_splits, in_splits, in_order<c10d::AllToAllOptions>());
   }
 
   void do_barrier() override {

@@ -17,8 +17,6 @@ constexpr int eager_runs = 2;
 // Each takes some MB of the device; a run with more shapes pads too little for graphs to help.
 constexpr std::size_t most_graphs = 32;
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 }  // namespace
 
 bool splits_layers(const layout::Mesh& mesh) {
@@ -49,14 +47,17 @@ bool MicroGraphs::run(const StepInput& input, std::size_t index, const Body& bod
   const auto& batch = input.micro[index];
   if (!setting_.recorder && shapes_.empty()) return false;
   if (!batch.documents.empty()) {
-    if (setting_.recorder) refuse("packed rows hardly ever have a shape again");
+    refuse("packed rows hardly ever have a shape again");
     return false;
   }
-  if (!session_.engine->is_local(static_cast<std::int64_t>(index))) {
-    give_up_on_none(input.step);
+  if (!session_.engine->stays_in_place()) {
+    // The first of several may gather what an update has changed; later ones are all alike.
+    if (index > 0 || input.micro.size() == 1)
+      refuse("each gathers parameters, moves gradients to their shards, or leaves them where autograd makes them");
     return false;
   }
-  auto& recorded = shapes_[{batch.rows, batch.cols, data::loss_rows(batch), index > 0}];
+  const bool sums = index + 1 == input.micro.size() && session_.job->topology.mesh.world_size() > 1;
+  auto& recorded = shapes_[{batch.rows, batch.cols, data::loss_rows(batch), index > 0, sums}];
   if (!recorded.graph) {
     if (recorded.seen++ < eager_runs || !record(batch, input.step, recorded, body)) return false;
   }
@@ -65,24 +66,10 @@ bool MicroGraphs::run(const StepInput& input, std::size_t index, const Body& bod
   return true;
 }
 
-// The first step has shown what each one is like: if none of its micro-steps could be a graph, none will.
-void MicroGraphs::give_up_on_none(std::int64_t step) {
-  if (!first_step_) first_step_ = step;
-  if (!setting_.recorder || step == *first_step_ || !shapes_.empty()) return;
-  refuse(
-      "each sums gradients over ranks, gathers parameters, moves gradients to their shards, or leaves them where "
-      "autograd makes them");
-}
-
-std::size_t MicroGraphs::recorded() const {
-  return static_cast<std::size_t>(
-      std::count_if(shapes_.begin(), shapes_.end(), [](const auto& shape) { return shape.second.graph != nullptr; }));
-}
-
 // Nothing is recorded from now on.
 void MicroGraphs::refuse(const std::string& why) {
-  setting_.recorder = nullptr;
-  log::info(cat(recorded() == 0 ? "micro-steps" : "further micro-steps", " do not run as CUDA graphs: ", why));
+  if (!std::exchange(setting_.recorder, nullptr)) return;
+  log::info(cat(recorded_ == 0 ? "micro-steps" : "further micro-steps", " do not run as CUDA graphs: ", why));
 }
 
 // Why there is to be no first recording; empty: nothing is in its way.
@@ -99,8 +86,8 @@ std::string MicroGraphs::obstacle() const {
 }
 
 bool MicroGraphs::record(const data::HostBatch& micro, std::int64_t step, Recorded& recorded, const Body& body) {
-  if (!setting_.recorder || this->recorded() >= most_graphs) return false;
-  auto why = this->recorded() == 0 ? obstacle() : std::string();
+  if (!setting_.recorder || recorded_ >= most_graphs) return false;
+  auto why = recorded_ == 0 ? obstacle() : std::string();
   if (why.empty()) why = try_to_record(micro, step, recorded, body);
   if (!why.empty()) refuse(why);
   return why.empty();
@@ -112,17 +99,20 @@ std::string MicroGraphs::try_to_record(const data::HostBatch& micro, std::int64_
   recorded.numbers = BatchNumbers(micro, step, false).to(session_.device, /*non_blocking=*/false);
   session_.engine->join();
   try {
-    recorded.graph = setting_.recorder->record([numbers = *recorded.numbers, seed = session_.job->seed(), body] {
+    recorded.graph = setting_.recorder->record([this, numbers = *recorded.numbers, body](const auto& apart) {
+      const auto sums = session_.engine->sum_apart(apart);
       auto batch = numbers.batch();
       batch.device_step = numbers.step();
-      batch.seed = seed;
+      batch.seed = session_.job->seed();
       batch.training = true;
       body(batch);
     });
   } catch (const std::exception& error) {
     session_.engine->drop_gradients();
-    return first_line(error.what());
+    const std::string why = error.what();
+    return why.substr(0, why.find('\n'));
   }
+  ++recorded_;
   log::debug(
       cat("micro-steps of ", micro.rows, " x ", micro.cols, " tokens run as a CUDA graph from step ", step, " on"));
   return {};

@@ -30,15 +30,16 @@ GraphSetting graph_setting(const session::Session& session);
 bool splits_layers(const layout::Mesh& mesh);
 
 /// Micro-steps as device graphs, one for each shape: rows, columns, the number of positions whose logits are computed
-/// (data::loss_rows), and whether gradients are written or added. A shape runs eagerly first, then is recorded and from
-/// then on replayed: the host queues one piece of work in place of some thousand, and the results are the same bit for
-/// bit. What differs between steps (tokens, which positions bear loss, the step that keys dropout, what backward starts
-/// from) is read from memory that stays.
+/// (data::loss_rows), whether gradients are written or added, and whether ranks sum them. A shape runs eagerly first,
+/// then is recorded and from then on replayed: the host queues few pieces of work in place of some thousand, and the
+/// results are the same bit for bit. What differs between steps (tokens, which positions bear loss, the step that keys
+/// dropout, what backward starts from) is read from memory that stays. Sums over ranks come between such pieces, not
+/// recorded: NCCL wants a call recorded by all ranks or by none, and each rank has shapes of its own.
 ///
-/// Others run eagerly: packed rows, whose shapes hardly ever come again; micro-steps that need other ranks or move
-/// parameters (Engine::is_local); all, where units run again in backward, where strategies or monitors follow units, or
-/// where the device has no room for a second set of activations: a graph keeps its memory, which eager micro-steps of
-/// other shapes cannot use. A recording that fails changes nothing; the log says why, once.
+/// Others run eagerly: packed rows, whose shapes hardly ever come again; micro-steps that move parameters or gradients
+/// elsewhere (Engine::stays_in_place); all, where units run again in backward, where strategies or monitors follow
+/// units, or where the device has no room for a second set of activations: a graph keeps its memory, which eager
+/// micro-steps of other shapes cannot use. A recording that fails changes nothing; the log says why, once.
 class MicroGraphs {
  public:
   /// Forward, backward and sums, from the batch's memory and memory that stays.
@@ -52,10 +53,8 @@ class MicroGraphs {
 
  private:
   struct Shape {
-    std::int64_t rows;
-    std::int64_t columns;
-    std::int64_t loss_rows;
-    bool adds;
+    std::int64_t rows, columns, loss_rows;
+    bool adds, sums;
     auto operator<=>(const Shape&) const = default;
   };
   struct Recorded {
@@ -63,8 +62,6 @@ class MicroGraphs {
     std::optional<BatchNumbers> numbers;  ///< what the graph reads
     std::unique_ptr<ops::DeviceGraph> graph;
   };
-  std::size_t recorded() const;
-  void give_up_on_none(std::int64_t step);
   std::string obstacle() const;
   void refuse(const std::string& why);
   bool record(const data::HostBatch& micro, std::int64_t step, Recorded& recorded, const Body& body);
@@ -73,7 +70,7 @@ class MicroGraphs {
   const session::Session& session_;
   GraphSetting setting_;
   std::map<Shape, Recorded> shapes_;
-  std::optional<std::int64_t> first_step_;
+  std::size_t recorded_ = 0;
 };
 
 }  // namespace execution

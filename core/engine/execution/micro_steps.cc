@@ -131,6 +131,7 @@ at::Tensor MicroSteps::minimised(const std::vector<at::Tensor>& terms) const {
 // Recorded in a graph it runs again with other numbers in the same memory: where backward starts is in memory too.
 strategy::Start MicroSteps::start(int micro, const nn::Batch& batch, const nn::Hidden& out) {
   const auto sums = passes_.sums(batch, std::move(others_[static_cast<std::size_t>(micro)]), out.states);
+  session_.engine->leave_thread();
   const auto loss = minimised(sums.terms);
   sums_.loss += loss.detach().to(at::kDouble);
   if (!sums.figures.empty()) sums_.figures += at::stack(sums.figures).detach().to(at::kDouble);

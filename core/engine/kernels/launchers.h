@@ -133,8 +133,7 @@ void decode_attention(const DecodeCall& call, CUstream_st* stream);
 /// see alibi_heads.h.
 struct AlibiCall {
   const void* fused;
-  void* q;
-  void* k;
+  void *q, *k;
   FloatType type;
   std::int64_t batch, length;
   int heads, dim, wide;
@@ -158,12 +157,8 @@ void alibi_heads_backward(const AlibiBackward& call, CUstream_st* stream);
 /// A norm of rows of `columns` numbers: see add_norm.h. Null: y and sum where nothing is added, bias and mean where it
 /// is an RMS norm.
 struct NormCall {
-  const void* x;
-  const void* y;
-  const void* weight;
-  const void* bias;
-  void* sum;
-  void* out;
+  const void *x, *y, *weight, *bias;
+  void *sum, *out;
   void* mean;  ///< [rows], as rstd, in float32; in float64 for float64 numbers
   void* rstd;
   FloatType type;
@@ -184,10 +179,7 @@ void add_norm(const NormCall& call, CUstream_st* stream);
 
 /// out = d / dx of the norm for the gradient `normed`, plus `residual` (null: none).
 struct NormBackward {
-  const void* residual;
-  const void* normed;
-  const void* x;
-  const void* weight;
+  const void *residual, *normed, *x, *weight;
   const void* mean;  ///< null: an RMS norm
   const void* rstd;
   void* out;
@@ -200,13 +192,9 @@ void add_norm_backward(const NormBackward& call, CUstream_st* stream);
 /// Sums over the rows of x [rows, columns], see column_sums.h: with rstd the sum of x · (of - mean) · rstd goes to
 /// `out` and, with a mean, the sum of x to `second`.
 struct ColumnCall {
-  const void* x;
-  const void* of;
-  const void* mean;
-  const void* rstd;
+  const void *x, *of, *mean, *rstd;
   void* parts;  ///< a number for each column of each of `count` parts and each result, in the sums' type
-  void* out;
-  void* second;
+  void *out, *second;
   FloatType type;
   std::int64_t rows, columns;
   int count;
@@ -241,8 +229,7 @@ struct CombineBackward {
   const void* rows;
   const std::int64_t* order;
   const void* weights;
-  void* of_rows;
-  void* of_weights;
+  void *of_rows, *of_weights;
   FloatType type;
   std::int64_t n, columns;
   int copies;

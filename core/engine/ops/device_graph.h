@@ -10,7 +10,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
 
-/// Work of a device that is recorded once and queued again as a whole: a CUDA graph.
+/// Work of a device that is recorded once and queued again: CUDA graphs, with what the host does between them.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph();
@@ -30,9 +30,12 @@ class GraphRecorder {
   };
   /// Gives back what the allocator keeps, and says what there is. Waits for the device.
   virtual Room make_room() = 0;
+  /// Takes what is not to be recorded. Each replay calls it, with what was recorded before queued and what came after
+  /// not yet. The thread that records gives the first one, any thread later ones.
+  using Apart = std::function<void(std::function<void()>)>;
   /// Runs `work`, whose operators are recorded and not carried out. Throws what work throws; Error where it queues what
   /// cannot be recorded (the host reads a result, memory is allocated by other means). All is then as before.
-  virtual std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) = 0;
+  virtual std::unique_ptr<DeviceGraph> record(const std::function<void(const Apart&)>& work) = 0;
 };
 
 /// Null on devices without graphs.

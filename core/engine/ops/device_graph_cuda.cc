@@ -12,6 +12,7 @@
 #include <torch/library.h>
 
 #include <utility>
+#include <vector>
 
 namespace capstan::ops::cuda {
 namespace {
@@ -56,53 +57,82 @@ class PoolShare {
 
 class Graph final : public DeviceGraph {
  public:
-  Graph(std::unique_ptr<PoolShare> share, cudaGraph_t recorded) : share_(std::move(share)) {
-    check_graph_call(cudaGraphInstantiate(&executable_, recorded, 0), "made");
-  }
+  explicit Graph(std::unique_ptr<PoolShare> share) : share_(std::move(share)) {}
   ~Graph() override {
-    if (executable_ != nullptr) (void)cudaGraphExecDestroy(executable_);
+    for (const auto& piece : pieces_) {
+      if (piece.executable != nullptr) (void)cudaGraphExecDestroy(piece.executable);
+    }
   }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
-  void replay() override { C10_CUDA_CHECK(cudaGraphLaunch(executable_, c10::cuda::getCurrentCUDAStream().stream())); }
+
+  void add(cudaGraph_t recorded, std::function<void()> after) {
+    auto& piece = pieces_.emplace_back(Piece{nullptr, std::move(after)});
+    std::size_t nodes = 0;
+    check_graph_call(cudaGraphGetNodes(recorded, nullptr, &nodes), "made");
+    if (nodes > 0) check_graph_call(cudaGraphInstantiate(&piece.executable, recorded, 0), "made");
+  }
+  void stop_allocating() { share_->stop_allocating(); }
+  void replay() override {
+    const auto stream = c10::cuda::getCurrentCUDAStream().stream();
+    for (const auto& piece : pieces_) {
+      if (piece.executable != nullptr) C10_CUDA_CHECK(cudaGraphLaunch(piece.executable, stream));
+      if (piece.after) piece.after();
+    }
+  }
 
  private:
-  std::unique_ptr<PoolShare> share_;
-  cudaGraphExec_t executable_ = nullptr;
+  struct Piece {
+    cudaGraphExec_t executable;  ///< null: nothing was recorded
+    std::function<void()> after;
+  };
+  std::unique_ptr<PoolShare> share_;  // what the host does may hold its memory
+  std::vector<Piece> pieces_;
 };
 
 /// A recording under way; its destructor ends it if nothing else did.
 class Recording {
  public:
   Recording(at::cuda::MempoolId_t pool, const c10::cuda::CUDAStream& stream)
-      : share_(std::make_unique<PoolShare>(pool, stream)), stream_(stream.stream()) {
-    // Other threads' calls are not part of this recording: NCCL's, and those of a checkpoint being written.
-    check_graph_call(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "begun");
-    records_ = true;
+      : graph_(std::make_unique<Graph>(std::make_unique<PoolShare>(pool, stream))), stream_(stream.stream()) {
+    begin(cudaStreamCaptureModeThreadLocal);
   }
   ~Recording() {
-    if (records_) (void)stop();
+    cudaGraph_t recorded = nullptr;
+    if (records_) (void)cudaStreamEndCapture(stream_, &recorded);
     (void)cudaGetLastError();
-    if (recorded_ != nullptr) (void)cudaGraphDestroy(recorded_);
+    if (recorded != nullptr) (void)cudaGraphDestroy(recorded);
   }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
+  void apart(std::function<void()> work) {
+    end(std::move(work));
+    begin(cudaStreamCaptureModeRelaxed);
+  }
   std::unique_ptr<DeviceGraph> finish() {
-    check_graph_call(stop(), "recorded");
-    share_->stop_allocating();
-    return std::make_unique<Graph>(std::move(share_), recorded_);
+    end({});
+    graph_->stop_allocating();
+    return std::move(graph_);
   }
 
  private:
-  cudaError_t stop() {
+  // Calls of other threads are not part of it: NCCL's, and those of a checkpoint being written. Relaxed: another thread
+  // may end it, but nothing forbids this one what cannot be recorded.
+  void begin(cudaStreamCaptureMode mode) {
+    check_graph_call(cudaStreamBeginCapture(stream_, mode), "begun");
+    records_ = true;
+  }
+  void end(std::function<void()> after) {
     records_ = false;
-    return cudaStreamEndCapture(stream_, &recorded_);
+    cudaGraph_t recorded = nullptr;
+    check_graph_call(cudaStreamEndCapture(stream_, &recorded), "recorded");
+    const std::unique_ptr<CUgraph_st, cudaError_t (*)(cudaGraph_t)> owner(recorded, &cudaGraphDestroy);
+    graph_->add(recorded, std::move(after));
   }
 
-  std::unique_ptr<PoolShare> share_;
+  std::unique_ptr<Graph> graph_;
   cudaStream_t stream_;
-  cudaGraph_t recorded_ = nullptr;
   bool records_ = false;
 };
 
@@ -125,10 +155,10 @@ class Recorder final : public GraphRecorder {
     return room;
   }
 
-  std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
+  std::unique_ptr<DeviceGraph> record(const std::function<void(const Apart&)>& work) override {
     const c10::cuda::CUDAStreamGuard guard(stream_);
     Recording recording(pool_, stream_);
-    work();
+    work([&](std::function<void()> apart) { recording.apart(std::move(apart)); });
     return recording.finish();
   }
 

@@ -88,6 +88,11 @@ void Engine::join() {
   for (auto& reducer : reducers_) reducer.forget();
 }
 
+std::shared_ptr<void> Engine::sum_apart(const ops::GraphRecorder::Apart& apart) {
+  const auto before = std::exchange(shared_.apart, apart);
+  return {this, [this, before](void*) { shared_.apart = before; }};
+}
+
 void Engine::drop_gradients() {
   for (auto& reducer : reducers_) reducer.forget();
   in_flight_.clear();

@@ -78,10 +78,15 @@ class Engine : private Executor {
 
   /// Says which of the step's backwards comes next, from 0; without pipelines, which micro-step.
   void begin_backward(std::int64_t index);
-  /// The micro-step's forward and backward read and write the same memory of this rank in every step, and nothing else:
-  /// it could be recorded as a device graph.
-  bool is_local(std::int64_t micro_step) const { return protocol_.is_local(micro_step); }
-  /// The same of an evaluation's forward.
+  /// The next micro-step's forward and backward read and write the same memory of this rank in every step, but for sums
+  /// over ranks: with these apart it could be recorded as a device graph.
+  bool stays_in_place() const { return protocol_.stays_in_place(); }
+  /// Gives sums over ranks to a recording, until what it returns is gone: autograd's thread does after leave_thread().
+  std::shared_ptr<void> sum_apart(const ops::GraphRecorder::Apart& apart);
+  void leave_thread() {
+    shared_.apart([] {});
+  }
+  /// An evaluation's forward finds what it reads in this rank's memory.
   bool reads_locally() const { return protocol_.reads_locally(); }
   /// An evaluation, from here to where what it returns is gone: if there is room for it (EngineOptions::holds), each
   /// parameter is gathered by the first forward that uses it, and freed at the end. Several may overlap. No shard may

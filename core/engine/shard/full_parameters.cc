@@ -48,7 +48,7 @@ FullParameters::Leaf FullParameters::make_leaf(std::size_t i) const {
   } else {
     leaf.tensor = view();
   }
-  leaf.table = plan_.gradients.table && !plan_.gradients.table->only_looked_up ? view() : leaf.tensor;
+  leaf.table = plan_.gradients.table && !plan_.gradients.only_looked_up() ? view() : leaf.tensor;
   leaf.tensor.set_requires_grad(plan_.trainable);
   leaf.table.set_requires_grad(plan_.trainable);
   if (plan_.gradients.table) ops::give_rows(leaf.table);

@@ -20,13 +20,6 @@ std::int64_t uses_in_step(const BucketPlan& bucket, const ShardPlan& plan, const
   return uses;
 }
 
-// Gradients are added to memory of this rank that stays, and nothing else becomes of them. Autograd's own gradients are
-// other memory in each micro-step.
-bool accumulates_in_place(const BucketPlan& bucket, const Reduction& how) {
-  const bool sums_others = how.last && (!bucket.gradients.partials.empty() || bucket.copies > 1);
-  return how.accumulates && !how.sums && !sums_others && !bucket.gradients.autograd;
-}
-
 }  // namespace
 
 GatherProtocol::GatherProtocol(const ShardPlan& plan, const EngineOptions& options, Executor& executor)
@@ -135,22 +128,18 @@ bool GatherProtocol::reads_locally() const {
   return true;
 }
 
-bool GatherProtocol::is_local(std::int64_t micro_step) const {
-  bool local = reads_locally();
-  for (std::size_t b = 0; local && b < plan_.buckets.size(); ++b) {
-    const auto& bucket = plan_.buckets[b];
-    const bool is_sent = bucket.on_host || bucket.shards_param;
-    local = !is_sent &&
-            (!bucket.trainable || accumulates_in_place(bucket, reduction(b, static_cast<std::size_t>(micro_step))));
-  }
-  return local;
+bool GatherProtocol::stays_in_place() const {
+  const auto& buckets = plan_.buckets;
+  return reads_locally() && std::all_of(buckets.begin(), buckets.end(), [](const BucketPlan& bucket) {
+           const bool is_sent = bucket.on_host || bucket.shards_param;
+           return !is_sent && (!bucket.trainable || bucket.gradients.stay_in_place());
+         });
 }
 
 void GatherProtocol::bind_tables(std::size_t run) {
   for (const auto b : plan_.runs[run].buckets) {
     const auto& bucket = plan_.buckets[b];
-    if (bucket.gradients.table && !bucket.gradients.table->only_looked_up)
-      executor_.bind(b, run == bucket.runs.front());
+    if (bucket.gradients.table && !bucket.gradients.only_looked_up()) executor_.bind(b, run == bucket.runs.front());
   }
 }
 

@@ -27,10 +27,9 @@ class GatherProtocol {
   void begin_backward(std::int64_t index) { backward_ = static_cast<std::size_t>(index); }
   /// Are gradients taken from the leaves when its units' are there?
   bool completes_gradients() const { return backwards_[backward_].completes; }
-  /// What a micro-step's hooks do depends only on this rank's memory, whose addresses stay the same: nothing is
-  /// gathered, released, summed with other ranks or sent to host memory. Where parameters are gathered once a step,
-  /// they already are.
-  bool is_local(std::int64_t micro_step) const;
+  /// All that a micro-step's hooks do on the stream that computes, they do in memory of this rank whose addresses stay:
+  /// nothing is gathered, released or sent to host memory. Where parameters are gathered once a step, they already are.
+  bool stays_in_place() const;
   /// A forward without gradients finds all that it needs in this rank's memory. While parameters are held they stay
   /// there.
   bool reads_locally() const;

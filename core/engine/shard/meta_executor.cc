@@ -25,7 +25,7 @@ MetaExecutor::MetaExecutor(const ShardPlan& plan, Add add) : CountingExecutor(pl
     if (!bucket.gradients.table) continue;
     const auto& planned = bucket.weights.front();
     const auto other = planned.weight->value();
-    const auto table = bucket.gradients.table->only_looked_up ? other : leaf(planned);
+    const auto table = bucket.gradients.only_looked_up() ? other : leaf(planned);
     ops::give_rows(table);
     tables_[b] = {table, other};
   }

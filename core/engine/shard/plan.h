@@ -153,6 +153,10 @@ struct GradientPlan {
   std::optional<std::size_t> reduced_after;
   std::optional<TablePlan> table;
 
+  bool only_looked_up() const { return table && table->only_looked_up; }
+  /// They are taken from autograd's tensors by the stream that computes, into memory that stays; only later do others
+  /// read them.
+  bool stay_in_place() const { return (accumulates && !autograd) || only_looked_up(); }
   /// `written`: nothing earlier was added. `last`: it is the step's last.
   c10::ScalarType offload_dtype(bool written, bool last) const {
     if (!written) return adding_dtype;

@@ -47,15 +47,19 @@ void Reducer::reduce(const Reduction& how) {
   if (!plan_.trainable) return;
   const at::NoGradGuard no_grad;
   reduced_ = true;
-  if (plan_.gradients.table && plan_.gradients.table->only_looked_up) {
+  if (plan_.gradients.only_looked_up()) {
     // Its rows are still to come.
-    if (how.accumulates && how.first) full_.zero_();
-    if (how.accumulates && how.sums) sum(how);
-    return;
+    if (!how.accumulates) return;
+    if (how.first) full_.zero_();
+  } else if (how.accumulates) {
+    accumulate(how.first);
   }
-  if (how.accumulates) accumulate(how.first);
-  if (how.sums) sum(how);
-  if (how.last) sum_partials(false);
+  if (!how.sums && (!how.last || plan_.gradients.partials.empty())) return;
+  shared_.apart([this, how] {
+    const at::NoGradGuard no_grad_later;
+    if (how.sums) sum(how);
+    if (how.last) sum_partials(false);
+  });
 }
 
 void Reducer::sum_over_stages() {
@@ -156,8 +160,7 @@ void Reducer::add_earlier(const at::Tensor& out) {
 // Every record's shards are read in place. Autograd's gradients have no padding after them, and a weight's shards may
 // not be contiguous: those weights are packed.
 void Reducer::reduce_in_place(const at::Tensor& sum) {
-  std::vector<at::Tensor> out;
-  std::vector<at::Tensor> in;
+  std::vector<at::Tensor> out, in;
   std::int64_t used = 0;
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
     const auto& planned = plan_.weights[i];
@@ -247,8 +250,7 @@ void Reducer::sum_partials(bool over_stages) {
   done_.wait(shared_.device());
   for (std::size_t i = 0; i < partials.size(); ++i) {
     if (!is_one(partials[i])) continue;
-    Moves in;
-    Moves out;
+    Moves in, out;
     std::int64_t elements = 0;
     for (const auto& record : plan_.gradients.partials[i].records) {
       const auto part = summed(record);

@@ -63,6 +63,7 @@ class Reducer {
     at::Tensor values;  ///< [N, h]
   };
   Rows take_rows(std::int64_t most);
+  void add_all_rows(const Reduction& how, const Rows& own);
   void sum(const Reduction& how);
   std::vector<at::Tensor> sources();
   at::Tensor packed(const BucketPiece& piece, const std::vector<at::Tensor>& sources);

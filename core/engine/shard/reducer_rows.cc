@@ -40,24 +40,27 @@ Reducer::Rows Reducer::take_rows(std::int64_t most) {
 void Reducer::add_rows(const Reduction& how) {
   if (!plan_.trainable) return;
   const at::NoGradGuard no_grad;
-  const auto& planned = plan_.weights.front();
-  const auto columns = planned.sharding.shape.back();
   if (!how.sums) {
     const auto rows = take_rows(0);
     if (rows.ids.defined()) ops::add_rows_(parts_of_full_.front(), rows.ids, rows.values, 0);
     return;
   }
-  const auto own = take_rows(plan_.gradients.table->rows);
-  const auto ranks = plan_.ranks;
-  const Rows all{at::empty({ranks * own.ids.numel()}, own.ids.options()),
-                 at::empty({ranks * own.values.size(0), columns}, own.values.options())};
+  shared_.apart([this, how, own = take_rows(plan_.gradients.table->rows)] { add_all_rows(how, own); });
+}
+
+void Reducer::add_all_rows(const Reduction& how, const Rows& own) {
+  const at::NoGradGuard no_grad;
+  const auto& planned = plan_.weights.front();
+  const auto columns = planned.sharding.shape.back();
+  const Rows all{at::empty({plan_.ranks * own.ids.numel()}, own.ids.options()),
+                 at::empty({plan_.ranks * own.values.size(0), columns}, own.values.options())};
   held_.insert(held_.end(), {own.ids, own.values, all.ids, all.values});
   const SideStream::Use on_stream(shared_.streams.reduce);
   auto& group = parameters_.group();
   group.all_gather(all.ids, own.ids, cat("all-gather ids ", label_));
   group.all_gather(all.values, own.values, cat("all-gather rows ", label_));
   const auto shard = planned.sharding.shard(0, is_sharded() ? parameters_.position() : 0);
-  if (plan_.gradients.table->only_looked_up && !is_accumulated() && how.first) slice(0).zero_();
+  if (plan_.gradients.only_looked_up() && !is_accumulated() && how.first) slice(0).zero_();
   const auto to = is_sharded() ? owned(0, shard).view({-1, columns}) : parts_of_full_.front();
   ops::add_rows_(to, all.ids, all.values, is_sharded() ? shard.in_full / columns : 0);
   read_.record(shared_.device());

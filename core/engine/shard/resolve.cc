@@ -78,7 +78,7 @@ void keep_gradients(BucketPlan& bucket, const EngineOptions& options) {
   const bool stays = is_only_sum && plan.partials.empty();
   plan.full_dtype = stays ? precision.compute : precision.master;
   // Autograd's tensors have no padding, so AdamW's tail rounds differently: not used under `deterministic`. They are
-  // other memory each time, which a graph cannot be recorded for; where other data ranks sum gradients none is.
+  // other memory each time, which a graph cannot be recorded for; where other ranks compute experts none is.
   const bool others_sum = options.mesh.size(layout::data_axes) > 1;
   plan.autograd =
       is_only_sum && !options.deterministic && (precision.compute == precision.master || (stays && others_sum));
@@ -88,7 +88,9 @@ void resolve_gradients(BucketPlan& bucket, const EngineOptions& options) {
   const auto& precision = options.precision;
   auto& plan = bucket.gradients;
   plan.sum_by = sum_by(bucket, options);
-  plan.accumulates = options.waits() || plan.sum_by == SumBy::nothing;
+  // What one micro-step sums whole has full buffers anyway; rows of lookups may be all that there is to sum.
+  plan.accumulates = options.waits() || plan.sum_by == SumBy::nothing ||
+                     !(options.accumulates() || bucket.shards_optim || plan.only_looked_up());
   keep_gradients(bucket, options);
   plan.on_host = bucket.trainable && bucket.on_host;
   const bool narrow = c10::elementSize(precision.reduce) < c10::elementSize(precision.master);
@@ -199,7 +201,7 @@ std::int64_t staged_elements(const BucketPlan& bucket, const EngineOptions& opti
 std::int64_t reduce_elements(const BucketPlan& bucket, const EngineOptions& options) {
   const bool casts_or_adds =
       options.precision.reduce != options.precision.master || (options.accumulates() && !options.waits());
-  if (bucket.gradients.table && bucket.gradients.table->only_looked_up && !bucket.gradients.accumulates) return 0;
+  if (bucket.gradients.only_looked_up() && !bucket.gradients.accumulates) return 0;
   switch (bucket.gradients.sum_by) {
     case SumBy::nothing:
       return 0;

@@ -2,10 +2,12 @@
 #include <ATen/core/Tensor.h>
 #include <capstan/base/export.h>
 
+#include <functional>
 #include <utility>
 #include <vector>
 
 #include "comm/side_stream.h"
+#include "ops/device_graph.h"
 #include "shard/footprint.h"
 #include "shard/gradient_offload.h"
 #include "shard/options.h"
@@ -63,10 +65,9 @@ struct Shared {
   GradientOffload offload;
   std::vector<OwnedSlice> slices;  ///< what the optimizer's rules update
   /// Each belongs to one stream, whose work is in order.
-  at::Tensor gather_staging;
-  at::Tensor reduce_staging;
-  at::Tensor sum_staging;
-  at::Tensor partial_staging;
+  at::Tensor gather_staging, reduce_staging, sum_staging, partial_staging;
+  /// Carries out at once what follows on other streams than the one that computes, or gives it to a recording.
+  ops::GraphRecorder::Apart apart = [](const std::function<void()>& work) { work(); };
   Event updated;  ///< masters on the device are as the last update left them
 };
 

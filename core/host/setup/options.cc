@@ -182,8 +182,8 @@ void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
   t.add("cuda_graphs", &TrainOptions::cuda_graphs)
       .choices({"auto", "off"})
       .doc(
-          "auto: on a GPU, a micro-step whose shape has been seen before and that needs no other rank, or a step that "
-          "generates a token of each answer, is recorded as a CUDA graph and replayed, which spares the host its "
+          "auto: on a GPU, a micro-step whose shape has been seen before, but for sums over ranks, or a step that "
+          "generates a token of each answer, is recorded as CUDA graphs and replayed, which spares the host its "
           "launches and gives the same bits; the run's log says why where it cannot. off: the host launches all");
   t.add("shuffle", &TrainOptions::shuffle).doc("a new order every epoch, the same on any number of ranks");
   t.add("drop_last", &TrainOptions::drop_last)

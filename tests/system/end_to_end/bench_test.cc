@@ -1,4 +1,4 @@
-// tools/bench/{sharding,models,checkpoint}.py drive the real program; on CPU ranks and tiny models here.
+// tools/bench/{sharding,models,checkpoint,rows}.py drive the real program; on CPU ranks and tiny models here.
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
@@ -22,12 +22,11 @@ struct Ended {
   std::string text;  // standard output and error
 };
 
-// A script of tools/bench on the CPU.
-Ended run_script(const Workspace& work, const std::string& script, const std::string& arguments) {
-  const auto command = cat("cd '", work.folder().string(), "' && OMP_NUM_THREADS=1 python3 '",
-                           (source_dir() / "tools" / "bench" / script).string(), "' --capstan '",
-                           (binary_dir() / "bin" / "capstan").string(), "' --device cpu --precision fp32 --steps 3 ",
-                           arguments, " 2>&1");
+Ended run_python(const Workspace& work, const std::string& script, const std::string& arguments) {
+  const auto command =
+      cat("cd '", work.folder().string(), "' && OMP_NUM_THREADS=1 python3 '",
+          (source_dir() / "tools" / "bench" / script).string(), "' --capstan '",
+          (binary_dir() / "bin" / "capstan").string(), "' --device cpu --precision fp32 ", arguments, " 2>&1");
   FILE* pipe = ::popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   Ended ended;
@@ -35,6 +34,11 @@ Ended run_script(const Workspace& work, const std::string& script, const std::st
   while (const auto read = std::fread(block.data(), 1, block.size(), pipe)) ended.text.append(block.data(), read);
   ended.code = WEXITSTATUS(::pclose(pipe));
   return ended;
+}
+
+// A script of tools/bench on the CPU.
+Ended run_script(const Workspace& work, const std::string& script, const std::string& arguments) {
+  return run_python(work, script, "--steps 3 " + arguments);
 }
 
 // The sharding benchmark with a model of a few thousand parameters.
@@ -181,4 +185,28 @@ TEST_CASE("the checkpoint benchmark says what failed, in either run") {
   CHECK_THAT(unknown.text, Contains("there is no case zero-4; --list prints them"));
   const auto early = bench_saves(work, "--save-after 1 none");
   CHECK_THAT(early.text, Contains("--save-after at least 2"));
+}
+
+TEST_CASE("the benchmark of real rows tells a run's parts apart") {
+  const Workspace work;
+  const auto data = (source_dir() / "configs/data/mini_squad_train.json").string();
+  const std::string tiny =
+      "model.hidden_size=16,model.num_layers=1,model.num_heads=2,model.vocab_size=300,data.max_length=200,"
+      "model.seq_length=200";
+  const auto ran = run_python(
+      work, "rows.py", cat("--parts 0,1,3 --record record.json '", data, "' '2x2@2:", tiny, "' '4x1:", tiny, "'"));
+  INFO(ran.text);
+  REQUIRE(ran.code == 0);
+  const auto results = lines(ran.text);
+  REQUIRE(results.size() == 2);
+  for (const auto& result : results) {
+    CHECK(result["samples_per_s"].size() == 2);
+    CHECK(result["samples_per_s"]["1-3"].get<double>() > 0);
+    CHECK(result["peak_gib"].get<double>() > 0);
+  }
+  CHECK(results[0]["gpus"] == 2);
+  CHECK(Json::parse(capstan::read_file(work.folder() / "record.json"))["results"].size() == 2);
+  const auto faulty = run_python(work, "rows.py", cat("'", data, "' 4"));
+  CHECK(faulty.code == 2);
+  CHECK_THAT(faulty.text, Contains("there is no case 4: MICRO_BATCHxACCUMULATION"));
 }

@@ -109,7 +109,7 @@ TEST_CASE("an evaluation that holds gathers each bucket once, and releases all o
     CHECK(test.recorder.taken() == Calls{"prefetch 0", "acquire 0", "prefetch 1", "acquire 1", "prefetch 2",
                                          "acquire 2", "prefetch 3", "acquire 3"});
     CHECK(test.protocol.reads_locally());
-    CHECK_FALSE(test.protocol.is_local(0));  // a step's micro-step would find other memory
+    CHECK_FALSE(test.protocol.stays_in_place());  // a step's micro-step would find other memory
     { const auto inner = test.protocol.hold(); }
     test.forward();
     CHECK(test.recorder.taken() == Calls{});
@@ -343,44 +343,45 @@ TEST_CASE("backward ends in the middle of a run: what is trained there is reduce
   CHECK(recorder.taken() == Calls{"reduce 1", "reduce 0", "release 0", "release 1"});
 }
 
-TEST_CASE("a micro-step is local where its hooks move nothing: before the sums, and once parameters are gathered") {
+TEST_CASE("a micro-step stays in place where its hooks move nothing but sums, once parameters are gathered") {
   const auto accumulates = [](shard::EngineOptions& options) { options.accumulation = 3; };
-  const auto local = [](const Case& test) {
-    std::vector<bool> list;
-    for (int i = 0; i < 3; ++i) list.push_back(test.protocol.is_local(i));
-    return list;
-  };
-  using Local = std::vector<bool>;
-  CHECK(local(Case(0, 0, accumulates)) == Local{true, true, false});
-  CHECK(local(Case(0, 0, [&](auto& options) {
-          accumulates(options);
-          options.reduce = shard::ReduceWhen::micro_step;
-        })) == Local{false, false, false});
-  CHECK(local(Case(0, 0, [&](auto& options) {
-          accumulates(options);
-          options.mesh = layout::Mesh();
-        })) == Local{true, true, true});
+  const auto stays = [](const Case& test) { return test.protocol.stays_in_place(); };
+  CHECK(stays(Case(0, 0)));
+  CHECK(stays(Case(0, 0, accumulates)));
+  CHECK(stays(Case(0, 0, [&](auto& options) {
+    accumulates(options);
+    options.mesh = layout::Mesh();
+  })));
+  // Each micro-step's sums are added to the earlier ones'.
+  CHECK_FALSE(stays(Case(0, 0, [&](auto& options) {
+    accumulates(options);
+    options.reduce = shard::ReduceWhen::micro_step;
+  })));
   Case optimizer(1, 0, accumulates);
-  CHECK(local(optimizer) == Local{false, false, false});
+  CHECK_FALSE(stays(optimizer));
   optimizer.forward();
-  CHECK(local(optimizer) == Local{true, true, false});
+  CHECK(stays(optimizer));
   optimizer.protocol.invalidate(1);
-  CHECK(local(optimizer) == Local{false, false, false});
+  CHECK_FALSE(stays(optimizer));
+  // The only micro-step's gradients go from autograd's tensors to shards.
+  Case shards_only(1);
+  shards_only.forward();
+  CHECK_FALSE(stays(shards_only));
   Case all(3, 0, accumulates);
   all.forward();
-  CHECK(local(all) == Local{false, false, false});
+  CHECK_FALSE(stays(all));
   Case offloaded(1, 1, accumulates);
   offloaded.forward();
-  CHECK(local(offloaded) == Local{false, false, false});
+  CHECK_FALSE(stays(offloaded));
 }
 
-TEST_CASE("gradients that stay autograd's are not the same memory twice: such a micro-step is not local") {
+TEST_CASE("gradients that stay autograd's are not the same memory twice: such a micro-step is not in place") {
   const auto alone = [](c10::ScalarType master) {
     return Case(0, 0, [=](shard::EngineOptions& options) {
       options.mesh = layout::Mesh();
       options.precision.master = master;
     });
   };
-  CHECK_FALSE(alone(at::kFloat).protocol.is_local(0));
-  CHECK(alone(at::kDouble).protocol.is_local(0));
+  CHECK_FALSE(alone(at::kFloat).protocol.stays_in_place());
+  CHECK(alone(at::kDouble).protocol.stays_in_place());
 }
