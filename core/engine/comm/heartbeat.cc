@@ -264,8 +264,7 @@ class HeartbeatLoop final : public Heartbeat {
   Clock::time_point last_beat_{};
   Clock::time_point last_step_ = Clock::now();
   std::int64_t beats_ = 0;
-  bool failure_known_ = false;
-  bool aborted_ = false;
+  bool failure_known_ = false, aborted_ = false;
   std::optional<Clock::time_point> asked_;
   bool answered_where_ = false;
   bool hung_ = false;  // a call has outlasted the time limit
@@ -273,8 +272,7 @@ class HeartbeatLoop final : public Heartbeat {
   std::atomic<milliseconds> answered_{std::chrono::duration_cast<milliseconds>(Clock::now().time_since_epoch())};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<Clock::time_point> closing_since_;
-  std::optional<Clock::time_point> suspicious_since_;
+  std::optional<Clock::time_point> closing_since_, suspicious_since_;
   std::string positions_;
   bool ended_ = false;
   std::thread thread_;

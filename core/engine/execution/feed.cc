@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "execution/loss_rows.h"
 
@@ -28,8 +29,9 @@ std::int64_t positions_of(const data::Sample& sample) {
 
 }  // namespace
 
-// Micro-steps of samples that are about as long as one another have little padding, and all ranks take about as long
-// for each. The longest are last, whose backward sums of gradients overlap with. Empty slots have no length.
+// Micro-steps of samples that are about as long as one another have little padding. The longest are last, whose
+// backward sums of gradients overlap with. Empty slots have no length. Ranks wait for each other once a step: of a
+// micro-step's parts, from the last micro-step on, the longest goes to the rank with the fewest columns so far.
 std::vector<data::Slot> Feed::slots_of(std::int64_t step) {
   auto slots = batches_.slots(step);
   if (!job_.config.train->sort_by_length || job_.topology.batch.accumulation == 1) return slots;
@@ -40,8 +42,19 @@ std::vector<data::Slot> Feed::slots_of(std::int64_t step) {
     if (known == 0) known = static_cast<std::int32_t>(positions_of(checked_sample(*job_.samples.train, sample)));
     return known;
   };
-  const auto is_shorter = [&](const auto& a, const auto& b) { return length(a.sample) < length(b.sample); };
-  std::stable_sort(slots.begin(), slots.end(), is_shorter);
+  std::stable_sort(slots.begin(), slots.end(), [&](auto a, auto b) { return length(a.sample) < length(b.sample); });
+  const auto& shape = job_.topology.batch;
+  const auto sorted = slots;
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranks;  // columns so far, data coordinate
+  for (std::int64_t rank = 0; rank < shape.data_parallel_size; ++rank) ranks.emplace_back(0, rank);
+  for (auto micro = shape.accumulation; micro-- > 0;) {
+    std::sort(ranks.begin(), ranks.end(), std::greater<>());
+    for (std::int64_t part = 0; auto& [columns, rank] : ranks) {
+      const auto from = sorted.begin() + shape.first_slot(micro, part++);
+      std::copy_n(from, shape.micro_batch, slots.begin() + shape.first_slot(micro, rank));
+      columns += data::rounded_up(length(from[shape.micro_batch - 1].sample), padding_.multiple);
+    }
+  }
   return slots;
 }
 
@@ -118,11 +131,9 @@ namespace {
 
 // Where the tokens of packed rows stand, there and with every sequence in a row of its own, in host memory.
 struct Places {
-  std::vector<std::int64_t> packed;
-  std::vector<std::int64_t> alone;
+  std::vector<std::int64_t> packed, alone;
   std::vector<std::int64_t> positions;  // for the whole batch; 0 where no sequence is
-  std::vector<std::int64_t> sample_ids;
-  std::vector<std::int64_t> sequences;
+  std::vector<std::int64_t> sample_ids, sequences;
   std::int64_t longest = 0;
 };
 

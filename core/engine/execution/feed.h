@@ -12,9 +12,7 @@ namespace execution {
 
 /// Counts of what a step computes, for one data coordinate or for all.
 struct StepCounts {
-  std::int64_t target_tokens = 0;
-  std::int64_t real_tokens = 0;
-  std::int64_t padded_tokens = 0;
+  std::int64_t target_tokens = 0, real_tokens = 0, padded_tokens = 0;
   std::int64_t samples = 0;         ///< places that are not empty
   std::int64_t without_target = 0;  ///< samples that were left out, since none of their tokens bears loss
 };
@@ -78,10 +76,7 @@ class BatchNumbers {
   std::vector<at::Tensor> parts() const { return numbers_.split_with_sizes(sizes_); }
   nn::Field field(std::size_t index, const at::Tensor& words) const;
 
-  std::int64_t rows_;
-  std::int64_t cols_;
-  std::int64_t samples_;
-  std::int64_t per_sample_;
+  std::int64_t rows_, cols_, samples_, per_sample_;
   std::vector<data::FieldSpec> declared_;
   std::vector<std::int64_t> sizes_;  // words of each part, in the order that is named above
   at::Tensor numbers_;

@@ -65,8 +65,7 @@ class MicroSteps {
   const LossScale* scale_ = nullptr;
   // What backward starts from, once it is known: the gradient of the loss, and that of auxiliary losses. Each is 0-dim
   // and has the dtype of the loss.
-  at::Tensor seed_;
-  at::Tensor auxiliary_seed_;
+  at::Tensor seed_, auxiliary_seed_;
 };
 
 }  // namespace execution

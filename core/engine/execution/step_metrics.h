@@ -25,8 +25,7 @@ struct StepMetrics {
 /// What a rank adds to a step's metrics; 0-dim float64 on the device, except for the last.
 struct StepSums {
   at::Tensor squared_norm;  ///< this rank's gradients' sum of squares, times the loss scale's square
-  at::Tensor loss;
-  at::Tensor auxiliary;
+  at::Tensor loss, auxiliary;
   at::Tensor expert_tokens;  ///< [layers, experts]; undefined: no experts
   at::Tensor figures;        ///< [F, 2] float64: sums and counts, which every rank gives; undefined: none
 };

@@ -50,8 +50,7 @@ std::vector<std::string> noted_lines(const fs::path& run_folder) {
 /// A run's folder that this job began, and how well it fits.
 struct Found {
   fs::path folder;
-  bool same_command = false;
-  bool same_step = false;
+  bool same_command = false, same_step = false;
 
   // The step tells runs of one command apart. Where several fit equally, the last one counts: the job was requeued
   // before the others could save.

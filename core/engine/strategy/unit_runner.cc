@@ -22,8 +22,7 @@ struct UnitRunner::Link {
   std::string in_forward;  // what an error in the unit's forward names
   std::vector<std::unique_ptr<UnitHooks>> hooks;
   bool recompute = false;
-  std::function<void()> enter;
-  std::function<void()> leave;
+  std::function<void()> enter, leave;
 };
 
 namespace {
