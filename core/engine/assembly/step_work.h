@@ -66,7 +66,7 @@ struct StepWork {
   double host_elements = 0;  ///< parameters that are updated in host memory
   strategy::Program program = {};  ///< the step's, where the model is cut into stages
   std::vector<ActionWork> actions = {};
-  std::int64_t replayed = 0;  ///< micro-steps that a device graph replays: the host launches one thing for each
+  std::int64_t replayed = 0;  ///< micro-steps that device graphs replay: the host launches few things for each
 };
 
 /// Adds what is computed, and for an action what it moves.

@@ -229,12 +229,12 @@ TEST_CASE("experts and their auxiliary loss: gradients, sums and counts are thos
 
 namespace {
 
-// The norms of 5 steps on two ranks.
-std::vector<double> norms_on_two(const std::vector<std::shared_ptr<AgainRecorder>>& recorders,
-                                 const std::vector<std::string>& overrides) {
+// What each of two ranks has after each of 5 steps.
+std::vector<Learnt> learn_on_two(const std::vector<std::shared_ptr<AgainRecorder>>& recorders,
+                                 const std::vector<std::string>& overrides,
+                                 const std::string& file = testing::small_config()) {
   at::set_num_threads(1);
-  std::vector<double> norms;
-  const auto file = testing::small_config();
+  std::vector<Learnt> learnt(2);
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const auto rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, overrides, 2, rank);
@@ -243,14 +243,21 @@ std::vector<double> norms_on_two(const std::vector<std::shared_ptr<AgainRecorder
     const execution::LossScale scale({}, session.device);
     const execution::GraphSetting graphs{recorders[static_cast<std::size_t>(rank)], 20};
     execution::MicroSteps steps(session, graphs);
+    auto& mine = learnt[static_cast<std::size_t>(rank)];
     for (std::int64_t s = 0; s < 5; ++s) {
-      const auto input = feed.draw(s);
-      steps.run(input, {100}, scale);
-      const auto norm = session.engine->squared_grad_norms().sum().item<double>();
-      if (rank == 0) norms.push_back(norm);
+      steps.run(feed.draw(s), {100}, scale);
+      mine.losses.push_back(steps.sums().loss.item<double>());
+      mine.losses.push_back(session.engine->squared_grad_norms().sum().item<double>());
+      auto& gradients = mine.gradients.emplace_back();
+      for (const auto& stored : session.engine->gradient_boxes()) gradients[stored.record->name] = stored.value.clone();
+      CHECK_FALSE(gradients.empty());
     }
   });
-  return norms;
+  return learnt;
+}
+
+void check_both(const std::vector<Learnt>& got, const std::vector<Learnt>& expected) {
+  for (std::size_t rank = 0; rank < 2; ++rank) check_same(got[rank], expected[rank]);
 }
 
 std::vector<std::shared_ptr<AgainRecorder>> two_recorders() {
@@ -274,18 +281,28 @@ TEST_CASE("ranks record micro-steps without their sums of gradients, and learn t
   overrides.insert(overrides.end(), more.begin(), more.end());
   INFO(more.back());
   const auto recorders = two_recorders();
-  CHECK(norms_on_two(recorders, overrides) == norms_on_two({nullptr, nullptr}, overrides));
+  check_both(learn_on_two(recorders, overrides), learn_on_two({nullptr, nullptr}, overrides));
   for (const auto& recorder : recorders) {
     CHECK(recorder->records == records);
     CHECK(recorder->replays == replays);
   }
 }
 
+TEST_CASE("ranks that sum the gradients of adapters record too, and learn the same bits, dropout included") {
+  const auto file = testing::small_config(
+      "[strategy.lora]\nrank = 2\ndropout = 0.2\ninit = \"random\"\ntargets = [\"all-linear\"]\n");
+  const std::vector<std::string> overrides{"train.global_batch=48", "train.pad_to_multiple=128", "train.precision=bf16",
+                                           "train.accumulation=3", "model.dropout=0.2"};
+  const auto recorders = two_recorders();
+  check_both(learn_on_two(recorders, overrides, file), learn_on_two({nullptr, nullptr}, overrides, file));
+  for (const auto& recorder : recorders) CHECK(recorder->replays == 3 * (5 - 2));
+}
+
 TEST_CASE("a rank may record a micro-step that others run eagerly: sums are no part of a recording") {
   const std::vector<std::string> overrides{"train.global_batch=48", "train.pad_to_multiple=128",
                                            "train.precision=bf16"};
   const auto one = std::make_shared<AgainRecorder>();
-  CHECK(norms_on_two({one, nullptr}, overrides) == norms_on_two({nullptr, nullptr}, overrides));
+  check_both(learn_on_two({one, nullptr}, overrides), learn_on_two({nullptr, nullptr}, overrides));
   CHECK(one->replays == 5 - 2);
 }
 
@@ -294,7 +311,7 @@ TEST_CASE("where no micro-step of the first step could be a graph, the log says 
   SECTION("gradients that go to their shards") { overrides.emplace_back("strategy.zero.stage=1"); }
   SECTION("shards") { overrides.emplace_back("strategy.fsdp.mode=full_shard"); }
   const auto recorders = two_recorders();
-  const auto log = log_of([&] { norms_on_two(recorders, overrides); });
+  const auto log = log_of([&] { learn_on_two(recorders, overrides); });
   CHECK_THAT(log, Contains("micro-steps do not run as CUDA graphs: each gathers parameters, moves gradients"));
   const auto first = log.find("CUDA graphs");
   CHECK(first == log.rfind("CUDA graphs", log.find('\n', first)));
