@@ -14,7 +14,8 @@ AnswerRows::AnswerRows(const std::vector<Prompt>& prompts, const Limits& limits)
   }
   std::stable_sort(waiting_.begin(), waiting_.end(),
                    [&](std::size_t a, std::size_t b) { return length(a) < length(b); });
-  rows_.resize(std::clamp<std::size_t>(waiting_.size(), 1, static_cast<std::size_t>(limits.rows)));
+  const auto used = std::min<std::int64_t>(std::ssize(waiting_), limits.rows);
+  rows_.resize(static_cast<std::size_t>(std::max(used, limits.least)));
 }
 
 std::int64_t AnswerRows::longest() const {

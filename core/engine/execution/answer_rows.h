@@ -23,6 +23,7 @@ class AnswerRows {
     std::int64_t rows = 1;       ///< at most
     std::int64_t tokens = 1;     ///< of an answer, at most
     std::int64_t positions = 1;  ///< of the model
+    std::int64_t least = 1;      ///< rows, if need be without a prompt
   };
   struct Row {
     std::size_t prompt = 0;   ///< which of the prompts
@@ -33,7 +34,7 @@ class AnswerRows {
   /// outlive it.
   AnswerRows(const std::vector<Prompt>& prompts, const Limits& limits);
 
-  /// As many as there is use for, and one without a prompt too.
+  /// As many as there is use for, or Limits::least.
   std::int64_t count() const { return static_cast<std::int64_t>(rows_.size()); }
   const Row& at(std::int64_t row) const { return rows_[static_cast<std::size_t>(row)]; }
   const Prompt& prompt(std::int64_t row) const { return prompts_[at(row).prompt]; }

@@ -21,9 +21,7 @@ constexpr int eager_steps = 2;
 }  // namespace
 
 std::shared_ptr<ops::GraphRecorder> DecodeSteps::recorder_for(const session::Session& session) {
-  const auto& mesh = session.job->topology.mesh;
-  const bool records = session.job->config.train->cuda_graphs != "off" && session.runner->stages().is_whole() &&
-                       mesh.size(layout::Axis::ep) == 1;
+  const bool records = session.job->config.train->cuda_graphs != "off" && session.runner->stages().is_whole();
   return records ? ops::graph_recorder(session.device) : nullptr;
 }
 
@@ -70,8 +68,8 @@ at::Tensor DecodeSteps::forward() { return session_.interpreter->evaluate(batch_
 // NCCL wants a collective recorded by all of its ranks or by none.
 void DecodeSteps::on_all(const std::function<void()>& work) const {
   if (!splits_layers(session_.job->topology.mesh)) return work();
-  const auto silent = [&] { return work(), std::string(); };
-  comm::agree(*session_.world_host, "recording a token's step", "whether a token's step is recorded", silent);
+  comm::agree(*session_.world_host, "recording a token's step", "whether a token's step is recorded",
+              [&] { return work(), std::string(); });
 }
 
 void DecodeSteps::record() {

@@ -14,10 +14,10 @@ namespace execution {
 
 /// Rows of tokens that are continued a token at a time: their last tokens and positions, and the keys and values before
 /// them, in memory of the device that stays. So from the third step on a step is a device graph, also when rows begin
-/// again with other prompts, unless train.cuda_graphs is off, the model has stages, experts are on several ranks, whose
-/// hosts ask each other for numbers of rows, parameters move, or strategies or monitors follow units; the results are
-/// the same bit for bit. Ranks that split layers record their collectives too, all of them or none. A recording that
-/// fails changes nothing; the log says why. Weights must stay as they are meanwhile. All ranks make the same calls.
+/// again with other prompts, unless train.cuda_graphs is off, the model has stages, parameters move, or strategies or
+/// monitors follow units; the results are the same bit for bit. Ranks that split layers or share experts record their
+/// collectives too, all of them or none. A recording that fails changes nothing; the log says why. Weights must stay as
+/// they are meanwhile. All ranks make the same calls, with as many rows.
 class DecodeSteps {
  public:
   /// What steps are recorded with, null: they are not; the same on all ranks.

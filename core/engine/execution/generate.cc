@@ -25,15 +25,11 @@ at::TensorOptions longs(c10::Device device = c10::Device(c10::DeviceType::CPU)) 
 }  // namespace
 
 double draw(std::uint64_t seed, std::int64_t prompt, std::int64_t position) {
-  constexpr unsigned half = 32;
-  constexpr unsigned unused = 11;  // bits of 64 that are dropped; a double holds 53
-  const auto at = static_cast<std::uint64_t>(position);
-  const auto of = static_cast<std::uint64_t>(prompt);
-  const auto words = philox({{static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at >> half),
-                              static_cast<std::uint32_t>(of), static_cast<std::uint32_t>(of >> half)}},
+  const auto low = [](std::int64_t number) { return static_cast<std::uint32_t>(number); };
+  const auto words = philox({{low(position), low(position >> 32), low(prompt), low(prompt >> 32)}},
                             make_key(seed, RandomPurpose::sampling, "generate"));
-  const auto bits = (static_cast<std::uint64_t>(words.word[0]) << half) | words.word[1];
-  return static_cast<double>(bits >> unused) * 0x1p-53;
+  const auto bits = (static_cast<std::uint64_t>(words.word[0]) << 32) | words.word[1];
+  return static_cast<double>(bits >> 11) * 0x1p-53;  // a double holds 53 bits
 }
 
 at::Tensor choose_tokens(const at::Tensor& logits, const Sampling& sampling, const std::vector<double>& draws) {
@@ -163,6 +159,8 @@ void Generator::decode(Answering& answering, std::int64_t steps) {
     answering.chosen = next_tokens(logits, draws(answering.rows, answering.all, ahead));
     unseen.push_back(answering.chosen);
   }
+  // What a graph holds is in no hang report, and with experts on several ranks nothing else is exchanged on the device.
+  if (job_.topology.mesh.size(layout::Axis::ep) > 1) session_.world_device->barrier("barrier generated tokens");
   const auto ids = at::stack(unseen, 1).cpu();
   const auto* id = ids.const_data_ptr<std::int64_t>();
   for (const auto row : answering.all) {
@@ -175,8 +173,11 @@ std::vector<std::vector<std::int64_t>> Generator::continued(const std::vector<Pr
   const at::NoGradGuard no_grad;
   const auto held = session_.engine->hold();
   const auto wanted = job_.config.train->max_new_tokens, positions = job_.bounds().positions;
-  AnswerRows rows(prompts, {static_cast<std::int64_t>(at_once), wanted, positions});
-  const auto count = rows.count();
+  // Ranks that share experts tell each other nothing of how many rows they have.
+  auto most = at::tensor({static_cast<std::int64_t>(std::min(at_once, prompts.size()))}, longs());
+  session_.world_host->all_reduce(most, comm::ReduceOp::max, "all-reduce rows of answers");
+  const auto count = std::max<std::int64_t>(1, most.item<std::int64_t>());
+  AnswerRows rows(prompts, {static_cast<std::int64_t>(at_once), wanted, positions, count});
   DecodeSteps steps(session_, count, std::min(positions, rows.longest() + wanted), DecodeSteps::recorder_for(session_));
   Answering answering{std::move(rows), std::move(steps), end, {}, at::zeros({count}, longs(session_.device))};
   answering.all.resize(static_cast<std::size_t>(count));

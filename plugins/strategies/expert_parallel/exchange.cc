@@ -54,6 +54,11 @@ Counts even(std::int64_t rows, std::int64_t parts) {
   return counts;
 }
 
+/// How many of `ends`, ascending along their last dimension, are not above each of 0 to n - 1: what each falls into.
+at::Tensor found_in(const at::Tensor& ends, std::int64_t n) {
+  return at::arange(n, ends.options()).unsqueeze(1).ge(ends.unsqueeze(-2)).sum(-1);
+}
+
 // Each rank's rows come sorted by expert.
 Places sorted_by_expert(const Traffic& traffic) {
   const auto& arrived = traffic.arrived;
@@ -103,9 +108,39 @@ Traffic Exchange::agree(const capstan::nn::Experts::Rows& rows, const at::Tensor
   return traffic;
 }
 
+// Where rows of this rank stand once each rank's part of them has room for all: [R].
+at::Tensor Exchange::places_with_room(const at::Tensor& sent, std::int64_t rows) const {
+  const auto ends = sent.sum(1).cumsum(0);
+  const auto begins = ends - sent.sum(1);
+  const auto moved = at::arange(group_->size(), ends.options()) * rows - begins;
+  return at::arange(rows, ends.options()) + moved.index_select(0, found_in(ends, rows));
+}
+
+at::Tensor Exchange::with_room(const capstan::nn::Experts::Body& body, const at::Tensor& mine,
+                               const at::Tensor& counts) const {
+  const auto ranks = static_cast<std::int64_t>(group_->size()), room = mine.size(0);
+  const auto sent = counts.view({ranks, -1});
+  const auto arrived = at::empty_like(sent);
+  group_->all_to_all(arrived, sent, Counts(group_->ranks().size(), 1), Counts(group_->ranks().size(), 1),
+                     counts_label_);
+  const auto places = places_with_room(sent, room);
+  const auto outgoing = at::zeros({ranks * room, mine.size(1)}, mine.options()).index_copy_(0, places, mine);
+  const Counts equal(group_->ranks().size(), room);
+  const auto received = dispatch_(outgoing, equal, equal);
+  // What fills up a rank's part is computed by the last expert, and left where it is.
+  const auto expert = found_in(arrived.cumsum(1), room).clamp_max_(arrived.size(1) - 1).flatten();
+  const auto [order, place, here] = capstan::ops::group_rows(expert, arrived.size(1));
+  const auto results = body(capstan::ops::permute_rows(received, order, place), here, {});
+  return combine_(capstan::ops::permute_rows(results, place, order), equal, equal).index_select(0, places);
+}
+
 at::Tensor Exchange::operator()(const capstan::nn::Experts::Body& body, const capstan::nn::Experts::Rows& rows,
                                 const at::Tensor& counts, const at::Tensor& ids,
                                 capstan::nn::RecomputeContext* kept) const {
+  if (group_->records()) {
+    CAPSTAN_ASSERT(!ids.defined());  // what asks for them trains, and experts on several ranks train eagerly
+    return with_room(body, rows(), counts);
+  }
   capstan::nn::RecomputeContext this_run;
   auto& context = kept ? *kept : this_run;
   at::Tensor mine;

@@ -30,6 +30,8 @@ struct Places {
 /// three calls of the group (counts, rows, results) and one more where rows have ids, in backward two (gradients of
 /// results and of rows), in a second run for recompute two (rows, results), however few rows this rank has. The host
 /// waits for the device once a forward, for the counts; a second run and backward go by them.
+/// Where the group's calls are recorded, which is for tokens that are generated, no host can wait: all ranks have as
+/// many rows then, and each sends each other as many as it has itself, most of which are filling.
 class Exchange {
  public:
   /// Buffers of received rows that are there at once, at most: rows as they come, sorted, results, results on their
@@ -46,6 +48,8 @@ class Exchange {
   /// `mine` becomes the rows.
   Traffic agree(const capstan::nn::Experts::Rows& rows, const at::Tensor& counts, const at::Tensor& ids,
                 at::Tensor& mine) const;
+  at::Tensor with_room(const capstan::nn::Experts::Body& body, const at::Tensor& mine, const at::Tensor& counts) const;
+  at::Tensor places_with_room(const at::Tensor& sent, std::int64_t rows) const;
   std::shared_ptr<capstan::comm::Group> group_;
   std::string counts_label_;
   std::string ids_label_;

@@ -157,6 +157,19 @@ TEST_CASE("a rank without prompts has a row that never begins") {
   CHECK(rows.answers().empty());
 }
 
+TEST_CASE("where other ranks have more rows, so has this one, and those without a prompt never begin") {
+  const auto prompts = prompts_of({3, 9});
+  AnswerRows rows(prompts, {8, 4, 20, 5});
+  CHECK(rows.count() == 5);
+  REQUIRE(rows.is_due());
+  CHECK(rows.begin() == Rows{0, 1});
+  CHECK(rows.missing() == 4);
+  for (const std::int64_t row : {0, 1}) rows.end(row);
+  CHECK_FALSE(rows.is_due());
+  CHECK(rows.begin().empty());
+  CHECK(rows.missing() == 0);
+}
+
 TEST_CASE("a row that has ended takes another prompt: the answers are those of one at a time, in fewer forwards") {
   const std::string temperature = GENERATE(as<std::string>(), "0", "3");
   const auto with = [&](const std::string& rows) {

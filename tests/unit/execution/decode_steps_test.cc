@@ -1,5 +1,5 @@
-// Tokens whose steps are recorded and replayed where ranks split layers: all of them record, or none. A recorder that
-// runs the work again stands in for a GPU's; tests/gpu/decode_test.cc has that.
+// Tokens whose steps are recorded and replayed where ranks split layers or share experts: all of them record, or none.
+// A recorder that runs the work again stands in for a GPU's; tests/gpu/decode_test.cc has that.
 #include "execution/decode_steps.h"
 
 #include <ATen/ATen.h>
@@ -22,12 +22,25 @@ using Recorders = std::array<std::shared_ptr<test::AgainRecorder>, 2>;
 
 constexpr int tokens = 6;
 
+// A mixture whose experts two ranks share.
+std::string shared_experts() {
+  static const test::Folder folder;
+  return folder.write(
+      "experts.toml",
+      "[run]\nseed = 3\ndevice = \"cpu\"\n[strategy.expert_parallel]\nsize = 2\n"
+      "[model]\nplugin = \"mixtral\"\nvocab_size = 261\nhidden_size = 16\nnum_layers = 2\nnum_heads = 2\n"
+      "num_kv_heads = 1\nff_dim = 24\nnum_experts = 4\nseq_length = 130\n"
+      "[data]\nplugin = \"squad\"\ntrain = \"" CAPSTAN_SOURCE_DIR
+      "/configs/data/mini_squad_train.json\"\nmax_length = 97\n"
+      "[train]\nmax_steps = 20\nglobal_batch = 12\nprecision = \"fp64\"\n");
+}
+
 // What two ranks that split layers say after two prompts of other lengths: the most likely tokens [rows, tokens] of
 // each rank. Without a recorder steps are eager. `prepare` changes a rank's session before its first step.
 std::array<at::Tensor, 2> most_likely(const std::string& strategy, const Recorders& recorders,
                                       const std::function<void(int, session::Session&)>& prepare = {}) {
   at::set_num_threads(1);
-  const auto file = testing::small_config(strategy);
+  const auto file = strategy.empty() ? shared_experts() : testing::small_config(strategy);
   std::array<at::Tensor, 2> all;
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const at::NoGradGuard no_grad;
@@ -69,8 +82,8 @@ void check_same(const std::array<at::Tensor, 2>& got, const std::array<at::Tenso
 
 }  // namespace
 
-TEST_CASE("ranks that split layers record a token's step, and replay it from the third on") {
-  const auto* strategy = GENERATE("[strategy.tensor_parallel]\nsize = 2\n",
+TEST_CASE("ranks that split layers or share experts record a token's step, and replay it from the third on") {
+  const auto* strategy = GENERATE("", "[strategy.tensor_parallel]\nsize = 2\n",
                                   "[strategy.tensor_parallel]\nsize = 2\nsequence_parallel = true\n",
                                   "[strategy.context_parallel]\nsize = 2\n");
   INFO(strategy);

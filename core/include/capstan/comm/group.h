@@ -66,6 +66,8 @@ class Group {
   void all_gather(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in, std::string_view label);
   void reduce_scatter(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in, std::string_view label);
   bool coalesces() const { return connected_ ? connected_->coalesces() : can_coalesce(); }
+  /// Are calls recorded now, to be made later, any number of times? Then the host cannot wait for what they give.
+  bool records() const { return connected_ ? connected_->records() : is_recorded(); }
   void broadcast(const at::Tensor& tensor, int root, std::string_view label);
   /// Pieces of dimension 0; counts are rows per rank.
   void all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
@@ -144,7 +146,7 @@ class Group {
                              const std::vector<std::int64_t>& in_counts) = 0;
   virtual void do_barrier() = 0;
   virtual void do_receive(const at::Tensor& tensor, int from) = 0;
-  /// Are calls recorded now, to be made later, any number of times? Then no event says when one has ended.
+  /// What records() says; then no event says when a call has ended.
   virtual bool is_recorded() const { return false; }
 
   std::string name_;
