@@ -2,11 +2,13 @@
 """tools/bench/generate.py CASE…: how many tokens a second are generated, prompts included.
 
 Random weights answer random prompts of --prompt tokens with --new tokens each, --rows at once, all greedily and none
-ending early. A case is llama-8b, bloom-560m or tiny, or peer:CASE, which is transformers with a static cache, whose
-decoding it compiles; the peer's first batch, which compiles, is not counted. Ours is counted whole, with the recording
-of its graph. Prints a JSON line a case.
+ending early. A case is llama-8b, bloom-560m, mixtral-8l (8 layers of 8x7B), qwen3-16l (16 of 30B-A3B) or tiny, or of the
+first two peer:CASE, which is transformers with a static cache, whose decoding it compiles; the peer's first batch, which
+compiles, is not counted. Ours is counted whole, with the recording of its graph. With --gpus N each data rank answers
+--rows at once. Prints a JSON line a case.
 
   generate.py llama-8b peer:llama-8b bloom-560m peer:bloom-560m
+  generate.py mixtral-8l --gpus 2 --set strategy.expert_parallel.size=2
   generate.py tiny --device cpu --precision fp32 --rows 4 --batches 2 --prompt 32 --new 8
 """
 import argparse
@@ -24,9 +26,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MODELS = {
     'llama-8b': {'plugin': 'llama', 'preset': 'llama3.1-8b'},
     'bloom-560m': {'plugin': 'bloom', 'preset': 'bloom-560m'},
+    'mixtral-8l': {'plugin': 'mixtral', 'preset': 'mixtral-8x7b', 'num_layers': 8},
+    'qwen3-16l': {'plugin': 'qwen3', 'preset': 'qwen3-30b-a3b', 'num_layers': 16},
     'tiny': {'plugin': 'llama', 'vocab_size': 512, 'hidden_size': 64, 'num_layers': 2, 'num_heads': 4,
              'num_kv_heads': 2, 'ff_dim': 128, 'seq_length': 512},
 }
+PEERS = ('llama-8b', 'bloom-560m')
 
 
 def write_prompts(arguments, path):
@@ -48,7 +53,8 @@ def measure_ours(case, arguments, scratch):
     text += table('train', {'eval_batch': arguments.rows, 'max_new_tokens': arguments.new, 'precision': arguments.precision})
     config.write_text(text, encoding='utf-8')
     log = scratch / 'output.log'
-    error = run([str(arguments.capstan), 'eval', str(config), *arguments.set], log, arguments.timeout, 1)
+    command = [str(arguments.capstan), 'eval', str(config), *arguments.set, '-n', str(arguments.gpus)]
+    error = run(command, log, arguments.timeout, arguments.gpus)
     found = sorted(scratch.rglob('evaluation-eval.json'))
     if error or not found:
         return {'error': error or 'it wrote no evaluation-eval.json'}
@@ -101,7 +107,7 @@ def measure(case, arguments):
 
 
 def record(arguments, results):
-    sizes = {name: getattr(arguments, name) for name in ('rows', 'batches', 'prompt', 'new', 'precision')}
+    sizes = {name: getattr(arguments, name) for name in ('rows', 'batches', 'prompt', 'new', 'precision', 'gpus')}
     return {**circumstances(arguments), **sizes, 'results': results}
 
 
@@ -109,7 +115,7 @@ def parse(words):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('cases', nargs='+', metavar='CASE')
     for name, value, what in (('rows', 64, 'prompts at once'), ('batches', 4, 'batches'), ('prompt', 256, 'tokens of a prompt'),
-                              ('new', 64, 'tokens of an answer')):
+                              ('new', 64, 'tokens of an answer'), ('gpus', 1, 'ranks of each of our cases')):
         parser.add_argument(f'--{name}', type=int, default=value, help=f'{what} (default {value})')
     parser.add_argument('--device', choices=('cuda', 'cpu'), default='cuda')
     parser.add_argument('--precision', default='bf16', help='train.precision (default bf16)')
@@ -120,12 +126,12 @@ def parse(words):
     parser.add_argument('--record', type=pathlib.Path, help='also write all results, with sizes, hardware and date')
     arguments = parser.parse_args(words)
     for case in arguments.cases:
-        if case.removeprefix('peer:') not in MODELS or case == 'peer:tiny':
-            parser.error(f'there is no case {case}: {", ".join(MODELS)}, or peer: and one of the first two')
+        if case not in MODELS and case.removeprefix('peer:') not in PEERS:
+            parser.error(f'there is no case {case}: {", ".join(MODELS)}, or peer: and {" or ".join(PEERS)}')
     if any(not case.startswith('peer:') for case in arguments.cases) and not shutil.which(arguments.capstan):
         parser.error(f'{arguments.capstan} is not a program: build it, or name it with --capstan')
-    if min(arguments.rows, arguments.batches, arguments.prompt, arguments.new) < 1:
-        parser.error('--rows, --batches, --prompt and --new are at least 1')
+    if min(arguments.rows, arguments.batches, arguments.prompt, arguments.new, arguments.gpus) < 1:
+        parser.error('--rows, --batches, --prompt, --new and --gpus are at least 1')
     return arguments
 
 
