@@ -1,6 +1,7 @@
 #include "execution/stop.h"
 
 #include <ATen/ATen.h>
+#include <capstan/base/text.h>
 
 #include <csignal>
 
@@ -23,23 +24,9 @@ void Stop::ask(int signal, Clock::time_point at) noexcept {
   }
 }
 
-const char* Stop::reason() const noexcept {
-  switch (signal()) {
-    case 0:
-      return "";
-    case SIGINT:
-      return "SIGINT";
-    case SIGTERM:
-      return "SIGTERM";
-    case SIGHUP:
-      return "SIGHUP";
-    case SIGUSR1:
-      return "SIGUSR1";
-    case SIGUSR2:
-      return "SIGUSR2";
-    default:
-      return "a signal";
-  }
+std::string Stop::reason() const {
+  const char* const name = sigabbrev_np(signal());
+  return signal() == 0 ? "" : name == nullptr ? "a signal" : cat("SIG", name);
 }
 
 bool Stop::time_is_up(std::chrono::duration<double> needed) const {

@@ -29,7 +29,7 @@ class Stop {
   /// The first signal; 0: none yet.
   int signal() const noexcept { return signal_.load(); }
   /// "SIGTERM"; "" when no signal came.
-  const char* reason() const noexcept;
+  std::string reason() const;
   /// Is there so little time left that a stop which needs `needed` must begin now?
   bool time_is_up(std::chrono::duration<double> needed) const;
 

@@ -36,19 +36,6 @@ std::optional<c10::ScalarType> dtype_called(const std::string& name) {
   return {};
 }
 
-std::string dtype_text(c10::ScalarType dtype) {
-  switch (dtype) {
-    case c10::kBFloat16:
-      return "bfloat16";
-    case c10::kHalf:
-      return "float16";
-    case c10::kDouble:
-      return "float64";
-    default:
-      return "float32";
-  }
-}
-
 assembly::TokenIds ids_of(const tokenizer::Tokenizer* tokenizer) {
   assembly::TokenIds ids;
   if (!tokenizer) return ids;
@@ -215,7 +202,7 @@ WrittenModel write_model_folder(const ModelToWrite& model, layout::Source& value
   checkpoint::MergedSource merged(base, values, adapters_of(model.units));
   if (form.merge) weights.values = &merged;
   const checkpoint::HfWriter writer(weights);
-  WrittenModel written{folder, writer.bytes(), writer.files(), dtype_text(writer.dtype()), false};
+  WrittenModel written{folder, writer.bytes(), writer.files(), c10::getDtypeNames(writer.dtype()).first, false};
   const auto temporary = temporary_of(folder);
   const bool first = world.rank == 0;
   together(communicator, first, [&] {
