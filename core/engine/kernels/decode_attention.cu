@@ -1,5 +1,5 @@
-// Attention of one token a row to a cache, on tensor cores: a warp has a block of keys, whose tiles travel to shared
-// memory while it computes with those before (flash decoding, Dao et al. 2023).
+// Attention of one token a row to a cache, on tensor cores: two warps have a block of keys, whose tiles travel to
+// shared memory while they compute with those before (flash decoding, Dao et al. 2023).
 #include <cuda_pipeline.h>
 #include <type_traits>
 
@@ -8,8 +8,9 @@
 namespace capstan::kernels {
 namespace {
 
-constexpr int keys = 16, most_queries = 8, pack = 8;  // of a tile; of a thread block; 16 bytes
-constexpr float log2_e = 1.4426950408889634f;         // exponentials are powers of two
+constexpr int keys = 16, most_queries = 8, pack = 8;          // of a tile; of a thread block; 16 bytes
+constexpr int warps = 2, threads = warps * warp, stages = 2;  // of a thread block; tiles of a warp at once
+constexpr float log2_e = 1.4426950408889634f;                 // exponentials are powers of two
 
 /// Four matrices of 8 x 8, transposed, whose rows begin where each thread's `row` says.
 __device__ void load_matrices(unsigned (&to)[4], const void* row) {
@@ -54,14 +55,16 @@ struct Tile {
   T key[keys][row], value[keys][row];
 };
 
-/// A thread block, one warp, has a row, up to eight heads that share a head of keys, and a block of keys.
+/// A thread block has a row, up to eight heads that share a head of keys, and a block of keys. Its warps take turns
+/// with the tiles of these, and each has a result of its own until they join them.
 template <class T, int width>
 struct Block {
   const DecodeCall& call;
   const int group = call.q.heads / call.k.heads, tiles = (group + most_queries - 1) / most_queries;
   const int kv_head = static_cast<int>(blockIdx.y) / tiles, part = static_cast<int>(blockIdx.y) % tiles;
   const int first = kv_head * group + part * most_queries, count = min(most_queries, group - part * most_queries);
-  const int lane = static_cast<int>(threadIdx.x), query = lane / 4, column = 2 * (lane % 4);
+  const int lane = static_cast<int>(threadIdx.x) % warp, query = lane / 4, column = 2 * (lane % 4);
+  const bool is_first = threadIdx.x < warp;  // warp
   const std::int64_t row = blockIdx.x, position = call.positions[row];
   const std::int64_t begin = max(position + 1 - call.window, blockIdx.z* decode_keys);
   const std::int64_t end = min(position + 1, (blockIdx.z + 1) * decode_keys);
@@ -146,10 +149,11 @@ struct Block {
   __device__ void add_keys(Tile<T, width>* tile) {
     const float slope =
         call.slopes && query < count ? static_cast<const float*>(call.slopes)[first + query] * log2_e : 0.0f;
-    fetch(tile[0], begin);
-    for (auto from = begin, stage = std::int64_t{0}; from < end; from += keys, stage ^= 1) {
-      const bool is_last = from + keys >= end;
-      if (!is_last) fetch(tile[stage ^ 1], from + keys);
+    const auto start = is_first ? begin : begin + keys;
+    if (start < end) fetch(tile[0], start);
+    for (auto from = start, stage = std::int64_t{0}; from < end; from += warps * keys, stage ^= 1) {
+      const bool is_last = from + warps * keys >= end;
+      if (!is_last) fetch(tile[stage ^ 1], from + warps * keys);
       is_last ? __pipeline_wait_prior(0) : __pipeline_wait_prior(1);
       __syncwarp();  // what other threads fetched is there
       float scores[2][2];
@@ -158,6 +162,23 @@ struct Block {
       __syncwarp();  // all threads have read it
     }
     sum = sum_of_lanes(sum, 4);
+  }
+
+  /// Adds to the first warp's what the other one has, which may be nothing.
+  __device__ void join(float (*theirs)[warp]) {
+    if (!is_first) {
+      theirs[0][lane] = top;
+      theirs[1][lane] = sum;
+      for (int i = 0; i < width / 4; ++i) theirs[2 + i][lane] = sums[i / 2][i % 2];
+    }
+    __syncthreads();
+    if (!is_first) return;
+    const float most = max(top, theirs[0][lane]), of_own = exp2f(top - most), of_theirs = exp2f(theirs[0][lane] - most);
+    top = most;
+    sum = of_own * sum + of_theirs * theirs[1][lane];
+#pragma unroll
+    for (int i = 0; i < width / 4; ++i)
+      sums[i / 2][i % 2] = of_own * sums[i / 2][i % 2] + of_theirs * theirs[2 + i][lane];
   }
 
   /// The result, or this block's part of it.
@@ -182,14 +203,16 @@ struct Block {
 };
 
 template <class T, int width>
-__global__ __launch_bounds__(warp) void decode(const __grid_constant__ DecodeCall call) {
+__global__ __launch_bounds__(threads) void decode(const __grid_constant__ DecodeCall call) {
 #if __CUDA_ARCH__ >= 800
   extern __shared__ int4 memory[];
   Block<T, width> block{call};
   if (block.begin >= block.end) return;
   block.load_queries();
-  block.add_keys(reinterpret_cast<Tile<T, width>*>(memory));
-  block.write();
+  auto* const tiles = reinterpret_cast<Tile<T, width>*>(memory);
+  block.add_keys(block.is_first ? tiles : tiles + stages);
+  block.join(reinterpret_cast<float(*)[warp]>(tiles + stages));
+  if (block.is_first) block.write();
 #endif
 }
 
@@ -214,12 +237,12 @@ __global__ void join_blocks(const __grid_constant__ DecodeCall call) {
 
 template <class T, int width>
 void launch(const DecodeCall& call, CUstream_st* stream) {
-  constexpr int memory = 2 * sizeof(Tile<T, width>), joined = 256;
+  constexpr int memory = warps * stages * sizeof(Tile<T, width>), joined = 256;
   const int tiles = (call.q.heads / call.k.heads + most_queries - 1) / most_queries;
   const dim3 grid(static_cast<unsigned>(call.batch), static_cast<unsigned>(call.k.heads * tiles),
                   static_cast<unsigned>(parts_of(call.capacity, decode_keys)));
   cudaFuncSetAttribute(decode<T, width>, cudaFuncAttributeMaxDynamicSharedMemorySize, memory);
-  decode<T, width><<<grid, warp, memory, stream>>>(call);
+  decode<T, width><<<grid, threads, memory, stream>>>(call);
   if (call.partial != nullptr)
     join_blocks<T><<<static_cast<unsigned>(call.batch * call.q.heads), joined, 0, stream>>>(call);
 }

@@ -47,7 +47,7 @@ at::Tensor attend_apart(const at::Tensor& q, const at::Tensor& k, const at::Tens
                         const Attend& attend) {
   const auto& documents = *batch.documents;
   const auto apart = [&](const at::Tensor& heads) { return documents.apart(heads.transpose(1, 2)).transpose(1, 2); };
-  const auto y = attend(apart(q), apart(k), apart(v), batch.apart());
+  const auto y = attend(batch.apart(), apart(q), apart(k), apart(v));
   return documents.together(y.transpose(1, 2), q.size(0), q.size(2)).transpose(1, 2);
 }
 
@@ -130,10 +130,13 @@ at::Tensor attention_in_blocks(const at::Tensor& q, const at::Tensor& k, const a
   return all.transpose(1, 2).flatten(2, 3).narrow(2, 0, length);
 }
 
-// The layer's keys and values so far: those of the batch's tokens are written by what attends to them.
-const KVCache::Entry& entry_for(KVCache& cache, std::size_t layer, const at::Tensor& k, const at::Tensor& v,
-                                const Batch& batch) {
-  return cache.put(layer, k.narrow(2, 0, 0), v.narrow(2, 0, 0), batch.positions.narrow(1, 0, 0));
+// Attends to the layer's keys and values so far, to which what attends adds those of the batch's tokens.
+at::Tensor attend_to(KVCache& cache, std::size_t layer, ops::DecodeAttention how) {
+  const auto& [keys, values] =
+      cache.put(layer, how.k.narrow(2, 0, 0), how.v.narrow(2, 0, 0), how.positions.narrow(1, 0, 0));
+  how.keys = keys;
+  how.values = values;
+  return ops::decode_attention(how);
 }
 
 }  // namespace
@@ -149,17 +152,14 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
   if (batch.documents) {
     CAPSTAN_ASSERT(!cache);
     if (takes_segments(q, q.size(-1), dropout, batch)) return attend_in_segments(q, k, v, batch, scores);
-    return attend_apart(q, k, v, batch,
-                        [&](const auto& queries, const auto& keys, const auto& values, const Batch& own) {
-                          return causal_attention(queries, keys, values, dropout, own, nullptr, layer, scores);
-                        });
+    return attend_apart(q, k, v, batch, [&](const Batch& own, const auto&... heads) {
+      return causal_attention(heads..., dropout, own, nullptr, layer, scores);
+    });
   }
   const auto scale = scores.scale.value_or(scale_of(q));
-  if (cache && cache->is_filled()) {
-    const auto& entry = entry_for(*cache, layer, k, v, batch);
-    return ops::decode_attention(
-        {q, k, v, entry.keys, entry.values, batch.positions, {}, scale, scores.window.value_or(cache->capacity())});
-  }
+  if (cache && cache->is_filled())
+    return attend_to(*cache, layer,
+                     {q, k, v, {}, {}, batch.positions, {}, scale, scores.window.value_or(cache->capacity())});
   if (cache) cache->put(layer, k, v, batch.positions);
   // A row that is no longer than the window takes the plain causal kernel.
   std::optional<std::int64_t> window;
@@ -208,18 +208,14 @@ at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::
   const bool in_segments = takes_segments(q, ops::alibi_columns(q.size(-1)), dropout, batch);
   if (batch.documents && !in_segments) {
     CAPSTAN_ASSERT(!cache);
-    return attend_apart(q, k, v, batch,
-                        [&](const auto& queries, const auto& keys, const auto& values, const Batch& own) {
-                          return attention(queries, keys, values, dropout, own, nullptr, layer);
-                        });
+    return attend_apart(q, k, v, batch, [&](const Batch& own, const auto&... heads) {
+      return attention(heads..., dropout, own, nullptr, layer);
+    });
   }
   const auto own = batch.heads ? slopes(q).narrow(0, batch.heads->first, q.size(1)) : slopes(q);
   CAPSTAN_ASSERT(own.size(0) == q.size(1));
-  if (cache && cache->is_filled()) {
-    const auto& entry = entry_for(*cache, layer, k, v, batch);
-    return ops::decode_attention(
-        {q, k, v, entry.keys, entry.values, batch.positions, own, scale_of(q), cache->capacity()});
-  }
+  if (cache && cache->is_filled())
+    return attend_to(*cache, layer, {q, k, v, {}, {}, batch.positions, own, scale_of(q), cache->capacity()});
   if (cache) cache->put(layer, k, v, batch.positions);
   const auto slope = own.view({1, -1, 1});
   // The last key's bias is about 0, so that the largest numbers of the softmax are small.

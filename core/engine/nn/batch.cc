@@ -145,8 +145,9 @@ const KVCache::Entry& KVCache::put(std::size_t index, const at::Tensor& k, const
   }
   if (rows_.defined()) {
     for (const auto& [all, some] : {std::pair{entry.keys, k}, std::pair{entry.values, v}}) {
-      all.index_fill_(0, rows_, 0);  // what is no number, times a probability of 0, would still be none
       all.narrow(2, 0, some.size(2)).index_copy_(0, rows_, some);
+      // What is no number, times a probability of 0, would still be none.
+      all.narrow(2, some.size(2), capacity_ - some.size(2)).index_fill_(0, rows_, 0);
     }
     return entry;
   }
