@@ -171,6 +171,20 @@ session::Job job_of_text(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("float64: attention that is kept, under objectives that run other models", "[train]") {
+  for (const auto& objective : cases()) {
+    INFO(objective.name);
+    auto run = setting(dense(), objective, compositions().front(), false);
+    run.overrides.emplace_back("model.attention_dropout=0");
+    const auto expected = train(run);
+    run.config += "[strategy.recompute]\nkeep_attention = true\n";
+    CHECK(differences(train(run), expected, 0) == "");
+    run.world = 2;
+    run.config += "[strategy.fsdp]\n";
+    CHECK(differences(train(run), expected, tolerance) == "");
+  }
+}
+
 TEST_CASE("distillation is the plain one with whole logits: losses, figures and gradients", "[train]") {
   struct Option {
     std::string toml;

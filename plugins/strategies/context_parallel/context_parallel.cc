@@ -3,6 +3,7 @@
 #include <capstan/base/counted.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
+#include <capstan/strategy_parts/claims.h>
 #include <capstan/strategy_parts/collectives.h>
 
 #include <algorithm>
@@ -48,7 +49,7 @@ void ContextParallel::mesh(layout::MeshSpec& spec) {
 void ContextParallel::claim(strategy::Claims& claims) const {
   claims.exclusive("axis cp");
   claims.exclusive(strategy::sequence_cut_point);
-  if (options_->size > 1 && options_->method == "ring") claims.exclusive("the kernels of attention");
+  if (options_->size > 1 && options_->method == "ring") claims.exclusive(strategy::attention_kernels);
 }
 
 namespace {

@@ -5,6 +5,7 @@
 
 #include <capstan/base/counted.h>
 #include <capstan/base/text.h>
+#include <capstan/strategy_parts/claims.h>
 
 #include <algorithm>
 #include <cmath>
@@ -79,7 +80,7 @@ void RecomputeOptions::describe(config::OptionTable<RecomputeOptions>& t) {
 
 void Recompute::claim(strategy::Claims& claims) const {
   claims.exclusive("unit recompute");
-  if (options_->keep_attention) claims.exclusive("the kernels of attention");
+  if (options_->keep_attention) claims.exclusive(strategy::attention_kernels);
 }
 
 void Recompute::check(const strategy::Facts& facts, Diagnostics& diagnostics) const {

@@ -1,6 +1,7 @@
 // Recomputation changes memory and the number of forwards, and no number.
 #include "plugins/strategies/recompute/recompute.h"
 
+#include <capstan/strategy_parts/claims.h>
 #include <capstan_catch.h>
 #include "strategy/unit_runner.h"
 
@@ -272,7 +273,8 @@ TEST_CASE("attention is not kept where its kernels do not run, or run in other h
   CHECK_THAT(said("regions = [\"mlp\"]\n", 1, {}), Contains("is for units that are recomputed as a whole") &&
                                                        Contains("remove strategy.recompute.keep_attention, or "));
   CHECK_THAT(said("[strategy.context_parallel]\nsize = 2\nmethod = \"ring\"\n", 2, {}),
-             Contains("both claim the kernels of attention"));
+             Contains("both claim the kernels of attention, one for strategy.context_parallel.method = \"ring\", the "
+                      "other for strategy.recompute.keep_attention"));
 }
 
 TEST_CASE("a region of a model that is missing ends the run with the plugin's name") {
@@ -345,5 +347,5 @@ TEST_CASE("unit recompute is claimed for itself") {
   CHECK(claims.exclusive_claims() == std::vector<std::string>{"unit recompute"});
   strategy::Claims more;
   make({{"keep_attention", true, {}, {}}})->claim(more);
-  CHECK(more.exclusive_claims() == std::vector<std::string>{"unit recompute", "the kernels of attention"});
+  CHECK(more.exclusive_claims() == std::vector<std::string>{"unit recompute", strategy::attention_kernels});
 }
