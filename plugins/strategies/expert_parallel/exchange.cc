@@ -59,6 +59,14 @@ at::Tensor found_in(const at::Tensor& ends, std::int64_t n) {
   return at::arange(n, ends.options()).unsqueeze(1).ge(ends.unsqueeze(-2)).sum(-1);
 }
 
+// Where `rows` rows, sorted by the rank that they go to, stand once each rank's part has room for all: [rows]. `sent`
+// [ranks]: how many go to each.
+at::Tensor places_with_room(const at::Tensor& sent, std::int64_t rows) {
+  const auto ends = sent.cumsum(0);
+  const auto moved = at::arange(sent.size(0), sent.options()) * rows - (ends - sent);
+  return at::arange(rows, sent.options()) + moved.index_select(0, found_in(ends, rows));
+}
+
 // Each rank's rows come sorted by expert.
 Places sorted_by_expert(const Traffic& traffic) {
   const auto& arrived = traffic.arrived;
@@ -80,15 +88,21 @@ Exchange::Exchange(std::shared_ptr<capstan::comm::Group> group, const std::strin
       dispatch_(group_, cat("all-to-all ep ", unit, " experts, dispatch")),
       combine_(group_, cat("all-to-all ep ", unit, " experts, combine")) {}
 
+// [ranks, experts of each], rows that this one sends -> [ranks, experts here], rows that it gets.
+at::Tensor Exchange::exchanged(const at::Tensor& counts) const {
+  auto arrived = at::empty_like(counts);
+  const Counts one_each(group_->ranks().size(), 1);
+  group_->all_to_all(arrived, counts, one_each, one_each, counts_label_);
+  return arrived;
+}
+
 // Counts go first: the host waits for them while rows are put in order.
 Traffic Exchange::agree(const capstan::nn::Experts::Rows& rows, const at::Tensor& counts, const at::Tensor& ids,
                         at::Tensor& mine) const {
   const auto ranks = static_cast<std::int64_t>(group_->size());
   const auto outgoing = counts.view({ranks, -1});
   Traffic traffic;
-  traffic.arrived = at::empty_like(outgoing);
-  const Counts one_each(static_cast<std::size_t>(ranks), 1);
-  group_->all_to_all(traffic.arrived, outgoing, one_each, one_each, counts_label_);
+  traffic.arrived = exchanged(outgoing);
   if (counts.is_meta()) {
     mine = rows();
     traffic.sent = even(mine.size(0), ranks);
@@ -108,22 +122,12 @@ Traffic Exchange::agree(const capstan::nn::Experts::Rows& rows, const at::Tensor
   return traffic;
 }
 
-// Where rows of this rank stand once each rank's part of them has room for all: [R].
-at::Tensor Exchange::places_with_room(const at::Tensor& sent, std::int64_t rows) const {
-  const auto ends = sent.sum(1).cumsum(0);
-  const auto begins = ends - sent.sum(1);
-  const auto moved = at::arange(group_->size(), ends.options()) * rows - begins;
-  return at::arange(rows, ends.options()) + moved.index_select(0, found_in(ends, rows));
-}
-
 at::Tensor Exchange::with_room(const capstan::nn::Experts::Body& body, const at::Tensor& mine,
                                const at::Tensor& counts) const {
   const auto ranks = static_cast<std::int64_t>(group_->size()), room = mine.size(0);
   const auto sent = counts.view({ranks, -1});
-  const auto arrived = at::empty_like(sent);
-  group_->all_to_all(arrived, sent, Counts(group_->ranks().size(), 1), Counts(group_->ranks().size(), 1),
-                     counts_label_);
-  const auto places = places_with_room(sent, room);
+  const auto arrived = exchanged(sent);
+  const auto places = places_with_room(sent.sum(1), room);
   const auto outgoing = at::zeros({ranks * room, mine.size(1)}, mine.options()).index_copy_(0, places, mine);
   const Counts equal(group_->ranks().size(), room);
   const auto received = dispatch_(outgoing, equal, equal);

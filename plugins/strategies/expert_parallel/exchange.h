@@ -49,7 +49,7 @@ class Exchange {
   Traffic agree(const capstan::nn::Experts::Rows& rows, const at::Tensor& counts, const at::Tensor& ids,
                 at::Tensor& mine) const;
   at::Tensor with_room(const capstan::nn::Experts::Body& body, const at::Tensor& mine, const at::Tensor& counts) const;
-  at::Tensor places_with_room(const at::Tensor& sent, std::int64_t rows) const;
+  at::Tensor exchanged(const at::Tensor& counts) const;
   std::shared_ptr<capstan::comm::Group> group_;
   std::string counts_label_;
   std::string ids_label_;
