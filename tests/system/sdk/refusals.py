@@ -47,11 +47,12 @@ def capstan(bench):
     """Another version of Capstan than the one that is there, and another compiler than Capstan's."""
     version = bench.run(bench.program, '--version').split()[1]
     _, number, level = map(int, version.split('.'))
-    for wanted in ('0.1', '2', f'1.{number - 1}', f'1.{number + 1}', f'1.{number}.{level + 1}', f'1.{number - 1}.{level}...<1.{number}'):
+    below = [f'1.{number - 1}...1.{number}.{level - 1}'] if level else []
+    for wanted in ('0.1', '2', f'1.{number - 1}', f'1.{number + 1}', f'1.{number}.{level + 1}', f'1.{number - 1}.{level}...<1.{number}', *below):
         check_words(configure(bench, wanted=wanted), f'compatible with requested version {"range" if "..." in wanted else ""}', wanted, f'version: {version}')
     check_words(configure(bench, wanted=f'1.{number - 1}'), f'whose SDK has number {number}: share/doc/capstan/CHANGELOG.md of its prefix says what to change for it')
     check_words(configure(bench, wanted=f'1.{number}.{level + 1}'), 'whose level is too low: install a newer Capstan')
-    for wanted in ('1', f'1.{number}', version, f'1.{number - 1}...1.{number}'):
+    for wanted in ('1', f'1.{number}', version, f'1.{number - 1}...1.{number}', f'1.{number - 1}...{version}'):
         configure(bench, wanted=wanted, status=0)
     package = bench.folder / 'other/lib/cmake/Capstan'
     shutil.copytree(bench.prefix / 'lib/cmake/Capstan', package)
