@@ -157,9 +157,10 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
     });
   }
   const auto scale = scores.scale.value_or(scale_of(q));
-  if (cache && cache->is_filled())
-    return attend_to(*cache, layer,
-                     {q, k, v, {}, {}, batch.positions, {}, scale, scores.window.value_or(cache->capacity())});
+  if (cache && cache->is_filled()) {
+    const auto seen = scores.window.value_or(cache->capacity());
+    return attend_to(*cache, layer, {q, k, v, {}, {}, batch.positions, {}, scale, seen});
+  }
   if (cache) cache->put(layer, k, v, batch.positions);
   // A row that is no longer than the window takes the plain causal kernel.
   std::optional<std::int64_t> window;

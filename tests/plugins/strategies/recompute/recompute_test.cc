@@ -155,7 +155,7 @@ TEST_CASE("attention that is kept changes no bit", "[matrix]") {
   for (const std::string table : {"", "every = 2\n", "offload = 1.0\n", "offload = 0.5\n"}) {
     INFO("world " << world << ", " << table);
     const auto run =
-        testing::run_small(world, overrides, 2, fsdp + "[strategy.recompute]\nkeep_attention = true\n" + table);
+        testing::run_small(world, overrides, 2, cat(fsdp, "[strategy.recompute]\nkeep_attention = true\n", table));
     CHECK(run.losses == plain.losses);
     CHECK(run.norms == plain.norms);
     check_bit_equal(run.gradients, plain.gradients);
@@ -220,7 +220,7 @@ TEST_CASE("units before the first trainable one run once: they have no backward"
   strategy->structure(units);
   strategy::UnitRunner runner(testing::pointers(tiny));
   for (std::size_t i = 0; i < units.size(); ++i) runner.set_recompute(i, strategy->recompute(*units[i], i));
-  for (auto& unit : units) unit.release();
+  for (auto& unit : units) static_cast<void>(unit.release());
   const auto loss = runner.forward(testing::tiny_batch(0)).states;
   runner.backward(loss, at::ones({}, at::kDouble));
   std::vector<int> forwards;
@@ -295,11 +295,10 @@ session::Job on_a_gpu(const std::string& table, const std::vector<std::string>& 
 
 std::int64_t predicted_on_host(const session::Job& job) {
   std::int64_t bytes = 0;
-  for (const auto& part : job.prediction.footprints)
-    bytes +=
-        part.device == "host" && (part.part == "inputs of what is recomputed" || part.part == "what attention computed")
-            ? part.bytes
-            : 0;
+  for (const auto& part : job.prediction.footprints) {
+    const bool is_kept = part.part == "inputs of what is recomputed" || part.part == "what attention computed";
+    if (part.device == "host" && is_kept) bytes += part.bytes;
+  }
   return bytes;
 }
 
