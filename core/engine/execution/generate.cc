@@ -159,7 +159,7 @@ void Generator::decode(Answering& answering, std::int64_t steps) {
     answering.chosen = next_tokens(logits, draws(answering.rows, answering.all, ahead));
     unseen.push_back(answering.chosen);
   }
-  // What a graph holds is in no hang report, and with experts on several ranks nothing else is exchanged on the device.
+  // What a graph holds is in no hang report, and ranks that share experts may exchange nothing else on the device.
   if (job_.topology.mesh.size(layout::Axis::ep) > 1) session_.world_device->barrier("barrier generated tokens");
   const auto ids = at::stack(unseen, 1).cpu();
   const auto* id = ids.const_data_ptr<std::int64_t>();

@@ -4,6 +4,7 @@
 #include <capstan/base/text.h>
 
 #include <csignal>
+#include <cstring>
 
 namespace capstan::execution {
 

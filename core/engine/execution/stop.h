@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace execution {

@@ -204,6 +204,19 @@ TEST_CASE("whatever the routing, experts on several ranks compute what they comp
   }
 }
 
+namespace {
+
+// Adds to each row what only its expert has, by where each expert's rows end: all rows are some expert's, filling too.
+void tell_experts_apart(nn::Experts& experts) {
+  experts.down_adapter.fill("test", [](const auto&, const auto& y, const auto& ends, const auto&) {
+    const auto counts = at::diff(ends, 1, 0, at::zeros({1}, ends.options()));
+    const auto expert = at::arange(ends.size(0), at::kLong).repeat_interleave(counts.to(at::kLong));
+    return y + (expert + 1).to(y).unsqueeze(1);
+  });
+}
+
+}  // namespace
+
 TEST_CASE("where calls are recorded ranks send each other as many rows, and compute the same") {
   const at::NoGradGuard no_grad;
   for (const auto& one : cases) {
@@ -213,6 +226,7 @@ TEST_CASE("where calls are recorded ranks send each other as many rows, and comp
     for (auto* results : {&eager, &recorded}) {
       on_ranks(lengths.size(), results == &recorded, [&](nn::Experts& experts, Noted& group) {
         const at::NoGradGuard no_grad_here;
+        tell_experts_apart(experts);
         const auto tokens = tokens_of(group.rank(), lengths, one.choose);
         auto& result = (*results)[static_cast<std::size_t>(group.rank())];
         result = experts.forward(tokens.x, {tokens.experts, tokens.weights});
