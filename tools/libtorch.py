@@ -39,6 +39,7 @@ class Pins:
         self.torch_version = next(row[1] for row in rows if row[0] == 'torch')
         self.nvidia = [dict(zip(('package', 'version', 'soname', 'folder', 'use', 'sha256'), row[1:]))
                        for row in rows if row[0] == 'nvidia']
+        self.headers = [dict(zip(('package', 'version', 'python', 'folder', 'sha256'), row[1:])) for row in rows if row[0] == 'headers']
         self._python = [row[1:] for row in rows if row[0] == 'python']
 
     def python(self, *uses):
@@ -84,18 +85,18 @@ class Deps:
         """Whether an earlier unpacking was interrupted: its wheel is still there."""
         return any(self.downloads.glob(f'{package.replace("-", "_")}-*.whl'))
 
-    def unpack(self, wheel):
-        """Into the folder; the wheel is deleted once all of it is there."""
+    def unpack(self, wheel, only='', into=''):
+        """What begins with `only`, into the folder or one in it; the wheel is deleted once all of it is there."""
         with zipfile.ZipFile(wheel) as archive:
             for member in archive.infolist():
-                if not member.is_dir():
-                    self._place(archive, member)
+                if not member.is_dir() and member.filename.startswith(only):
+                    self._place(archive, member, self.folder / into / member.filename)
         wheel.unlink()
 
-    def _place(self, archive, member):
+    @staticmethod
+    def _place(archive, member, target):
         """One file, by renaming: a program that runs from the old one is not disturbed. What is there and equal is
         left alone, and times are the wheel's, so that nothing is rebuilt because of this."""
-        target = self.folder / member.filename
         if target.is_file() and target.stat().st_size == member.file_size and crc(target) == member.CRC:
             return
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -262,6 +263,14 @@ def provide_nvidia(deps, pins, uses, with_toolkit):
             deps.unpack(deps.wheel(pin['package'], pin['version'], pin['sha256']))
 
 
+def provide_headers(deps, pins):
+    """What GPU modules are compiled with and no library brings."""
+    for pin in pins.headers:
+        folder = f'nvidia/{pin["folder"]}'
+        if deps.unfinished(pin['package']) or not (deps.folder / folder).exists():
+            deps.unpack(deps.wheel(pin['package'], pin['version'], pin['sha256'], pin['python']), 'include/', folder)
+
+
 def provide_parity(deps, pins, environment, use):
     """An environment with one transformers, next to the unpacked wheel's torch: no second copy of it."""
     def show_torch():
@@ -312,6 +321,8 @@ def main():
     cuda = has_gpu_tools() if options.cuda is None else options.cuda
     # Python's torch loads libtorch_cuda, which needs all of them even where there is no GPU.
     provide_nvidia(deps, pins, {'cpu', 'cuda'} if cuda or options.parity else {'cpu'}, not options.no_toolkit)
+    if cuda:
+        provide_headers(deps, pins)
     if options.parity:
         provide_parity(deps, pins, 'venv', 'parity')
         provide_parity(deps, pins, 'venv5', 'parity5')

@@ -2,6 +2,8 @@
 #include <capstan/decoder/layer_norm_options.h>
 #include <capstan/model.h>
 
+#include "attention.h"
+
 namespace bloom {
 namespace {
 
@@ -57,6 +59,14 @@ class Bloom : public decoder::Model {
   explicit Bloom(capstan::config::Options<BloomOptions> options) : options_(std::move(options)) {}
 
   void check(capstan::Diagnostics& diagnostics) const override { decoder::check_heads(options_, diagnostics); }
+
+  std::vector<std::unique_ptr<capstan::nn::Unit>> build() const override {
+    auto units = Model::build();
+    for (const auto& unit : units) {
+      unit->each<capstan::nn::Alibi>([](capstan::nn::Alibi& of) { of.kernel.fill("model bloom", fused_attention); });
+    }
+    return units;
+  }
 
  protected:
   decoder::Spec spec() const override {

@@ -62,6 +62,23 @@ if(NOT NCCL_INCLUDE_DIR OR NOT NCCL_LIBRARY)
   message(FATAL_ERROR "NCCL is missing (nccl.h: ${NCCL_INCLUDE_DIR}, libnccl: ${NCCL_LIBRARY}).\n"
     "Install the wheel nvidia-nccl-cu${_nvcc_major} next to LibTorch (tools/setup does), or pass -DNCCL_ROOT=FOLDER.")
 endif()
+
+# capstan_use_cudnn(TARGET): cuDNN and its frontend's headers, from the wheel next to LibTorch, what tools/setup fetched,
+# the toolkit, the system; or -DCUDNN_ROOT, -DCUDNN_FRONTEND_ROOT.
+function(capstan_use_cudnn target)
+  file(GLOB fetched "${CAPSTAN_TORCH_DIR}/../nvidia/cudnn" "${CAPSTAN_NVIDIA}/cudnn")
+  find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS "${CUDNN_ROOT}" ${fetched} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
+  find_library(CUDNN_LIBRARY NAMES libcudnn.so.9 cudnn HINTS "${CUDNN_ROOT}" ${fetched} ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib)
+  find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS "${CUDNN_FRONTEND_ROOT}" "${CAPSTAN_NVIDIA}/cudnn_frontend" PATH_SUFFIXES include)
+  if(NOT CUDNN_INCLUDE_DIR OR NOT CUDNN_LIBRARY OR NOT CUDNN_FRONTEND_INCLUDE_DIR)
+    message(FATAL_ERROR "cuDNN is missing (cudnn.h: ${CUDNN_INCLUDE_DIR}, libcudnn: ${CUDNN_LIBRARY}, cudnn_frontend.h: "
+      "${CUDNN_FRONTEND_INCLUDE_DIR}).\nRun tools/setup --cuda, or pass -DCUDNN_ROOT=FOLDER and -DCUDNN_FRONTEND_ROOT=FOLDER.")
+  endif()
+  target_include_directories(${target} SYSTEM PRIVATE "${CUDNN_FRONTEND_INCLUDE_DIR}" "${CUDNN_INCLUDE_DIR}")
+  target_compile_definitions(${target} PRIVATE CUDNN_FRONTEND_SKIP_JSON_LIB)
+  target_link_libraries(${target} PRIVATE "${CUDNN_LIBRARY}" CUDA::cudart CUDA::cuda_driver)
+endfunction()
+
 message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} (${CMAKE_CUDA_COMPILER}), architectures ${CAPSTAN_CUDA_ARCHS}, NCCL ${NCCL_LIBRARY}")
 foreach(_part IN ITEMS MAJOR MINOR)
   file(STRINGS "${NCCL_INCLUDE_DIR}/nccl.h" _line REGEX "^#define NCCL_${_part} ")

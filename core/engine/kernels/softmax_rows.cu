@@ -98,7 +98,6 @@ constexpr int held = 8;
 constexpr int pack = 4;
 
 /// The sums of a row from those of the cluster's thread blocks, each from its threads', in the same order everywhere.
-template <int count>
 __device__ Running of_cluster(Running mine, Running* of_warps, Running* of_block, Running* of_row) {
 #if __CUDA_ARCH__ >= 900
   const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
@@ -108,7 +107,7 @@ __device__ Running of_cluster(Running mine, Running* of_warps, Running* of_block
   if (lane == 0) of_warps[threadIdx.x / 32] = mine;
   __syncthreads();
   if (threadIdx.x < 32) {
-    mine = of_warp(lane < count / 32 ? of_warps[lane] : none);
+    mine = of_warp(lane < blockDim.x / 32 ? of_warps[lane] : none);
     if (lane == 0) *of_block = mine;
   }
   cluster.sync();  // every block has its sums, and has read all that it will overwrite
@@ -172,17 +171,19 @@ struct Kept {
 
 #endif
 
+constexpr int most_threads = 512;  // two thread blocks on a multiprocessor: one reads while the other adds up
+
 /// A cluster of thread blocks a row, which stays in their registers between its sums and its gradient, in place.
-template <class T, int count>
-__global__ __launch_bounds__(count) void whole_rows(SoftmaxRows rows, float* losses, float scale) {
+template <class T>
+__global__ __launch_bounds__(most_threads, 2) void whole_rows(SoftmaxRows rows, float* losses, float scale) {
 #if __CUDA_ARCH__ >= 900
   const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
   const std::int64_t row = blockIdx.x / cluster.num_blocks(), column = rows.column[row];
   float* const logits = rows.logits + row * rows.columns;
   T* const out = reinterpret_cast<T*>(logits);
   Kept mine;
-  mine.first = static_cast<int>(cluster.block_rank() * count + threadIdx.x);
-  mine.stride = static_cast<int>(cluster.num_blocks()) * count;
+  mine.first = static_cast<int>(cluster.block_rank() * blockDim.x + threadIdx.x);
+  mine.stride = static_cast<int>(cluster.num_blocks() * blockDim.x);
   mine.packs = static_cast<int>(rows.columns / pack);
   if (column < 0 || column >= rows.columns) {  // no row of a target: nothing is read
     for (int p = mine.first; p < mine.packs; p += mine.stride) reinterpret_cast<Packed<T, pack>*>(out)[p] = {};
@@ -192,8 +193,8 @@ __global__ __launch_bounds__(count) void whole_rows(SoftmaxRows rows, float* los
   const float picked = mine.first == 0 ? logits[column] : 0.0F;
   mine.read(logits);
   const Running own = mine.exponentials();
-  __shared__ Running of_warps[count / 32], of_block, of_row;
-  const Running all = of_cluster<count>(own, of_warps, &of_block, &of_row);
+  __shared__ Running of_warps[most_threads / 32], of_block, of_row;
+  const Running all = of_cluster(own, of_warps, &of_block, &of_row);
   cluster.barrier_arrive();
   mine.write(out, __expf(own.maximum - all.maximum) * (scale / all.sum), scale, static_cast<int>(column));
   if (mine.first == 0) losses[row] = logf(all.sum) - (picked - all.maximum);
@@ -209,23 +210,32 @@ void with_gradient_of(FloatType type, const Body& body) {
   });
 }
 
-constexpr std::int64_t most_blocks = 8;  // a cluster's, on every GPU that has clusters
+/// How a row is shared: by as few thread blocks as can hold it.
+struct Sharing {
+  explicit Sharing(std::int64_t columns) {
+    constexpr std::int64_t warp = 32, of_thread = held * pack;
+    while (blocks * most_threads * of_thread < columns) blocks *= 2;
+    const auto each = (columns + blocks * of_thread - 1) / (blocks * of_thread);
+    threads = static_cast<unsigned>((each + warp - 1) / warp * warp);
+  }
+  std::int64_t blocks = 1;
+  unsigned threads;
+};
 
-template <class T, int count>
+template <class T>
 void launch_whole_rows(const SoftmaxRows& rows, float* losses, float scale, CUstream_st* stream) {
-  unsigned blocks = 1;
-  while (std::int64_t{blocks} * count * held * pack < rows.columns) blocks *= 2;
+  const Sharing by(rows.columns);
   cudaLaunchAttribute cluster{};
   cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = blocks;
-  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  cluster.val.clusterDim = {static_cast<unsigned>(by.blocks), 1, 1};
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(rows.rows) * blocks);
-  config.blockDim = dim3(count);
+  config.gridDim = static_cast<unsigned>(rows.rows * by.blocks);
+  config.blockDim = by.threads;
   config.stream = stream;
   config.attrs = &cluster;
   config.numAttrs = 1;
-  cudaLaunchKernelEx(&config, whole_rows<T, count>, rows, losses, scale);
+  cudaFuncSetAttribute(whole_rows<T>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+  cudaLaunchKernelEx(&config, whole_rows<T>, rows, losses, scale);
 }
 
 }  // namespace
@@ -234,21 +244,13 @@ bool takes_whole_rows(const SoftmaxRows& rows) {
   int device = 0, major = 0;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  return major >= 9 && rows.columns % pack == 0 && rows.columns <= most_blocks * threads * held * pack &&
+  const std::int64_t most_blocks = major == 9 || major == 10 ? 16 : 8;  // of a cluster; 8 on every GPU that has them
+  return major >= 9 && rows.columns % pack == 0 && Sharing(rows.columns).blocks <= most_blocks &&
          is_aligned(rows.logits);
 }
 
 void softmax_whole_rows(const SoftmaxRows& rows, FloatType type, float scale, float* losses, CUstream_st* stream) {
-  const auto launch = [&](auto zero) {
-    using T = decltype(zero);
-    constexpr int few = threads / 2;  // two thread blocks on a multiprocessor: one reads while the other adds up
-    if (rows.columns <= most_blocks * few * held * pack) {
-      launch_whole_rows<T, few>(rows, losses, scale, stream);
-    } else {
-      launch_whole_rows<T, threads>(rows, losses, scale, stream);
-    }
-  };
-  with_gradient_of(type, launch);
+  with_gradient_of(type, [&](auto zero) { launch_whole_rows<decltype(zero)>(rows, losses, scale, stream); });
 }
 
 void softmax_statistics(const SoftmaxRows& rows, float* maximum, float* sum, float* picked, CUstream_st* stream) {

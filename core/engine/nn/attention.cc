@@ -139,6 +139,28 @@ at::Tensor attend_to(KVCache& cache, std::size_t layer, ops::DecodeAttention how
   return ops::decode_attention(how);
 }
 
+// transformers' build_alibi_tensor, operation by operation, so that float32 gives the same bits: 2^(-8 i / n) for the
+// largest power of two n of the heads; the others take every second one of the rule for 2 n.
+at::Tensor slopes_in(at::ScalarType type, std::int64_t heads) {
+  const auto powers_of = [&](double count, std::int64_t first, std::int64_t end, std::int64_t step) {
+    const auto base = at::full({}, std::exp2(-std::exp2(3 - std::log2(count))), at::TensorOptions(type));
+    return at::pow(base, at::arange(first, end, step, at::TensorOptions(at::kInt)));
+  };
+  std::int64_t whole = 1;
+  while (2 * whole <= heads) whole *= 2;
+  auto slopes = powers_of(static_cast<double>(whole), 1, whole + 1, 1);
+  if (whole == heads) return slopes;
+  return at::cat({slopes, powers_of(2.0 * static_cast<double>(whole), 1, 1 + 2 * (heads - whole), 2)});
+}
+
+// One vector for every head acts on whatever heads a rank has; one of all heads' features is split with them.
+void make_norm(std::optional<RmsNorm>& norm, Layer& parent, const char* name, const WeightPtr& weight,
+               const Attention::Kind& kind) {
+  if (!weight) return;
+  const auto use = weight->numel() == kind.heads.dim ? Use::heads : Use::split;
+  norm.emplace(parent, name, weight, kind.norm_epsilon, use);
+}
+
 }  // namespace
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
@@ -172,24 +194,6 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
   const bool grouped = q.size(1) != k.size(1);
   return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true, scores.scale, grouped);
 }
-
-namespace {
-
-// transformers' build_alibi_tensor, operation by operation, so that float32 gives the same bits: 2^(-8 i / n) for the
-// largest power of two n of the heads; the others take every second one of the rule for 2 n.
-at::Tensor slopes_in(at::ScalarType type, std::int64_t heads) {
-  const auto powers_of = [&](double count, std::int64_t first, std::int64_t end, std::int64_t step) {
-    const auto base = at::full({}, std::exp2(-std::exp2(3 - std::log2(count))), at::TensorOptions(type));
-    return at::pow(base, at::arange(first, end, step, at::TensorOptions(at::kInt)));
-  };
-  std::int64_t whole = 1;
-  while (2 * whole <= heads) whole *= 2;
-  auto slopes = powers_of(static_cast<double>(whole), 1, whole + 1, 1);
-  if (whole == heads) return slopes;
-  return at::cat({slopes, powers_of(2.0 * static_cast<double>(whole), 1, 1 + 2 * (heads - whole), 2)});
-}
-
-}  // namespace
 
 Alibi::Alibi(Layer& parent, std::int64_t heads)
     : Layer(parent, "alibi"), single_(slopes_in(at::kFloat, heads)), exact_(slopes_in(at::kDouble, heads)) {}
@@ -245,24 +249,13 @@ at::Tensor Alibi::attention_of_own_columns(const at::Tensor& q, const at::Tensor
 
 at::Tensor Alibi::attention_of_fused(const at::Tensor& fused, const Batch& batch) const {
   const auto own = slopes(fused);
+  if (auto y = kernel && !batch.documents ? kernel(fused, own) : std::nullopt) return *y;
   const auto dim = fused.size(-1) / (3 * own.size(0));
   const auto scale = 1.0 / std::sqrt(static_cast<double>(dim));
   const auto heads = ops::alibi_heads(fused, own, batch.positions, scale);
   if (batch.documents) return attend_in_segments(heads.q, heads.k, heads.v, batch, {scale, {}});
   return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, {}, 0.0, /*is_causal=*/true, scale);
 }
-
-namespace {
-
-// One vector for every head acts on whatever heads a rank has; one of all heads' features is split with them.
-void make_norm(std::optional<RmsNorm>& norm, Layer& parent, const char* name, const WeightPtr& weight,
-               const Attention::Kind& kind) {
-  if (!weight) return;
-  const auto use = weight->numel() == kind.heads.dim ? Use::heads : Use::split;
-  norm.emplace(parent, name, weight, kind.norm_epsilon, use);
-}
-
-}  // namespace
 
 Attention::Attention(Layer& parent, Kind kind, Weights weights)
     : Layer(parent, "attention"),

@@ -16,10 +16,10 @@ class OperatorHandle;
 
 namespace recompute {
 
-/// What LibTorch's fused kernels of attention returned in the first run of a unit, for the second one: that computes
-/// queries, keys and values again, from which backward continues as if the kernels had run. A kernel that is called in
-/// another way than in the first run, and attention that calls none of these kernels, compute again. Belongs to one
-/// forward of one layer; both runs are on one thread at a time.
+/// What fused kernels of attention, LibTorch's or a model's, returned in the first run of a unit, for the second one:
+/// that computes queries, keys and values again, from which backward continues as if the kernels had run. A kernel that
+/// is called in another way than in the first run, and attention that calls none of these kernels, compute again.
+/// Belongs to one forward of one layer; both runs are on one thread at a time.
 class AttentionResults {
  public:
   /// `keep`: where the outputs wait for backward; empty: where they are.

@@ -40,6 +40,10 @@ class Alibi : public Layer {
   /// The same of a fused projection [B, S, heads · 3 · dim], contiguous, for what the plain causal kernel takes, or of
   /// packed samples ops::segment_attention: no cache, no dropout. One pass makes the widened queries and keys.
   at::Tensor attention_of_fused(const at::Tensor& fused, const Batch& batch) const;
+  /// A kernel that attends to such a projection with biases of its own. It gets the projection, whose rows are a
+  /// sequence each from position 0 on, and this rank's slopes [heads]; it returns [B, heads, S, dim], or nothing: keys
+  /// carry the biases.
+  Port<std::optional<at::Tensor>(const at::Tensor& fused, const at::Tensor& slopes)> kernel{*this, "kernel"};
   /// Where a strategy leaves a rank some of the heads: the slopes of all heads [heads] -> those of its own.
   CommPort own_heads{*this, "own_heads"};
   /// The slopes of this rank's heads [heads], on `like`'s device: float32, or float64 if it is.
