@@ -1,23 +1,25 @@
 #include "attention.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <capstan/base/error.h>
+#include <capstan/ops/bias_columns.h>
+#include <capstan/ops/segment_attention.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <cmath>
+
+#include "heads.h"
 #include "operators.h"
 
 namespace bloom {
+
+namespace nn = capstan::nn;
+namespace ops = capstan::ops;
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 namespace {
-
-template <class Signature>
-c10::TypedOperatorHandle<Signature> find_operator(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
-}
 
 class FusedAttention : public torch::autograd::Function<FusedAttention> {
  public:
@@ -49,6 +51,14 @@ bool has_kernels(const at::Tensor& fused, std::int64_t heads) {
   return op.call(fused, heads, backward);
 }
 
+// Packed samples where they stand: what is between them attends to itself, and nothing reads that.
+at::Tensor in_segments(const WidenedHeads& heads, const nn::Documents& documents, double scale) {
+  const auto tokens = [](const at::Tensor& part) { return part.transpose(1, 2).flatten(0, 1); };
+  const ops::SegmentAttention how{documents.bounds, documents.longest, scale, {}};
+  const auto y = ops::segment_attention(tokens(heads.q), tokens(heads.k), tokens(heads.v), how);
+  return y.unflatten(0, {heads.q.size(0), heads.q.size(2)}).transpose(1, 2);
+}
+
 }  // namespace
 
 std::optional<at::Tensor> fused_attention(const at::Tensor& fused, const at::Tensor& slopes) {
@@ -56,6 +66,21 @@ std::optional<at::Tensor> fused_attention(const at::Tensor& fused, const at::Ten
   CAPSTAN_ASSERT(fused.size(2) % (3 * slopes.size(0)) == 0);
   if (!has_kernels(fused, slopes.size(0))) return std::nullopt;
   return FusedAttention::apply(fused, slopes.contiguous());
+}
+
+std::optional<at::Tensor> attention(const nn::Alibi& alibi, const at::Tensor& fused, const nn::Batch& batch) {
+  if (fused.is_cpu()) return std::nullopt;
+  const auto slopes = alibi.slopes(fused);
+  const auto& documents = batch.documents;
+  if (auto y = documents ? std::nullopt : fused_attention(fused, slopes)) return y;
+  const auto dim = fused.size(-1) / (3 * slopes.size(0));
+  const bool apart =
+      documents && !(documents->bounds.defined() && ops::has_segment_attention(fused, ops::bias_columns(dim)));
+  if (apart) return std::nullopt;
+  const auto scale = 1 / std::sqrt(static_cast<double>(dim));
+  const auto heads = widened_heads(fused, slopes, batch.positions, scale);
+  if (documents) return in_segments(heads, *documents, scale);
+  return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, {}, 0.0, /*is_causal=*/true, scale);
 }
 
 }  // namespace bloom

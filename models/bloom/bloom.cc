@@ -63,7 +63,11 @@ class Bloom : public decoder::Model {
   std::vector<std::unique_ptr<capstan::nn::Unit>> build() const override {
     auto units = Model::build();
     for (const auto& unit : units) {
-      unit->each<capstan::nn::Alibi>([](capstan::nn::Alibi& of) { of.kernel.fill("model bloom", fused_attention); });
+      unit->each<capstan::nn::Alibi>([](capstan::nn::Alibi& of) {
+        of.fused.fill("model bloom", [&of](const at::Tensor& fused, const capstan::nn::Batch& batch) {
+          return attention(of, fused, batch);
+        });
+      });
     }
     return units;
   }

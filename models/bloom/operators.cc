@@ -1,6 +1,7 @@
 #include "operators.h"
 
 #include <ATen/ATen.h>
+#include <capstan/ops/bias_columns.h>
 #include <torch/library.h>
 
 #include <cmath>
@@ -73,8 +74,31 @@ at::Tensor backward_meta(const at::Tensor& gradient, const at::Tensor& fused, co
 bool has_meta(const at::Tensor& /*fused*/, std::int64_t /*heads*/, bool /*backward*/) { return true; }
 bool has_cpu(const at::Tensor& /*fused*/, std::int64_t /*heads*/, bool /*backward*/) { return false; }
 
+std::tuple<at::Tensor, at::Tensor> widened_cpu(const at::Tensor& fused, const at::Tensor& slopes,
+                                               const at::Tensor& positions, double scale) {
+  const at::Tensor bias = (positions - (fused.size(1) - 1)).unsqueeze(-1) * slopes;
+  const auto wide = capstan::ops::with_bias_columns(fused.select(3, 0), fused.select(3, 1), bias, scale);
+  return {wide.q, wide.k};
+}
+
+std::tuple<at::Tensor, at::Tensor> widened_meta(const at::Tensor& fused, const at::Tensor& /*slopes*/,
+                                                const at::Tensor& /*positions*/, double /*scale*/) {
+  const auto wide = capstan::ops::bias_columns(fused.size(4));
+  const auto like = [&] { return at::empty({fused.size(0), fused.size(1), fused.size(2), wide}, fused.options()); };
+  return {like(), like()};
+}
+
+at::Tensor joined_meta(const at::Tensor& q, const at::Tensor& /*k*/, const at::Tensor& /*v*/, std::int64_t dim) {
+  return at::empty({q.size(0), q.size(1), q.size(2), 3, dim}, q.options());
+}
+
+at::Tensor joined_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t dim) {
+  return at::stack({q.narrow(-1, 0, dim), k.narrow(-1, 0, dim), v}, 3);
+}
+
 static_assert(std::is_same_v<Forward, decltype(forward_cpu)> && std::is_same_v<Backward, decltype(backward_cpu)> &&
               std::is_same_v<Has, decltype(has_cpu)>);
+static_assert(std::is_same_v<Widened, decltype(widened_cpu)> && std::is_same_v<Joined, decltype(joined_cpu)>);
 
 }  // namespace
 
@@ -82,18 +106,24 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) {
   m.def("alibi_attention(Tensor fused, Tensor slopes) -> (Tensor, Tensor)");
   m.def("alibi_attention_back(Tensor gradient, Tensor fused, Tensor out, Tensor sums, Tensor slopes) -> Tensor");
   m.def("has_alibi_attention(Tensor fused, int heads, bool backward) -> bool");
+  m.def("bloom_heads(Tensor fused, Tensor slopes, Tensor positions, float scale) -> (Tensor, Tensor)");
+  m.def("bloom_heads_back(Tensor q, Tensor k, Tensor v, int dim) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL(capstan, CPU, m) {
   m.impl("alibi_attention", &forward_cpu);
   m.impl("alibi_attention_back", &backward_cpu);
   m.impl("has_alibi_attention", &has_cpu);
+  m.impl("bloom_heads", &widened_cpu);
+  m.impl("bloom_heads_back", &joined_cpu);
 }
 
 TORCH_LIBRARY_IMPL(capstan, Meta, m) {
   m.impl("alibi_attention", &forward_meta);
   m.impl("alibi_attention_back", &backward_meta);
   m.impl("has_alibi_attention", &has_meta);
+  m.impl("bloom_heads", &widened_meta);
+  m.impl("bloom_heads_back", &joined_meta);
 }
 
 }  // namespace bloom

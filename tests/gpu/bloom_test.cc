@@ -1,5 +1,6 @@
 // Attention with linear biases by cuDNN: against the plain reference in float64.
 #include "models/bloom/attention.cc"
+#include "models/bloom/heads.cc"
 
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
@@ -54,8 +55,9 @@ TEST_CASE("GPU: attention with linear biases by cuDNN equals CPU's float64 up to
 }
 
 TEST_CASE("GPU: attention with linear biases that cuDNN does not take is the layer's", "[bloom]") {
-  const auto one_position = on_gpu(projection({2, 1, 4, 64}).to(at::kBFloat16));
-  CHECK_FALSE(bloom::fused_attention(one_position, slopes_of(4, at::kCUDA)).has_value());
+  // It has no backward of one head and one position.
+  const auto one_position = on_gpu(projection({2, 1, 1, 64}).to(at::kBFloat16)).set_requires_grad(true);
+  CHECK_FALSE(bloom::fused_attention(one_position, slopes_of(1, at::kCUDA)).has_value());
 }
 
 TEST_CASE("GPU: attention with linear biases that is kept is not computed again, and has the same gradients",
@@ -91,4 +93,23 @@ TEST_CASE("GPU: attention with linear biases runs in a recorded graph", "[bloom]
   input.copy_(fused);
   graph->replay();
   CHECK(at::equal(y, expected));
+}
+
+TEST_CASE("GPU: widened heads equal CPU's, forward and backward", "[bloom]") {
+  for (const std::int64_t dim : {64, 80, 3}) {
+    INFO(dim);
+    const auto where = at::arange(7, at::kLong).expand({2, 7});
+    for (const auto type : float_types) {
+      const auto slopes =
+          at::tensor({0.5, 0.0883883, 0.00390625}, at::TensorOptions(type == at::kDouble ? at::kDouble : at::kFloat));
+      const auto function = [&](const Inputs& in) {
+        const auto device = in[0].device();
+        const auto heads = bloom::widened_heads(in[0].flatten(2), slopes.to(device), where.to(device), 0.125);
+        return at::cat({heads.q, heads.v, heads.k}, -1);
+      };
+      const auto fused = numbers({2, 7, 3, 3, dim}, 0.1).to(type);
+      const auto got = all_of(function, {on_gpu(fused)}), wanted = all_of(function, {fused});
+      for (std::size_t k = 0; k < got.size(); ++k) CHECK(at::equal(got[k].cpu(), wanted[k]));
+    }
+  }
 }

@@ -158,6 +158,7 @@ TEST_CASE("GPU: rows are sorted by group as on the CPU") {
       const auto group =
           at::arange(rows, at::kLong).mul(7919).remainder(10007).remainder(std::max<std::int64_t>(1, groups - 1));
       const auto expected = ops::group_rows(group, groups), got = ops::group_rows(on_gpu(group), groups);
+      CHECK(at::equal(ops::group_counts(on_gpu(group), groups).cpu(), expected.counts));
       CHECK(at::equal(got.order.cpu(), expected.order));
       CHECK(at::equal(got.place.cpu(), expected.place));
       CHECK(at::equal(got.counts.cpu(), expected.counts));

@@ -1,11 +1,12 @@
 // Packed rows: attention to segments where they stand, against the float64 reference, which takes samples apart.
 #include <ATen/ATen.h>
 #include <capstan/nn/attention.h>
+#include <capstan/ops/segment_attention.h>
 #include <capstan_catch.h>
 
 #include "compare.h"
 #include "execution/feed.h"
-#include "ops/segment_attention.h"
+#include "models/bloom/attention.h"
 
 using namespace capstan;
 using capstan::testing::numbers;
@@ -102,10 +103,11 @@ TEST_CASE("GPU: ALiBi counts distances within each sample where it stands", "[pa
     const Attend attend = [&](const Inputs& in, const nn::Batch& batch) {
       return alibi.attention(in[0], in[1], in[2], none, batch, nullptr, 0);
     };
+    // As BLOOM does it.
     const Attend fused = [&](const Inputs& in, const nn::Batch& batch) {
       if (!batch.documents->bounds.defined() || in[0].is_cpu()) return attend(in, batch);
       const auto by_head = at::stack({in[0].transpose(1, 2), in[1].transpose(1, 2), in[2].transpose(1, 2)}, 3);
-      return alibi.attention_of_fused(by_head.flatten(2), batch);
+      return bloom::attention(alibi, by_head.flatten(2), batch).value();
     };
     check_near(attend, heads, at::kBFloat16);
     check_near(fused, heads, at::kBFloat16);

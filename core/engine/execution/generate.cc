@@ -2,12 +2,15 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <capstan/base/error.h>
 #include <capstan/base/philox.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -65,9 +68,35 @@ struct Generator::Answering {
   AnswerRows rows;
   DecodeSteps steps;
   const AnswerEnd& end;
-  std::vector<std::int64_t> all;  // rows
-  at::Tensor chosen;              // [rows]: each one's last token
+  std::vector<std::int64_t> all;        // rows
+  at::Tensor chosen;                    // [rows]: each one's last token
+  std::vector<at::Tensor> unseen = {};  // tokens [rows], of one step after the other, that the host has not looked at
+  std::vector<std::int64_t> of_others = {};  // how many of these are of the prompt that had the row before
 };
+
+namespace {
+
+// Device numbers on their way to the host.
+class Arriving {
+ public:
+  explicit Arriving(const at::Tensor& numbers) : host_(numbers) {
+    if (numbers.is_cpu()) return;
+    host_ = at::empty(numbers.sizes(), numbers.options().device(at::kCPU).pinned_memory(true));
+    host_.copy_(numbers, /*non_blocking=*/true);
+    event_.emplace(numbers.device().type());
+    event_->record(c10::impl::VirtualGuardImpl(numbers.device().type()).getStream(numbers.device()));
+  }
+  const at::Tensor& wait() const {
+    if (event_) event_->synchronize();
+    return host_;
+  }
+
+ private:
+  at::Tensor host_;
+  std::optional<c10::Event> event_;
+};
+
+}  // namespace
 
 // Prompts of different lengths, padded on the right: a row's next token goes to the row's own next position, where it
 // replaces what padding left in the cache. A rank that begins none has a row of padding.
@@ -90,12 +119,13 @@ nn::Batch Generator::batch_of(const AnswerRows& rows, const std::vector<std::int
   return batch;
 }
 
-// `ahead` tokens of each row are on the device only. What has ended, or never began, is not looked at.
-std::vector<double> Generator::draws(const AnswerRows& rows, const std::vector<std::int64_t>& some,
-                                     std::int64_t ahead) const {
+// What has ended, or never began, is not looked at.
+std::vector<double> Generator::draws(const Answering& answering, const std::vector<std::int64_t>& some) const {
+  const auto& rows = answering.rows;
   std::vector<double> draws;
   for (const auto row : some) {
     const auto& at = rows.at(row);
+    const auto ahead = std::ssize(answering.unseen) - answering.of_others[static_cast<std::size_t>(row)];
     draws.push_back(at.alive ? draw(sampling_.seed, rows.prompt(row).id, at.length + ahead) : 0);
   }
   return draws;
@@ -146,25 +176,35 @@ void Generator::begin(Answering& answering) {
   const auto where = at::tensor(begun, longs()).to(session_.device);
   const auto logits = answering.steps.begin(batch_of(answering.rows, begun), where);
   if (begun.empty()) return;
-  const auto first = next_tokens(logits, draws(answering.rows, begun, 0));
+  for (const auto row : begun) answering.of_others[static_cast<std::size_t>(row)] = std::ssize(answering.unseen);
+  const auto first = next_tokens(logits, draws(answering, begun));
   answering.chosen.index_copy_(0, where, first);
   const auto ids = first.cpu();
   for (std::size_t i = 0; i < begun.size(); ++i) append(answering, begun[i], ids.const_data_ptr<std::int64_t>()[i]);
 }
 
-void Generator::decode(Answering& answering, std::int64_t steps) {
-  std::vector<at::Tensor> unseen;
-  for (std::int64_t ahead = 0; ahead < steps; ++ahead) {
-    const auto logits = answering.steps.next(answering.chosen);
-    answering.chosen = next_tokens(logits, draws(answering.rows, answering.all, ahead));
-    unseen.push_back(answering.chosen);
-  }
+void Generator::queue_step(Answering& answering) {
+  const auto logits = answering.steps.next(answering.chosen);
+  answering.chosen = next_tokens(logits, draws(answering, answering.all));
+  answering.unseen.push_back(answering.chosen);
+}
+
+// `missing`: tokens that an answer may still get. While the host looks at some tokens the device computes the next one.
+void Generator::decode(Answering& answering, std::int64_t missing) {
+  auto& unseen = answering.unseen;
+  const auto steps = std::min(ask_every_, missing);
+  while (std::ssize(unseen) < steps) queue_step(answering);
   // What a graph holds is in no hang report, and ranks that share experts may exchange nothing else on the device.
   if (job_.topology.mesh.size(layout::Axis::ep) > 1) session_.world_device->barrier("barrier generated tokens");
-  const auto ids = at::stack(unseen, 1).cpu();
-  const auto* id = ids.const_data_ptr<std::int64_t>();
+  const Arriving tokens(at::stack(unseen, 1));
+  if (missing > steps && ask_every_ > 1) queue_step(answering);
+  unseen.erase(unseen.begin(), unseen.begin() + steps);
+  const auto* id = tokens.wait().const_data_ptr<std::int64_t>();
   for (const auto row : answering.all) {
-    for (std::int64_t ahead = 0; ahead < steps; ++ahead) append(answering, row, *id++);
+    auto& of_others = answering.of_others[static_cast<std::size_t>(row)];
+    for (std::int64_t step = 0; step < steps; ++step, ++id) {
+      of_others > 0 ? static_cast<void>(--of_others) : append(answering, row, *id);
+    }
   }
 }
 
@@ -181,12 +221,13 @@ std::vector<std::vector<std::int64_t>> Generator::continued(const std::vector<Pr
   DecodeSteps steps(session_, count, std::min(positions, rows.longest() + wanted), DecodeSteps::recorder_for(session_));
   Answering answering{std::move(rows), std::move(steps), end, {}, at::zeros({count}, longs(session_.device))};
   answering.all.resize(static_cast<std::size_t>(count));
+  answering.of_others.resize(answering.all.size());
   std::iota(answering.all.begin(), answering.all.end(), std::int64_t{0});
   while (true) {
     const auto [begins, missing] = agree(answering.rows);
     if (!begins && missing == 0) return answering.rows.answers();
     if (begins && before) before();
-    begins ? begin(answering) : decode(answering, std::min(ask_every_, missing));
+    begins ? begin(answering) : decode(answering, missing);
   }
 }
 

@@ -47,8 +47,8 @@ data::EvalPlan eval_plan(const session::Job& job, std::int64_t samples);
 class Generator {
  public:
   /// `session` must outlive it. Answers are looked at after each `ask_every` tokens, until then they stay on the
-  /// device; what rows compute after their ends is dropped. 0: after each one on CPU, where nothing is gained, else
-  /// after 8.
+  /// device, which meanwhile computes one more; what rows compute after their ends is dropped. 0: after each one on
+  /// CPU, where nothing is gained, else after 8.
   explicit Generator(session::Session& session, std::int64_t ask_every = 0);
   /// The answers as tokens, all at once; a text that ends one is still there. A prompt that is empty, or longer than
   /// the model's positions, has an empty one. Collective over the world; every rank has its own prompts, none too.
@@ -64,13 +64,14 @@ class Generator {
  private:
   struct Answering;
   nn::Batch batch_of(const AnswerRows& rows, const std::vector<std::int64_t>& begun) const;
-  std::vector<double> draws(const AnswerRows& rows, const std::vector<std::int64_t>& some, std::int64_t ahead) const;
+  std::vector<double> draws(const Answering& answering, const std::vector<std::int64_t>& some) const;
   at::Tensor choose(const at::Tensor& logits, const std::vector<double>& draws) const;
   at::Tensor next_tokens(const at::Tensor& logits, const std::vector<double>& draws) const;
   void append(Answering& answering, std::int64_t row, std::int64_t token) const;
   std::pair<bool, std::int64_t> agree(const AnswerRows& rows);
   void begin(Answering& answering);
-  void decode(Answering& answering, std::int64_t steps);
+  void queue_step(Answering& answering);
+  void decode(Answering& answering, std::int64_t missing);
   std::vector<std::vector<std::int64_t>> continued(const std::vector<Prompt>& prompts, const AnswerEnd& end,
                                                    std::size_t at_once, const std::function<void()>& before = {});
   std::vector<std::string> texts(const std::vector<std::vector<std::int64_t>>& answers, const AnswerEnd& end) const;

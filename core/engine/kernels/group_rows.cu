@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
@@ -5,7 +7,7 @@ namespace {
 
 constexpr int threads = 1024;
 constexpr int warps = threads / 32;
-constexpr int items = 8;  // neighbouring rows that a thread looks at together
+constexpr int most_items = 64;  // neighbouring rows that a thread looks at in a round, a bit each
 
 /// The sum of the values of all lanes up to and with this one, one value a lane.
 __device__ int warp_sums(int value) {
@@ -36,33 +38,49 @@ __device__ BlockSum block_sum(int value) {
   return sum;
 }
 
-/// A thread block a group: it counts the rows of earlier groups, and then gives its own their places in order.
-__global__ void give_places(GroupRowsCall call) {
+/// Which of `items` rows from `first` on are the group's; adds to `earlier` how many are of earlier groups.
+__device__ std::uint64_t own_of(const GroupRowsCall& call, std::int64_t first, int items, int& earlier) {
   const std::int64_t group = blockIdx.x;
-  int earlier = 0, own = 0;
-  for (std::int64_t i = threadIdx.x; i < call.rows; i += threads) {
-    const std::int64_t key = call.group[i];
+  std::uint64_t own = 0;
+  const auto look = [&](int item, std::int64_t key) {
     earlier += key < group ? 1 : 0;
-    own += key == group ? 1 : 0;
-  }
-  std::int64_t next = block_sum(earlier).all;
-  const int count = block_sum(own).all;
-  if (threadIdx.x == 0) call.counts[group] = count;
-  for (std::int64_t begin = 0; begin < call.rows; begin += threads * items) {
-    const std::int64_t first = begin + std::int64_t{threadIdx.x} * items;
-    unsigned found = 0;
-#pragma unroll
-    for (int j = 0; j < items; ++j) {
-      if (first + j < call.rows && call.group[first + j] == group) found |= 1u << j;
+    own |= std::uint64_t{key == group} << item;
+  };
+  if (first + items <= call.rows && is_aligned(call.group + first)) {
+#pragma unroll 4
+    for (int j = 0; j + 1 < items; j += 2) {
+      const auto two = *reinterpret_cast<const longlong2*>(call.group + first + j);
+      look(j, two.x);
+      look(j + 1, two.y);
     }
-    const BlockSum sum = block_sum(__popc(found));
-    std::int64_t place = next + sum.before;
-#pragma unroll
-    for (int j = 0; j < items; ++j) {
-      if ((found >> j & 1u) == 0) continue;
-      call.order[place] = first + j;
-      call.place[first + j] = place;
-      ++place;
+    if (items % 2 != 0) look(items - 1, call.group[first + items - 1]);
+  } else {
+    for (int j = 0; j < items && first + j < call.rows; ++j) look(j, call.group[first + j]);
+  }
+  return own;
+}
+
+/// A thread block a group: it counts the rows of earlier groups, and then gives its own their places in order.
+__global__ void give_places(GroupRowsCall call, int items) {
+  const std::int64_t round = std::int64_t{threads} * items, mine = std::int64_t{threadIdx.x} * items;
+  int earlier = 0, own = 0;
+  std::uint64_t first_own = 0;  // a thread's rows of the first round, which often is the only one
+  for (std::int64_t begin = 0; begin < call.rows; begin += round) {
+    const std::uint64_t found = own_of(call, begin + mine, items, earlier);
+    if (begin == 0) first_own = found;
+    own += __popcll(found);
+  }
+  const int count = block_sum(own).all;
+  if (threadIdx.x == 0) call.counts[blockIdx.x] = count;
+  if (call.order == nullptr) return;
+  std::int64_t next = block_sum(earlier).all;
+  for (std::int64_t begin = 0; begin < call.rows; begin += round) {
+    std::uint64_t found = begin == 0 ? first_own : own_of(call, begin + mine, items, earlier);
+    const BlockSum sum = block_sum(__popcll(found));
+    for (std::int64_t place = next + sum.before; found != 0; found &= found - 1, ++place) {
+      const std::int64_t row = begin + mine + __ffsll(static_cast<long long>(found)) - 1;
+      call.order[place] = row;
+      call.place[row] = place;
     }
     next += sum.all;
   }
@@ -71,7 +89,8 @@ __global__ void give_places(GroupRowsCall call) {
 }  // namespace
 
 void group_rows(const GroupRowsCall& call, CUstream_st* stream) {
-  give_places<<<static_cast<unsigned>(call.groups), threads, 0, stream>>>(call);
+  const auto items = std::clamp<std::int64_t>(parts_of(call.rows, threads), 1, most_items);
+  give_places<<<static_cast<unsigned>(call.groups), threads, 0, stream>>>(call, static_cast<int>(items));
 }
 
 }  // namespace capstan::kernels

@@ -129,31 +129,6 @@ struct DecodeCall {
 constexpr std::int64_t decode_keys = 512;
 void decode_attention(const DecodeCall& call, CUstream_st* stream);
 
-/// ALiBi's queries and keys of a fused projection [batch, length, heads, 3, dim], each [batch, length, heads, wide]:
-/// see alibi_heads.h.
-struct AlibiCall {
-  const void* fused;
-  void *q, *k;
-  FloatType type;
-  std::int64_t batch, length;
-  int heads, dim, wide;
-  const void* slopes;  ///< [heads] float32; float64 for float64 numbers
-  const std::int64_t* positions;
-  std::int64_t position_strides[2];
-  double scale;
-};
-
-void alibi_heads(const AlibiCall& call, CUstream_st* stream);
-/// fused [batch, length, heads, 3, dim] from the first `dim` columns of each of `parts`.
-struct AlibiBackward {
-  Heads parts[3];
-  void* fused;
-  FloatType type;
-  std::int64_t batch, length;
-  int heads, dim;
-};
-void alibi_heads_backward(const AlibiBackward& call, CUstream_st* stream);
-
 /// A norm of rows of `columns` numbers: see add_norm.h. Null: y and sum where nothing is added, bias and mean where it
 /// is an RMS norm.
 struct NormCall {
@@ -204,7 +179,7 @@ void column_sums(const ColumnCall& call, CUstream_st* stream);
 /// See grouped.h: `order` and `place` [rows], `counts` [groups].
 struct GroupRowsCall {
   const std::int64_t* group;
-  std::int64_t* order;
+  std::int64_t* order;  ///< null, as place is: rows are only counted
   std::int64_t* place;
   std::int64_t* counts;
   std::int64_t rows, groups;

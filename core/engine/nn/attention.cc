@@ -1,13 +1,13 @@
 #include <capstan/base/error.h>
 #include <capstan/nn/attention.h>
+#include <capstan/ops/bias_columns.h>
+#include <capstan/ops/segment_attention.h>
 
 #include <cmath>
 #include <limits>
 #include <utility>
 
-#include "ops/alibi_heads.h"
 #include "ops/decode_attention.h"
-#include "ops/segment_attention.h"
 
 namespace capstan::nn {
 namespace {
@@ -210,7 +210,7 @@ at::Tensor Alibi::slopes(const at::Tensor& like) const {
 at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                             const Batch& batch, KVCache* cache, std::size_t layer) const {
   if (batch.part) return attention_of_own_columns(q, k, v, batch);
-  const bool in_segments = takes_segments(q, ops::alibi_columns(q.size(-1)), dropout, batch);
+  const bool in_segments = takes_segments(q, ops::bias_columns(q.size(-1)), dropout, batch);
   if (batch.documents && !in_segments) {
     CAPSTAN_ASSERT(!cache);
     return attend_apart(q, k, v, batch, [&](const Batch& own, const auto&... heads) {
@@ -245,16 +245,6 @@ at::Tensor Alibi::attention_of_own_columns(const at::Tensor& q, const at::Tensor
                            const Scores add{mask, bias.narrow(2, 0, keys.size(2)).unsqueeze(2), scale_of(q)};
                            return plain_attention(some, keys, values, add, nullptr, batch);
                          });
-}
-
-at::Tensor Alibi::attention_of_fused(const at::Tensor& fused, const Batch& batch) const {
-  const auto own = slopes(fused);
-  if (auto y = kernel && !batch.documents ? kernel(fused, own) : std::nullopt) return *y;
-  const auto dim = fused.size(-1) / (3 * own.size(0));
-  const auto scale = 1.0 / std::sqrt(static_cast<double>(dim));
-  const auto heads = ops::alibi_heads(fused, own, batch.positions, scale);
-  if (batch.documents) return attend_in_segments(heads.q, heads.k, heads.v, batch, {scale, {}});
-  return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, {}, 0.0, /*is_causal=*/true, scale);
 }
 
 Attention::Attention(Layer& parent, Kind kind, Weights weights)
@@ -304,29 +294,30 @@ ops::RotaryHeads Attention::parts(const at::Tensor& fused, const Batch& batch) c
   return {placed(query_norm_, each[0], batch), placed(key_norm_, each[1], batch), each[2]};
 }
 
-// Where nothing changes q and k on their way, and the plain causal kernel runs.
-bool Attention::widens_fused(const at::Tensor& fused, const Batch& batch) const {
-  const bool plain = !fused.is_cpu() && !batch.part && !(batch.training && dropout_.probability() > 0);
-  if (batch.documents && !takes_segments(fused, ops::alibi_columns(kind_.heads.dim), dropout_, batch)) return false;
-  return plain && alibi_ && kind_.order == Order::by_head && !query_norm_ && !key_norm_ && !kind_.rotary;
+// Where nothing changes q and k on their way, and only the causal mask and the biases act.
+bool Attention::takes_fused(const Batch& batch) const {
+  const bool plain = !batch.part && !(batch.training && dropout_.probability() > 0);
+  return plain && alibi_ && alibi_->fused && kind_.order == Order::by_head && !query_norm_ && !key_norm_ &&
+         !kind_.rotary;
 }
 
 at::Tensor Attention::attend(const at::Tensor& fused, const Batch& batch, KVCache* cache) const {
-  const auto run = [&](const auto& kernels) {
-    return batch.kept && around_kernels ? around_kernels(kernels, *batch.kept) : kernels();
-  };
   const auto own = parts(fused, batch);
-  if (!(cache && cache->is_filled()) && widens_fused(fused, batch)) {
-    if (cache) cache->put(kind_.layer, own.k.transpose(1, 2), own.v.transpose(1, 2), batch.positions);
-    return run([&] { return alibi_->attention_of_fused(fused, batch); });
-  }
-  const auto core = [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch& of) {
-    return run([&] {
-      return alibi_ ? alibi_->attention(q, k, v, dropout_, of, cache, kind_.layer)
-                    : causal_attention(q, k, v, dropout_, of, cache, kind_.layer, kind_.scores);
-    });
-  };
   const auto q = own.q.transpose(1, 2), k = own.k.transpose(1, 2), v = own.v.transpose(1, 2);
+  const bool at_once = takes_fused(batch) && !(cache && cache->is_filled());
+  const auto kernels = [&](const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
+                           const Batch& of) {
+    if (auto y = at_once ? alibi_->fused(fused, of) : std::nullopt) {
+      if (cache) cache->put(kind_.layer, keys, values, of.positions);
+      return *y;
+    }
+    return alibi_ ? alibi_->attention(queries, keys, values, dropout_, of, cache, kind_.layer)
+                  : causal_attention(queries, keys, values, dropout_, of, cache, kind_.layer, kind_.scores);
+  };
+  const auto core = [&](const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values, const Batch& of) {
+    const auto run = [&] { return kernels(queries, keys, values, of); };
+    return batch.kept && around_kernels ? around_kernels(run, *batch.kept) : run();
+  };
   CAPSTAN_ASSERT(!batch.part || around);
   return batch.part ? around(core, q, k, v, batch) : core(q, k, v, batch);
 }

@@ -123,6 +123,25 @@ at::Tensor Batch::has_sample() const {
   return sample_ids.view({samples.count, samples.per_sample}).select(1, 0).ge(0);
 }
 
+namespace {
+
+// Heads of whole 16 bytes travel as numbers of 16: those of 2 are copied one by one, at a quarter of memory's rate.
+void copy_rows(const at::Tensor& to, const at::Tensor& rows, const at::Tensor& from) {
+  const auto is_whole = [](const at::Tensor& heads) {
+    const auto pack = static_cast<std::int64_t>(sizeof(c10::complex<double>)) / heads.element_size();
+    const auto outer = heads.strides().slice(0, static_cast<std::size_t>(heads.dim() - 1));
+    return heads.stride(-1) == 1 && (heads.size(-1) | heads.storage_offset()) % pack == 0 &&
+           std::all_of(outer.begin(), outer.end(), [&](std::int64_t stride) { return stride % pack == 0; });
+  };
+  if (!is_whole(to) || !is_whole(from)) {
+    to.index_copy_(0, rows, from);
+  } else {
+    to.view(at::kComplexDouble).index_copy_(0, rows, from.view(at::kComplexDouble));
+  }
+}
+
+}  // namespace
+
 void KVCache::set_filled() {
   filled_ = true;
   rows_ = at::Tensor();
@@ -145,7 +164,7 @@ const KVCache::Entry& KVCache::put(std::size_t index, const at::Tensor& k, const
   }
   if (rows_.defined()) {
     for (const auto& [all, some] : {std::pair{entry.keys, k}, std::pair{entry.values, v}}) {
-      all.narrow(2, 0, some.size(2)).index_copy_(0, rows_, some);
+      copy_rows(all.narrow(2, 0, some.size(2)), rows_, some);
       // What is no number, times a probability of 0, would still be none.
       all.narrow(2, some.size(2), capacity_ - some.size(2)).index_fill_(0, rows_, 0);
     }

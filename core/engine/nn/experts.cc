@@ -66,7 +66,7 @@ at::Tensor Router::tokens(const Batch& batch, const RecomputeContext& kept) cons
   const auto experts = gate_.weight()->value().size(0);
   // Padding chooses one more expert, which is not counted.
   const auto each = batch.real.defined() ? chosen.where(batch.real.reshape({-1, 1}), experts) : chosen;
-  return ops::group_rows(each.flatten(), experts + 1).counts.narrow(0, 0, experts).to(at::kDouble);
+  return ops::group_counts(each.flatten(), experts + 1).narrow(0, 0, experts).to(at::kDouble);
 }
 
 at::Tensor balancing_loss(const std::vector<at::Tensor>& load) {

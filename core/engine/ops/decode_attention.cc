@@ -2,11 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
+#include <capstan/ops/segment_attention.h>
 
 #include <limits>
 
 #include "ops/operator.h"
-#include "ops/segment_attention.h"
 
 namespace capstan::ops {
 namespace {

@@ -1,7 +1,6 @@
-#include "ops/segment_attention.h"
-
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
+#include <capstan/ops/segment_attention.h>
 
 #include <algorithm>
 

@@ -89,11 +89,11 @@ void Fp8Options::describe(config::OptionTable<Fp8Options>& t) {
           "how a GPU adds up products: fast keeps partial sums in fewer digits than float32. Blocks' sums are always "
           "precise, and all on CPU");
   t.add("store", &Fp8Options::store)
-      .choices({"bf16", "fp8"})
+      .choices({"bf16", "fp8", "fp8_both"})
       .doc(
           "how these layers' frozen weights are kept. fp8: only in 8 bits, with their scales, rounded while they are "
-          "read; backward transposes them for each use. bf16: in train.precision, and in 8 bits and transposed "
-          "besides, which is faster");
+          "read; backward transposes them for each use. fp8_both: transposed besides, which is faster. bf16: in "
+          "train.precision, and in 8 bits in both forms");
   t.add("gather", &Fp8Options::gather)
       .choices({"bf16", "fp8"})
       .doc(
@@ -236,6 +236,7 @@ Fp8::How Fp8::multiplier(const nn::Layer& layer, const nn::WeightPtr& weight, co
       };
     };
     how->stored->set_agree(agree(&Multiplier::cuts_inputs), agree(&Multiplier::cuts_outputs));
+    if (stores_both()) how->frozen_transpose = std::make_shared<Frozen>();
   } else if (!weight->trainable()) {
     how->frozen = std::make_shared<Frozen>();
     how->frozen_transpose = std::make_shared<Frozen>();
@@ -284,19 +285,24 @@ void Fp8::place(nn::Unit& unit, const strategy::Placement& placement) {
 
 std::vector<layout::Footprint> Fp8::footprint(const strategy::Facts& facts) const {
   refuse_cut_tiles(facts);
-  // An element in two orientations; their scales are less than a thousandth of it. Where that is all there is, the
-  // engine counts the elements.
+  // An element in two orientations; their scales are less than a thousandth of it. Where weights are stored so, the
+  // engine counts one of them.
   std::int64_t kept = 0, scales = 0;
   for (const auto& weight : chosen_) {
     for (const auto& record : weight->records()) {
       const auto box = record.compute.box(record.shape, facts.mesh, facts.rank);
-      if (Frozen::keeps(*weight)) kept += 2 * box.numel();
+      if (Frozen::keeps(*weight) && !stores()) kept += 2 * box.numel();
+      if (Frozen::keeps(*weight) && stores_both()) kept += box.numel();
       scales += box.numel() / std::max<std::int64_t>(1, box.size.back()) * static_cast<std::int64_t>(sizeof(float));
     }
   }
-  if (stores()) return {{"scales of weights in 8 bits", scales, facts.device, "always"}};
-  if (kept == 0) return {};
-  return {{"frozen weights in 8 bits", kept, facts.device, "always"}};
+  std::vector<layout::Footprint> all;
+  if (stores()) all.push_back({"scales of weights in 8 bits", scales, facts.device, "always"});
+  if (kept > 0) {
+    const auto* const what = stores() ? "transposes of weights in 8 bits" : "frozen weights in 8 bits";
+    all.push_back({what, kept, facts.device, "always"});
+  }
+  return all;
 }
 
 }  // namespace fp8

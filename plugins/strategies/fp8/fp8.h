@@ -55,7 +55,8 @@ class Fp8 : public capstan::strategy::Strategy {
   std::string place_of(M Fp8Options::*member) const {
     return options_.is_set(member) ? options_.where(member) : options_.section().origin.text();
   }
-  bool stores() const { return options_->store == "fp8"; }
+  bool stores() const { return options_->store != "bf16"; }
+  bool stores_both() const { return options_->store == "fp8_both"; }
   bool gathers() const { return options_->gather == "fp8"; }
   void check_reference(capstan::Diagnostics& faults) const;
   void set_codecs(capstan::nn::Weight& weight, bool experts) const;

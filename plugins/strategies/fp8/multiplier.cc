@@ -231,6 +231,11 @@ std::vector<Quantised> Multiplier::quantised(const std::vector<Operand>& operand
   return all;
 }
 
+Quantised Multiplier::stored_columns(const at::Tensor& of) const {
+  if (!frozen_transpose || !Frozen::keeps(*weight)) return stored->columns(of);
+  return of.is_meta() ? planned(of, true) : frozen_transpose->of(*weight, [&] { return stored->columns(of); });
+}
+
 std::vector<Quantised> Multiplier::with_weight(std::vector<Operand> operands, const at::Tensor& of,
                                                bool transposed) const {
   if (sent && sent->arrives()) {
@@ -240,7 +245,7 @@ std::vector<Quantised> Multiplier::with_weight(std::vector<Operand> operands, co
   }
   if (stored) {
     auto all = quantised(operands);
-    all.push_back(transposed ? stored->columns(of) : stored->rows(of));
+    all.push_back(transposed ? stored_columns(of) : stored->rows(of));
     return all;
   }
   const bool in = cuts_inputs(), out = cuts_outputs();

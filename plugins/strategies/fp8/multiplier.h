@@ -62,7 +62,8 @@ struct Multiplier {
   int rank = 0;
   const capstan::nn::Unit* unit = nullptr;  ///< in whose forwards and backwards it counts, where these are measured
   std::shared_ptr<Counts> counts;           ///< all layers' operands but the weights; null: nothing is counted
-  /// The weight in 8 bits where it is frozen: forward's operand and backward's. Null: not kept.
+  /// The weight in 8 bits where it is frozen: forward's operand and backward's. Null: not kept. Where it is stored so,
+  /// only backward's may be kept.
   std::shared_ptr<Frozen> frozen, frozen_transpose;
   /// Set where the weight is in memory only in 8 bits: then ports get uint8. Null: it is not.
   std::shared_ptr<const Stored> stored;
@@ -101,6 +102,7 @@ struct Multiplier {
   /// These, and then the weight or its transpose, which is kept where it is frozen.
   std::vector<Quantised> with_weight(std::vector<Operand> operands, const at::Tensor& of, bool transposed) const;
 
+  Quantised stored_columns(const at::Tensor& of) const;
   std::vector<Quantised> in_blocks(const std::vector<Operand>& operands) const;
   /// a b^T of such operands, the first `rows` rows of it: those of blocks have zeros beyond.
   at::Tensor product_of(const Quantised& a, const Quantised& b, at::ScalarType dtype, std::int64_t rows) const;

@@ -15,10 +15,10 @@ void Fp8::check(const strategy::Facts& facts, Diagnostics& faults) const {
                "set train.precision = \"bf16\"");
   }
   if (stores() && options_->recipe == "tensorwise") {
-    faults.add(
-        place_of(&Fp8Options::store),
-        cat(R"(strategy.fp8.store = "fp8" keeps scales of rows or blocks, and recipe is ")", options_->recipe, "\""),
-        R"(set strategy.fp8.recipe = "rowwise" or "blockwise", or store = "bf16")");
+    faults.add(place_of(&Fp8Options::store),
+               cat("strategy.fp8.store = \"", options_->store, "\" keeps scales of rows or blocks, and recipe is \"",
+                   options_->recipe, "\""),
+               R"(set strategy.fp8.recipe = "rowwise" or "blockwise", or store = "bf16")");
   }
   check_blocks(faults);
   if (gathers() && options_->recipe != "tensorwise") {
@@ -75,7 +75,8 @@ void Fp8::check_reference(Diagnostics& faults) const {
 void Fp8::refuse_trained(const nn::Unit& unit) const {
   for (const auto& weight : unit.weights()) {
     if (chosen_.count(weight) == 0 || !weight->trainable()) continue;
-    throw Error(cat("strategy.fp8.store = \"fp8\" keeps ", weight->name(), " in 8 bits, and it would be trained"),
+    throw Error(cat("strategy.fp8.store = \"", options_->store, "\" keeps ", weight->name(),
+                    " in 8 bits, and it would be trained"),
                 "add strategy.lora, which freezes it and trains adapters next to it, and leave it out of "
                 "strategy.lora.modules_to_save; or set strategy.fp8.store = \"bf16\"",
                 place_of(&Fp8Options::store));

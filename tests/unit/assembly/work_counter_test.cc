@@ -5,8 +5,7 @@
 #include <capstan_catch.h>
 
 #include <capstan/ops/linear.h>
-
-#include "ops/segment_attention.h"
+#include <capstan/ops/segment_attention.h>
 
 using namespace capstan;
 

@@ -1,12 +1,12 @@
 // ALiBi against its formula, and the columns that carry it through a plain causal kernel.
 #include <ATen/ATen.h>
 #include <capstan/nn/attention.h>
+#include <capstan/ops/bias_columns.h>
 #include <capstan_catch.h>
 
 #include <cmath>
 
 #include "nn/weights.h"
-#include "ops/alibi_heads.h"
 #include "ops/jacobian.h"
 
 using namespace capstan;

@@ -10,6 +10,7 @@ TEST_CASE("group_rows sorts rows by group and keeps their order within one") {
   CHECK(at::equal(order, at::tensor({1, 5, 6, 0, 3, 4, 2}, at::kLong)));
   CHECK(at::equal(place, at::tensor({3, 0, 6, 4, 5, 1, 2}, at::kLong)));
   CHECK(at::equal(counts, at::tensor({2, 1, 0, 3, 0, 1}, at::kLong)));
+  CHECK(at::equal(group_counts(group, 6), counts));
   const auto none = group_rows(group.narrow(0, 0, 0), 2);
   CHECK(none.order.numel() == 0);
   CHECK(at::equal(none.counts, at::zeros({2}, at::kLong)));
@@ -21,4 +22,5 @@ TEST_CASE("group_rows on the meta device has the shapes") {
   CHECK(order.sizes() == group.sizes());
   CHECK(place.sizes() == group.sizes());
   CHECK(counts.sizes() == at::IntArrayRef({3}));
+  CHECK(group_counts(group, 3).sizes() == counts.sizes());
 }

@@ -1,4 +1,4 @@
-#include "ops/segment_attention.h"
+#include <capstan/ops/segment_attention.h>
 
 #include <ATen/ATen.h>
 #include <capstan_catch.h>

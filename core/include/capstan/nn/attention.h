@@ -37,13 +37,10 @@ class Alibi : public Layer {
   /// else keys carry it as extra columns, so that the plain causal kernel runs.
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                        const Batch& batch, KVCache* cache, std::size_t layer) const;
-  /// The same of a fused projection [B, S, heads · 3 · dim], contiguous, for what the plain causal kernel takes, or of
-  /// packed samples ops::segment_attention: no cache, no dropout. One pass makes the widened queries and keys.
-  at::Tensor attention_of_fused(const at::Tensor& fused, const Batch& batch) const;
-  /// A kernel that attends to such a projection with biases of its own. It gets the projection, whose rows are a
-  /// sequence each from position 0 on, and this rank's slopes [heads]; it returns [B, heads, S, dim], or nothing: keys
-  /// carry the biases.
-  Port<std::optional<at::Tensor>(const at::Tensor& fused, const at::Tensor& slopes)> kernel{*this, "kernel"};
+  /// What a model brings in its place for a whole projection [B, S, heads · 3 · dim], contiguous, the first head's q, k
+  /// and v, then the second's, …, where there is no dropout and ranks share no columns. It returns
+  /// [B, heads, S, dim]; nothing: attention() runs. Packed samples attend to themselves.
+  Port<std::optional<at::Tensor>(const at::Tensor& fused, const Batch& batch)> fused{*this, "fused"};
   /// Where a strategy leaves a rank some of the heads: the slopes of all heads [heads] -> those of its own.
   CommPort own_heads{*this, "own_heads"};
   /// The slopes of this rank's heads [heads], on `like`'s device: float32, or float64 if it is.
@@ -126,7 +123,7 @@ class Attention : public Layer {
  private:
   Heads own_heads(std::int64_t features) const;
   ops::RotaryHeads parts(const at::Tensor& fused, const Batch& batch) const;
-  bool widens_fused(const at::Tensor& fused, const Batch& batch) const;
+  bool takes_fused(const Batch& batch) const;
   at::Tensor attend(const at::Tensor& fused, const Batch& batch, KVCache* cache) const;
   at::Tensor placed(const std::optional<RmsNorm>& norm, const at::Tensor& heads, const Batch& batch) const;
   Kind kind_;

@@ -28,9 +28,11 @@ struct GroupedRows {
   at::Tensor counts;  ///< [groups] int64: rows of each
 };
 
-/// `group` [N] int64 says of which of `groups` each row is, N below 2^31. On CUDA one launch, which reads `group` twice
-/// for each group; it never waits for the device.
+/// `group` [N] int64 says of which of `groups` each row is, N below 2^31. On CUDA one launch, which reads `group` once
+/// for each group, twice from 65,536 rows on; it never waits for the device.
 GroupedRows group_rows(const at::Tensor& group, std::int64_t groups);
+/// The same counts alone.
+at::Tensor group_counts(const at::Tensor& group, std::int64_t groups);
 
 /// Rows of `x` [N, h] in another order, each `copies` times: out[i] = x[index[i] / copies]. `index` permutes the
 /// numbers 0 … N copies - 1, and `inverse` is the permutation that undoes it (both int64 on x's device). Backward reads

@@ -18,6 +18,7 @@ const std::string experts_3 = "hidden_size = 64\nnum_heads = 4\nnum_kv_heads = 4
 const std::string everywhere = "[strategy.lora]\ntargets = [\"all-linear\"]\ninit = \"random\"\n";
 const std::string attention = "[strategy.lora]\ntargets = [\"linear_qkv\", \"linear_proj\"]\ninit = \"random\"\n";
 const std::string stored = "[strategy.fp8]\nstore = \"fp8\"\n";
+const std::string stored_both = "[strategy.fp8]\nstore = \"fp8_both\"\n";
 
 }  // namespace
 
@@ -53,4 +54,22 @@ TEST_CASE("float64: a base in 8 bits, gathered in 8 bits or on each rank", "[mat
 
 TEST_CASE("a run with a base in 8 bits resumes bit for bit, on other ranks too") {
   check_resumed(configuration("llama", llama_64, everywhere + stored), tolerance_of_store);
+}
+
+TEST_CASE("transposes that are kept in 8 bits change no bit", "[matrix]") {
+  const auto same = [](const std::string& model, const std::string& sizes, const std::string& rest, int world = 1) {
+    INFO(model << "\n" << rest);
+    const auto without = run_of(configuration(model, sizes, stored + rest), world);
+    CHECK(differences(run_of(configuration(model, sizes, stored_both + rest), world), without, 0) == "");
+  };
+  const std::string tensor2 = "[strategy.tensor_parallel]\nsize = 2\n";
+  same("llama", llama_64, everywhere);
+  same("llama", llama_64, attention + tensor2, 2);
+  same("llama", llama_64, everywhere + "[strategy.fsdp]\n", 2);  // gathered for each use: none is kept
+  same("mixtral", experts_4, attention);
+  same("mixtral", experts_4, attention + "[strategy.expert_parallel]\nsize = 2\n", 2);
+}
+
+TEST_CASE("transposes in 8 bits are made again where a run resumes") {
+  check_resumed(configuration("llama", llama_64, everywhere + stored_both), tolerance_of_store);
 }

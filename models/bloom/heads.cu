@@ -1,7 +1,15 @@
-#include "kernels/kernel.cuh"
+#include <capstan/kernels/floats.cuh>
 
-namespace capstan::kernels {
+#include "kernels.h"
+
+namespace bloom {
 namespace {
+
+using capstan::kernels::blocks_for;
+using capstan::kernels::Float;
+using capstan::kernels::Heads;
+using capstan::kernels::is_aligned;
+using capstan::kernels::Packed;
 
 constexpr int threads = 128;
 
@@ -18,7 +26,7 @@ __device__ T part_of(Number rest, int column) {
 
 /// A thread block a token: packs of q and k of all heads. A pack is of a head's numbers or of its bias.
 template <class T, int width>
-__global__ void widen(AlibiCall call) {
+__global__ void widen(WidenCall call) {
   using Number = typename Float<T>::Number;
   using Pack = Packed<T, width>;
   const T* const fused = static_cast<const T*>(call.fused);
@@ -52,7 +60,7 @@ __global__ void widen(AlibiCall call) {
 }
 
 template <class T, int width>
-__global__ void join(const __grid_constant__ AlibiBackward call) {
+__global__ void join(const __grid_constant__ JoinCall call) {
   using Pack = Packed<T, width>;
   T* const fused = static_cast<T*>(call.fused);
   const int packs = call.dim / width;
@@ -70,15 +78,16 @@ __global__ void join(const __grid_constant__ AlibiBackward call) {
 
 }  // namespace
 
-void alibi_heads(const AlibiCall& call, CUstream_st* stream) {
-  with_pack(call.type, call.dim, {call.fused, call.q, call.k}, [&]<class T, int width>(Packed<T, width>, std::int64_t) {
-    widen<T, width><<<blocks_for(call.batch * call.length, 1), threads, 0, stream>>>(call);
-  });
+void widen_heads(const WidenCall& call, CUstream_st* stream) {
+  capstan::kernels::with_pack(call.type, call.dim, {call.fused, call.q, call.k},
+                              [&]<class T, int width>(Packed<T, width>, std::int64_t) {
+                                widen<T, width><<<blocks_for(call.batch * call.length, 1), threads, 0, stream>>>(call);
+                              });
 }
 
-void alibi_heads_backward(const AlibiBackward& call, CUstream_st* stream) {
+void join_heads(const JoinCall& call, CUstream_st* stream) {
   const unsigned blocks = blocks_for(call.batch * call.length, 1);
-  with_type(call.type, [&](auto zero) {
+  capstan::kernels::with_type(call.type, [&](auto zero) {
     using T = decltype(zero);
     constexpr int wide = 16 / sizeof(T);
     bool fits = call.dim % wide == 0 && is_aligned(call.fused);
@@ -88,4 +97,4 @@ void alibi_heads_backward(const AlibiBackward& call, CUstream_st* stream) {
   });
 }
 
-}  // namespace capstan::kernels
+}  // namespace bloom
