@@ -178,8 +178,10 @@ TEST_CASE("a dry run takes the strategies' part of the work off a rank") {
     CHECK(kept(model, tensor(2, true), 2) < two);
     // Half of the tokens are half of what is kept, but for keys and values that are gathered, and a mask.
     const std::string tokens = "[strategy.context_parallel]\nsize = 2\nmethod = ";
-    CHECK(kept(model, tokens + "\"ulysses\"\n", 2) < 0.6 * one);
-    CHECK(kept(model, tokens + "\"gather\"\n", 2) < 0.9 * one);
+    // BLOOM's heads carry their biases as columns there, which one rank's do not.
+    const auto wider = model == bloom ? 1.2 : 1.0;
+    CHECK(kept(model, tokens + "\"ulysses\"\n", 2) < 0.6 * wider * one);
+    CHECK(kept(model, tokens + "\"gather\"\n", 2) < 0.9 * wider * one);
     CHECK(kept(model, tokens + "\"ring\"\n", 2) < 0.6 * one);
   }
   // Ranks along ep have samples of their own: at an even load as many rows as a single rank has.

@@ -50,6 +50,7 @@ inline InBytes stored(const at::Tensor& value, const Recipe& recipe = {}) {
   InBytes made{frozen(value, recipe), at::empty(value.sizes(), value.options().dtype(at::kByte)), {}};
   codec->keep(codec->encode_rows(rows, made.bytes.view(rows.sizes())));
   made.how->stored = codec;
+  made.how->frozen = made.how->frozen_transpose = nullptr;
   const auto held = codec->rows(made.bytes);
   made.numbers = recipe.by_block ? numbers_of_tiles(held, value.scalar_type())
                                  : held.values.to(value.scalar_type()).mul(held.scales.to(value.scalar_type()));
