@@ -264,11 +264,18 @@ def provide_nvidia(deps, pins, uses, with_toolkit):
 
 
 def provide_headers(deps, pins):
-    """What GPU modules are compiled with and no library brings."""
+    """What GPU modules are compiled with and no library brings. Returns whether all of it is there."""
+    complete = True
     for pin in pins.headers:
         folder = f'nvidia/{pin["folder"]}'
-        if deps.unfinished(pin['package']) or not (deps.folder / folder).exists():
+        if not deps.unfinished(pin['package']) and (deps.folder / folder).exists():
+            continue
+        try:
             deps.unpack(deps.wheel(pin['package'], pin['version'], pin['sha256'], pin['python']), 'include/', folder)
+        except SystemExit as stop:   # a machine without a network may have all else
+            say(f'{str(stop).removeprefix("setup: ")}; only builds with CAPSTAN_CUDA need it')
+            complete = False
+    return complete
 
 
 def provide_parity(deps, pins, environment, use):
@@ -321,14 +328,13 @@ def main():
     cuda = has_gpu_tools() if options.cuda is None else options.cuda
     # Python's torch loads libtorch_cuda, which needs all of them even where there is no GPU.
     provide_nvidia(deps, pins, {'cpu', 'cuda'} if cuda or options.parity else {'cpu'}, not options.no_toolkit)
-    if cuda:
-        provide_headers(deps, pins)
+    complete = cuda and provide_headers(deps, pins)
     if options.parity:
         provide_parity(deps, pins, 'venv', 'parity')
         provide_parity(deps, pins, 'venv5', 'parity5')
     if options.tidy:
         provide_tidy(deps, pins)
-    say(f'LibTorch {pins.torch_version} is in {options.deps}/torch{", with all that GPUs need" if cuda else ""}')
+    say(f'LibTorch {pins.torch_version} is in {options.deps}/torch{", with all that GPUs need" if complete else ""}')
 
 
 if __name__ == '__main__':
