@@ -154,7 +154,7 @@ void* part(const at::Tensor& projection, std::int64_t heads, int which) {
   return static_cast<char*>(projection.data_ptr()) + which * columns * projection.element_size();
 }
 
-// One graph runs at a time: cuDNN does not say that two threads may run the same.
+// Threads may run one graph at once: LibTorch gives each a handle of its own, which is all that cuDNN asks for.
 void run(const Shape& shape, Pointers pointers) {
   const auto graph = graphs().find(shape);
   TORCH_CHECK(graph, "cuDNN has no kernel for attention with linear biases of ", shape.heads, " heads of ",
