@@ -11,7 +11,7 @@ namespace bloom {
 /// bfloat16 or half, q, k and v of each head after each other; slopes [heads], float32 -> [B, heads, S, dim],
 /// softmax(q k / √dim + slope · (key - query)) v, whose memory has positions before heads. Backward writes the whole
 /// projection's gradient, and none for the slopes. Scores and biases are added in float32. Waits for nothing, but
-/// compiles for each shape that is new, which takes some tenths of a second.
+/// compiles for each shape that is new.
 ///
 /// Nothing where no kernel takes it: on CPUs, for other dtypes, heads of more than 128 columns or of no whole 8, rows
 /// of one position, GPUs before compute capability 9.0, and where at::globalContext().deterministicAlgorithms(), since

@@ -163,7 +163,8 @@ void run(const Shape& shape, Pointers pointers) {
   TORCH_INTERNAL_ASSERT(graph->get_workspace_size(bytes).is_good());
   const auto workspace = at::empty({bytes}, at::TensorOptions(at::kByte).device(at::kCUDA, shape.device));
   auto status = graph->execute(at::native::getCudnnHandle(), pointers, workspace.data_ptr());
-  TORCH_CHECK(status.is_good(), "cuDNN's attention with linear biases: ", status.get_message());
+  TORCH_CHECK(status.is_good(), "cuDNN's attention with linear biases: ", status.get_message(),
+              "\n    fix: set run.deterministic = true, which takes LibTorch's kernels");
 }
 
 std::tuple<at::Tensor, at::Tensor> forward_cuda(const at::Tensor& fused, const at::Tensor& slope) {

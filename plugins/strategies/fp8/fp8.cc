@@ -285,14 +285,14 @@ void Fp8::place(nn::Unit& unit, const strategy::Placement& placement) {
 
 std::vector<layout::Footprint> Fp8::footprint(const strategy::Facts& facts) const {
   refuse_cut_tiles(facts);
-  // An element in two orientations; their scales are less than a thousandth of it. Where weights are stored so, the
-  // engine counts one of them.
+  // An element in forward's orientation, which the engine counts where weights are stored so, and in backward's where
+  // there is one and it is kept; their scales are less than a thousandth of it.
+  const std::int64_t forward = stores() ? 0 : 1, backward = facts.trains && (!stores() || stores_both()) ? 1 : 0;
   std::int64_t kept = 0, scales = 0;
   for (const auto& weight : chosen_) {
     for (const auto& record : weight->records()) {
       const auto box = record.compute.box(record.shape, facts.mesh, facts.rank);
-      if (Frozen::keeps(*weight) && !stores()) kept += 2 * box.numel();
-      if (Frozen::keeps(*weight) && stores_both()) kept += box.numel();
+      if (Frozen::keeps(*weight)) kept += (forward + backward) * box.numel();
       scales += box.numel() / std::max<std::int64_t>(1, box.size.back()) * static_cast<std::int64_t>(sizeof(float));
     }
   }

@@ -64,6 +64,8 @@ TEST_CASE("float64: a base in 8 bits by block learns what one learns that is kep
     INFO(name);
     CHECK(at::equal(in_bytes.gradients.at(name), gradient));
   }
+  const auto in_both = run_blocks("llama", llama_256, blocks + "store = \"fp8_both\"\n" + adapters, 1);
+  CHECK(differences(in_both, in_bytes, 0) == "");
   check_blocks("llama", stored_blocks + adapters,
                {{2, two_tensor},
                 {2, "[strategy.fsdp]\nmode = \"full_shard\"\n"},

@@ -1,6 +1,8 @@
 // A frozen base that is only in 8 bits: ranks that split it, share it or gather it learn what one rank learns.
 #include <capstan_catch.h>
 
+#include "support/folder.h"
+#include "support/job.h"
 #include "support/layouts.h"
 
 using namespace capstan;
@@ -66,10 +68,39 @@ TEST_CASE("transposes that are kept in 8 bits change no bit", "[matrix]") {
   same("llama", llama_64, everywhere);
   same("llama", llama_64, attention + tensor2, 2);
   same("llama", llama_64, everywhere + "[strategy.fsdp]\n", 2);  // gathered for each use: none is kept
+  same("llama", llama_64, everywhere + "[strategy.recompute]\n");
+  same("llama", llama_64, everywhere + "[strategy.pipeline_parallel]\nsize = 2\n", 2);
+  const std::string offload = "stage = 3\noffload_optimizer = \"cpu\"\noffload_param = \"cpu\"\n";
+  same("llama", llama_64, everywhere + "[strategy.zero]\n" + offload);
   same("mixtral", experts_4, attention);
   same("mixtral", experts_4, attention + "[strategy.expert_parallel]\nsize = 2\n", 2);
 }
 
 TEST_CASE("transposes in 8 bits are made again where a run resumes") {
   check_resumed(configuration("llama", llama_64, everywhere + stored_both), tolerance_of_store);
+}
+
+TEST_CASE("what is kept in 8 bits is predicted: backward's form only where there is a backward") {
+  const auto predicted = [](const std::string& store, setup::Purpose purpose) {
+    const test::Folder folder;
+    setup::JobRequest request;
+    request.purpose = purpose;
+    request.file = folder.write(
+        "job.toml", configuration("llama", llama_64, everywhere + "[strategy.fp8]\nstore = \"" + store + "\"\n") +
+                        "[train]\nmax_steps = 1\n[data]\nplugin = \"synthetic\"\nsamples = 8\nmax_length = "
+                        "24\n[run]\ndevice = \"cpu\"\n");
+    std::int64_t bytes = 0;
+    for (const auto& part : job_of(request).prediction.footprints) {
+      if (part.part == "frozen weights in 8 bits" || part.part == "transposes of weights in 8 bits")
+        bytes += part.bytes;
+    }
+    return bytes;
+  };
+  using setup::Purpose;
+  const auto one = predicted("fp8_both", Purpose::train);
+  CHECK(one > 0);
+  CHECK(predicted("bf16", Purpose::train) == 2 * one);
+  CHECK(predicted("fp8", Purpose::train) == 0);
+  CHECK(predicted("bf16", Purpose::evaluate) == one);
+  CHECK(predicted("fp8_both", Purpose::evaluate) == 0);
 }
