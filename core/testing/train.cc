@@ -4,6 +4,8 @@
 #include <capstan/comm/communicator.h>
 #include <capstan/testing.h>
 
+#include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <utility>
 
@@ -92,6 +94,20 @@ TrainResult train_resumed(const Setting& first, std::int64_t steps, const Settin
   const auto checkpoint = checkpoint::step_folder(session::checkpoint_folder(collected.folder()), steps);
   train_stretch(then, {then.stop_after, checkpoint}, collected);
   return run;
+}
+
+std::string without_effect(const Setting& setting, const std::vector<std::string>& options) {
+  const auto before = train(setting).losses;
+  const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+  std::string text;
+  for (const auto& option : options) {
+    auto changed = setting;
+    changed.overrides.push_back(option);
+    const auto losses = train(changed).losses;
+    if (std::equal(losses.begin(), losses.end(), before.begin(), before.end(), same))
+      text += cat(option, " changes no loss of ", losses.size(), " steps\n");
+  }
+  return text;
 }
 
 }  // namespace capstan::testing

@@ -1,6 +1,8 @@
 #include "attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 #include <capstan/ops/bias_columns.h>
 #include <capstan/ops/segment_attention.h>
@@ -61,11 +63,15 @@ at::Tensor in_segments(const WidenedHeads& heads, const nn::Documents& documents
 
 }  // namespace
 
+at::Tensor attention_by_operator(const at::Tensor& fused, const at::Tensor& slopes) {
+  return FusedAttention::apply(fused, slopes);
+}
+
 std::optional<at::Tensor> fused_attention(const at::Tensor& fused, const at::Tensor& slopes) {
   CAPSTAN_ASSERT(fused.dim() == 3 && fused.is_contiguous() && slopes.dim() == 1 && slopes.size(0) > 0);
   CAPSTAN_ASSERT(fused.size(2) % (3 * slopes.size(0)) == 0);
   if (!has_kernels(fused, slopes.size(0))) return std::nullopt;
-  return FusedAttention::apply(fused, slopes.contiguous());
+  return attention_by_operator(fused, slopes.contiguous());
 }
 
 std::optional<at::Tensor> attention(const nn::Alibi& alibi, const at::Tensor& fused, const nn::Batch& batch) {

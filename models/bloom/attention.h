@@ -18,6 +18,9 @@ namespace bloom {
 /// sums of backward have no order. Meta tensors are treated as on the newest GPUs.
 std::optional<at::Tensor> fused_attention(const at::Tensor& fused, const at::Tensor& slopes);
 
+/// The operator that the above calls where kernels take it, whatever the device: on CPUs the reference of float64.
+at::Tensor attention_by_operator(const at::Tensor& fused, const at::Tensor& slopes);
+
 /// What fills nn::Alibi::fused: the above, and where that gives nothing on a GPU, or samples are packed, LibTorch's
 /// causal kernels with heads that carry the biases as columns (heads.h). Nothing on CPUs, and for packed samples that
 /// ops::segment_attention does not take.

@@ -1,4 +1,5 @@
 // BLOOM's architecture (BigScience 2022): ALiBi, embedding norm, fused QKV by heads, GELU, tied head.
+#include <capstan/decoder/file_keys.h>
 #include <capstan/decoder/layer_norm_options.h>
 #include <capstan/model.h>
 
@@ -17,6 +18,8 @@ struct BloomOptions : decoder::LayerNormOptions {
 
   static void describe(capstan::config::OptionTable<BloomOptions>& t);
   static capstan::config::Presets presets();
+  static capstan::config::Presets file_defaults();
+  static std::vector<capstan::config::FileKeys> file_keys();
 };
 
 void BloomOptions::describe(capstan::config::OptionTable<BloomOptions>& t) {
@@ -52,6 +55,29 @@ capstan::config::Presets BloomOptions::presets() {
           {"bloom-1b7", sizes(2048, 24, 16)},
           {"bloom-3b", sizes(2560, 30, 32)},
           {"bloom-7b1", sizes(4096, 30, 32)}};
+}
+
+capstan::config::Presets BloomOptions::file_defaults() {
+  return {{"bloom",
+           {{"dropout", 0.0},
+            {"attention_dropout", 0.0},
+            {"residual_after_norm", false},
+            {"layer_norm_epsilon", 1e-5},
+            {"tie_word_embeddings", true},
+            {"init_std", 0.02}}}};
+}
+
+std::vector<capstan::config::FileKeys> BloomOptions::file_keys() {
+  auto keys = decoder::own_names({"num_layers", "num_heads", "dropout", "residual_after_norm", "init_std"});
+  const auto rest = decoder::neutral_keys({"attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion",
+                                           "skip_bias_add", "skip_bias_add_qkv", "offset_alibi", "n_inner"},
+                                          "it says how Megatron computed the published models, not what");
+  keys.insert(keys.end(), rest.begin(), rest.end());
+  keys.push_back({"slow_but_exact",
+                  capstan::config::FileKey::Use::only,
+                  "transformers then leaves out the biases of products that write to the residual: set it to false",
+                  {"false"}});
+  return decoder::file_keys({decoder::family_keys("bloom", std::move(keys))});
 }
 
 class Bloom : public decoder::Model {

@@ -1,5 +1,6 @@
 // GPT-2's architecture (Radford et al. 2019): learned positions, pre-norm blocks, GELU, tied head, dropout.
 #include <capstan/base/text.h>
+#include <capstan/decoder/file_keys.h>
 #include <capstan/decoder/layer_norm_options.h>
 #include <capstan/model.h>
 
@@ -24,11 +25,14 @@ struct GptOptions : decoder::LayerNormOptions {
   double in_attention() const { return attention_dropout.value_or(dropout); }
   static void describe(capstan::config::OptionTable<GptOptions>& t);
   static capstan::config::Presets presets();
+  static capstan::config::Presets file_defaults();
+  static std::vector<capstan::config::FileKeys> file_keys();
 };
 
 void GptOptions::describe(capstan::config::OptionTable<GptOptions>& t) {
   t.add("model_type", &GptOptions::model_type).choices({"gpt2"}).doc("family of the config.json");
-  decoder::describe_layer_norm_sizes(t, {"n_embd", {"n_layer"}, {"n_head"}});
+  decoder::describe_layer_norm_sizes(t,
+                                     {"n_embd", {"n_layer", "num_hidden_layers"}, {"n_head", "num_attention_heads"}});
   t.add("ff_dim", &GptOptions::ff_dim)
       .min(1)
       .spelling("n_inner")
@@ -36,6 +40,7 @@ void GptOptions::describe(capstan::config::OptionTable<GptOptions>& t) {
   t.add("seq_length", &GptOptions::seq_length)
       .min(1)
       .spelling("n_positions")
+      .spelling("max_position_embeddings")
       .doc("learned positions: the longest sequence");
   t.add("dropout", &GptOptions::dropout)
       .min(0)
@@ -75,6 +80,33 @@ capstan::config::Presets GptOptions::presets() {
           {"gpt2-medium", sizes(1024, 24, 16)},
           {"gpt2-large", sizes(1280, 36, 20)},
           {"gpt2-xl", sizes(1600, 48, 25)}};
+}
+
+capstan::config::Presets GptOptions::file_defaults() {
+  return {{"gpt2",
+           {{"seq_length", std::int64_t{1024}},
+            {"dropout", 0.1},
+            {"embedding_dropout", 0.1},
+            {"attention_dropout", 0.1},
+            {"activation", std::string("gelu_new")},
+            {"scale_by_layer", false},
+            {"layer_norm_epsilon", 1e-5},
+            {"tie_word_embeddings", true},
+            {"init_std", 0.02}}}};
+}
+
+std::vector<capstan::config::FileKeys> GptOptions::file_keys() {
+  using Use = capstan::config::FileKey::Use;
+  auto keys = decoder::own_names({"num_layers", "num_heads", "seq_length", "ff_dim", "dropout", "embedding_dropout",
+                                  "attention_dropout", "activation", "scale_by_layer", "init_std"});
+  keys.push_back({"scale_attn_weights", Use::only, "scores that are not scaled are not supported", {"true"}});
+  keys.push_back({"reorder_and_upcast_attn", Use::neutral, "it says in what order and precision scores are computed"});
+  const auto rest = decoder::neutral_keys(
+      {"n_ctx", "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels",
+       "summary_first_dropout", "summary_last_dropout", "hidden_dropout"},
+      "transformers does not read it in a causal language model");
+  keys.insert(keys.end(), rest.begin(), rest.end());
+  return decoder::file_keys({decoder::family_keys("gpt2", std::move(keys))});
 }
 
 class Gpt : public decoder::Model {

@@ -1,6 +1,7 @@
 // Llama's architecture (Touvron et al. 2023, Dubey et al. 2024): RMSNorm, rotary positions, grouped-query attention,
 // SwiGLU. Mistral's and Qwen 2's are the same with other options.
 #include <capstan/base/text.h>
+#include <capstan/decoder/file_keys.h>
 #include <capstan/decoder/rotary_options.h>
 #include <capstan/model.h>
 
@@ -24,6 +25,8 @@ struct LlamaOptions : decoder::RotaryOptions, decoder::WindowOptions {
   }
   static void describe(capstan::config::OptionTable<LlamaOptions>& t);
   static capstan::config::Presets presets();
+  static capstan::config::Presets file_defaults();
+  static std::vector<capstan::config::FileKeys> file_keys();
 };
 
 void LlamaOptions::describe(capstan::config::OptionTable<LlamaOptions>& t) {
@@ -60,6 +63,26 @@ capstan::config::Presets LlamaOptions::presets() {
       {"mistral-7b-v0.3", decoder::rotary_preset("mistral", {32768, 4096, 32, 32, 8, 14336, 32768}, 1e-5, 1e6, false)},
       {"qwen2.5-0.5b", decoder::rotary_preset("qwen2", {151936, 896, 24, 14, 2, 4864, 32768}, 1e-6, 1e6, true)},
       {"qwen2.5-7b", decoder::rotary_preset("qwen2", {152064, 3584, 28, 28, 4, 18944, 131072}, 1e-6, 1e6, false)}};
+}
+
+capstan::config::Presets LlamaOptions::file_defaults() {
+  const std::int64_t window = 4096, late = 28;
+  return {{"llama", decoder::rotary_defaults({}, {{"attention_bias", false}, {"mlp_bias", false}})},
+          {"mistral", decoder::rotary_defaults({.length = 131072},
+                                               {{"num_kv_heads", std::int64_t{8}}, {"sliding_window", window}})},
+          {"qwen2", decoder::rotary_defaults({.length = 32768}, {{"num_kv_heads", std::int64_t{32}},
+                                                                 {"use_sliding_window", false},
+                                                                 {"sliding_window", window},
+                                                                 {"max_window_layers", late}})}};
+}
+
+std::vector<capstan::config::FileKeys> LlamaOptions::file_keys() {
+  auto qwen2 = decoder::rotary_keys();
+  qwen2.push_back(
+      {"use_mrope", capstan::config::FileKey::Use::only, "positions of images are not supported", {"false"}});
+  return decoder::file_keys({decoder::family_keys("llama", decoder::rotary_keys()),
+                             decoder::family_keys("mistral", decoder::rotary_keys()),
+                             decoder::family_keys("qwen2", std::move(qwen2))});
 }
 
 class Llama : public decoder::Model {

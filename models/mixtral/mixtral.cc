@@ -1,4 +1,5 @@
 // Mixtral's architecture (Jiang et al. 2024): Llama's attention, and a router that sends each token to some experts.
+#include <capstan/decoder/file_keys.h>
 #include <capstan/decoder/rotary_options.h>
 #include <capstan/model.h>
 
@@ -17,6 +18,8 @@ struct MixtralOptions : decoder::RotaryOptions, decoder::RouterOptions {
 
   static void describe(capstan::config::OptionTable<MixtralOptions>& t);
   static capstan::config::Presets presets();
+  static capstan::config::Presets file_defaults();
+  static std::vector<capstan::config::FileKeys> file_keys();
 };
 
 void MixtralOptions::describe(capstan::config::OptionTable<MixtralOptions>& t) {
@@ -36,6 +39,22 @@ capstan::config::Presets MixtralOptions::presets() {
       mixtral.end(),
       {{"num_experts", std::int64_t{8}}, {"experts_per_token", std::int64_t{2}}, {"router_aux_loss_coef", 0.02}});
   return {{"mixtral-8x7b", std::move(mixtral)}};
+}
+
+capstan::config::Presets MixtralOptions::file_defaults() {
+  return {{"mixtral", decoder::rotary_defaults({1e-5, 1e6, 131072}, {{"num_kv_heads", std::int64_t{8}},
+                                                                     {"num_experts", std::int64_t{8}},
+                                                                     {"experts_per_token", std::int64_t{2}},
+                                                                     {"router_aux_loss", false},
+                                                                     {"router_aux_loss_coef", 0.001},
+                                                                     {"router_jitter_noise", 0.0}})}};
+}
+
+std::vector<capstan::config::FileKeys> MixtralOptions::file_keys() {
+  auto keys = decoder::own_names({"experts_per_token", "router_aux_loss"});
+  const auto shared = decoder::rotary_keys();
+  keys.insert(keys.end(), shared.begin(), shared.end());
+  return decoder::file_keys({decoder::family_keys("mixtral", std::move(keys))});
 }
 
 class Mixtral : public decoder::Model {

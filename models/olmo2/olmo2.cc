@@ -1,5 +1,6 @@
 // OLMo 2's architecture (OLMo team 2024): Llama's with norms after its layers instead of before them, and norms
 // over all of q's and k's features.
+#include <capstan/decoder/file_keys.h>
 #include <capstan/decoder/rotary_options.h>
 #include <capstan/model.h>
 
@@ -18,6 +19,8 @@ struct Olmo2Options : decoder::RotaryOptions {
 
   static void describe(capstan::config::OptionTable<Olmo2Options>& t);
   static capstan::config::Presets presets();
+  static capstan::config::Presets file_defaults();
+  static std::vector<capstan::config::FileKeys> file_keys();
 };
 
 void Olmo2Options::describe(capstan::config::OptionTable<Olmo2Options>& t) {
@@ -33,6 +36,14 @@ capstan::config::Presets Olmo2Options::presets() {
   return {{"olmo2-1b", decoder::rotary_preset("olmo2", {100352, 2048, 16, 16, 16, 8192, 4096}, 1e-6, 5e5, false)},
           {"olmo2-7b", decoder::rotary_preset("olmo2", {100352, 4096, 32, 32, 32, 11008, 4096}, 1e-6, 5e5, false)},
           {"olmo2-13b", decoder::rotary_preset("olmo2", {100352, 5120, 40, 40, 40, 13824, 4096}, 1e-6, 5e5, false)}};
+}
+
+capstan::config::Presets Olmo2Options::file_defaults() {
+  return {{"olmo2", decoder::rotary_defaults({.epsilon = 1e-5}, {{"attention_bias", false}})}};
+}
+
+std::vector<capstan::config::FileKeys> Olmo2Options::file_keys() {
+  return decoder::file_keys({decoder::family_keys("olmo2", decoder::rotary_keys())});
 }
 
 class Olmo2 : public decoder::Model {

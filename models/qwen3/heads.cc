@@ -1,6 +1,7 @@
 #include "heads.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <capstan/base/error.h>
 #include <torch/csrc/autograd/custom_function.h>

@@ -1,6 +1,7 @@
 // Qwen 3's architecture (Yang et al. 2025): Llama's with RMS norms of q and k by head and a width of heads of its own;
 // dense, or with routed experts.
 #include <capstan/base/text.h>
+#include <capstan/decoder/file_keys.h>
 #include <capstan/decoder/rotary_options.h>
 #include <capstan/model.h>
 
@@ -26,6 +27,8 @@ struct Qwen3Options : decoder::RotaryOptions, decoder::WindowOptions, decoder::R
   std::set<std::int64_t> dense_blocks() const;
   static void describe(capstan::config::OptionTable<Qwen3Options>& t);
   static capstan::config::Presets presets();
+  static capstan::config::Presets file_defaults();
+  static std::vector<capstan::config::FileKeys> file_keys();
 };
 
 std::set<std::int64_t> Qwen3Options::dense_blocks() const {
@@ -76,6 +79,32 @@ capstan::config::Presets Qwen3Options::presets() {
   return {{"qwen3-0.6b", dense({151936, 1024, 28, 16, 8, 3072, 40960}, true)},
           {"qwen3-8b", dense({151936, 4096, 36, 32, 8, 12288, 40960}, false)},
           {"qwen3-30b-a3b", std::move(mixture)}};
+}
+
+capstan::config::Presets Qwen3Options::file_defaults() {
+  const auto with = [](std::int64_t kv_heads, capstan::config::Preset more) {
+    more.insert(more.end(), {{"num_kv_heads", kv_heads},
+                             {"attention_bias", false},
+                             {"use_sliding_window", false},
+                             {"sliding_window", std::int64_t{4096}}});
+    return decoder::rotary_defaults({.length = 32768}, more);
+  };
+  return {{"qwen3", with(32, {{"head_dim", std::int64_t{128}}, {"max_window_layers", std::int64_t{28}}})},
+          {"qwen3_moe", with(4, {{"num_experts", std::int64_t{128}},
+                                 {"experts_per_token", std::int64_t{8}},
+                                 {"expert_dim", std::int64_t{768}},
+                                 {"normalise_weights", false},
+                                 {"sparse_step", std::int64_t{1}},
+                                 {"router_aux_loss", false},
+                                 {"router_aux_loss_coef", 0.001}})}};
+}
+
+std::vector<capstan::config::FileKeys> Qwen3Options::file_keys() {
+  auto mixture = decoder::own_names(
+      {"expert_dim", "normalise_weights", "sparse_step", "dense_layers", "experts_per_token", "router_aux_loss"});
+  const auto shared = decoder::rotary_keys();
+  mixture.insert(mixture.end(), shared.begin(), shared.end());
+  return decoder::file_keys({decoder::family_keys("qwen3", mixture), decoder::family_keys("qwen3_moe", mixture)});
 }
 
 class Qwen3 : public decoder::Model {

@@ -10,6 +10,8 @@
 #include "support/folder.h"
 #include "support/small_run.h"
 
+namespace answer_rows_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -59,3 +61,5 @@ TEST_CASE("every family answers the same in rows that take other prompts, with w
     CHECK(answers(family, 8) == alone);
   }
 }
+
+}  // namespace answer_rows_test

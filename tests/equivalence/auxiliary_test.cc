@@ -5,6 +5,8 @@
 #include "checkpoint/scratch.h"
 #include "support/small_run.h"
 
+namespace auxiliary_test {
+
 using namespace capstan;
 
 namespace {
@@ -57,3 +59,5 @@ TEST_CASE("the auxiliary loss is the mean over micro-batches, times its coeffici
   CHECK_FALSE(none.has);
   CHECK(none.auxiliary == 0);
 }
+
+}  // namespace auxiliary_test

@@ -9,8 +9,11 @@
 
 #include "support/compositions.h"
 
+namespace composition_resume_test {
+
 using namespace capstan;
 using namespace capstan::testing;
+using capstan::testing::train;  // capstan::train is a namespace, too
 
 namespace {
 
@@ -96,3 +99,5 @@ TEST_CASE("float64: every way from one layout of strategies to another", "[.][fu
     }
   }
 }
+
+}  // namespace composition_resume_test

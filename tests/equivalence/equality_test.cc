@@ -3,6 +3,8 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
+namespace equality_test {
+
 using namespace capstan;
 using testing::differences;
 using testing::train;
@@ -53,3 +55,5 @@ TEST_CASE("fp32, deterministic, same world size: full_shard and no_shard are bit
   INFO("world " << world << " accumulation " << accumulation << " reduce " << reduce);
   CHECK(differences(run("full_shard"), run("no_shard"), 0) == "");
 }
+
+}  // namespace equality_test

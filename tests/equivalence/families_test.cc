@@ -6,6 +6,8 @@
 #include "support/families.h"
 #include "support/small_run.h"
 
+namespace families_test {
+
 using namespace capstan;
 using capstan::testing::distance;
 using capstan::testing::Family;
@@ -116,3 +118,5 @@ TEST_CASE("the routers' loss changes the gradients of a mixture's routers") {
   const std::string gate = "model.layers.0.block_sparse_moe.gate.weight";
   CHECK(distance(with_loss.gradients.at(gate), plain.gradients.at(gate)) > 1e-2);
 }
+
+}  // namespace families_test

@@ -2,6 +2,7 @@
 // rank's with a sequence a row, and those of a plain reference with whole logits.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -15,8 +16,11 @@
 #include "support/compositions.h"
 #include "support/model_folders.h"
 
+namespace frozen_models_test {
+
 using namespace capstan;
 using namespace capstan::testing;
+using capstan::testing::train;  // capstan::train is a namespace, too
 
 namespace {
 
@@ -285,3 +289,5 @@ TEST_CASE("a run that resumes compares with what it began with, not with its che
     CHECK(differences(train_resumed(first, 2, then), alone(dense(), objective), tolerance) == "");
   }
 }
+
+}  // namespace frozen_models_test

@@ -13,6 +13,8 @@
 #include "support/small_run.h"
 #include "train/loop.h"
 
+namespace generate_composition_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -191,3 +193,5 @@ TEST_CASE("a mixture answers the same however strategies share it", "[matrix][tr
 TEST_CASE("a dense model answers the same however strategies share it", "[matrix][train][inference]") {
   check_all(dense());
 }
+
+}  // namespace generate_composition_test

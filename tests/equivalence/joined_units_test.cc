@@ -8,8 +8,11 @@
 #include "support/compositions.h"
 #include "support/pairwise.h"
 
+namespace joined_units_test {
+
 using namespace capstan;
 using namespace capstan::testing;
+using capstan::testing::train;  // capstan::train is a namespace, too
 
 namespace {
 
@@ -125,3 +128,5 @@ TEST_CASE("float64: all ways to join, freeze, split, keep and compute units agai
     if (allowed(choice)) check(choice);
   });
 }
+
+}  // namespace joined_units_test

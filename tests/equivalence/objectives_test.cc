@@ -10,8 +10,11 @@
 
 #include "support/compositions.h"
 
+namespace objectives_test {
+
 using namespace capstan;
 using namespace capstan::testing;
+using capstan::testing::train;  // capstan::train is a namespace, too
 
 namespace {
 
@@ -183,3 +186,5 @@ TEST_CASE("float64: pairs learn in steps sorted by length what they learn as the
     }
   }
 }
+
+}  // namespace objectives_test

@@ -10,8 +10,11 @@
 
 #include "support/compositions.h"
 
+namespace optimizers_test {
+
 using namespace capstan;
 using namespace capstan::testing;
+using capstan::testing::train;  // capstan::train is a namespace, too
 
 namespace {
 
@@ -90,10 +93,19 @@ const Choice muon{"muon",
                   "[optimizer]\nplugin = \"muon\"\nlr = 0.01\nweight_decay = 0.1\nadapters = true\n"
                   "adamw_betas = [0.8, 0.95]\nadamw_lr_factor = 0.1\n"};
 
+// Beside adapters norms are frozen, and a group of frozen parameters is refused.
+std::string tables_of(const Choice& optimizer, bool with_adapters) {
+  const std::string norms = "*norm*";
+  auto tables = optimizer.tables;
+  if (const auto at = tables.find(norms); with_adapters && at != std::string::npos)
+    tables.replace(at, norms.size(), "*lora_A*");
+  return tables;
+}
+
 Setting setting(const Family& family, const Choice& optimizer, bool with_adapters, const Composition& layout) {
   return {.world = layout.world,
-          .config =
-              family_config(family) + (with_adapters ? adapters_of(family) : "") + optimizer.tables + layout.strategies,
+          .config = family_config(family) + (with_adapters ? adapters_of(family) : "") +
+                    tables_of(optimizer, with_adapters) + layout.strategies,
           .overrides = {same_micro_steps},
           .steps = steps,
           .types = {type<optimizer::Rule, ByRecord, NoOptions>("optimizer", "by_record"),
@@ -176,3 +188,5 @@ TEST_CASE("the states that are compared are there, by name") {
   CHECK(run.states.size() == 2);
   CHECK(run.states.at("exp_avg_sq").size() == run.weights.size());
 }
+
+}  // namespace optimizers_test

@@ -6,6 +6,8 @@
 #include "support/families.h"
 #include "support/small_run.h"
 
+namespace packing_test {
+
 using namespace capstan;
 using capstan::testing::Family;
 using capstan::testing::SmallRun;
@@ -103,3 +105,5 @@ TEST_CASE("packing computes fewer positions, and counts the same samples and tar
     CHECK(micro.documents.size() == 6);
   }
 }
+
+}  // namespace packing_test

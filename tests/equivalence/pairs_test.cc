@@ -6,6 +6,8 @@
 #include "support/compositions.h"
 #include "support/layouts.h"
 
+namespace pairs_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -176,3 +178,5 @@ TEST_CASE("float64: parameters that are gathered once a step, with few bits, ada
     }
   }
 }
+
+}  // namespace pairs_test

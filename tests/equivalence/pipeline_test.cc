@@ -8,6 +8,8 @@
 #include "support/folder.h"
 #include "support/pairwise.h"
 
+namespace pipeline_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -137,3 +139,5 @@ TEST_CASE("adapters of all products, whose gradients come in two parts, with spl
   check(model, pipeline(2, schedules[2]) + "[strategy.tensor_parallel]\nsize = 2\n" + full_shard, 8, 2);
   check(model, pipeline(2, schedules[2]) + "[strategy.recompute]\n", 2, 2);
 }
+
+}  // namespace pipeline_test

@@ -8,6 +8,8 @@
 #include "support/compositions.h"
 #include "support/small_run.h"
 
+namespace sparse_labels_test {
+
 using namespace capstan;
 using capstan::testing::Family;
 using capstan::testing::SmallRun;
@@ -104,3 +106,5 @@ TEST_CASE("float32, deterministic: sharded or not, the bits are the same", "[mat
   CHECK(sharded.norms == replicated.norms);
   for (const auto& [name, weight] : replicated.weights) CHECK(at::equal(sharded.weights.at(name), weight));
 }
+
+}  // namespace sparse_labels_test

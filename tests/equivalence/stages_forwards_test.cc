@@ -12,6 +12,8 @@
 #include "support/in_stages.h"
 #include "support/job.h"
 
+namespace stages_forwards_test {
+
 using namespace capstan;
 
 namespace {
@@ -117,3 +119,5 @@ TEST_CASE("stages with an objective of several forwards, or of given numbers, le
     CHECK(testing::differences(learnt(objective, {4, "v", full_shard}, true), alone, 1e-10) == "");
   }
 }
+
+}  // namespace stages_forwards_test

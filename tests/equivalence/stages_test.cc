@@ -11,6 +11,8 @@
 
 #include "support/in_stages.h"
 
+namespace stages_test {
+
 using namespace capstan;
 using testing::in_stages;
 
@@ -139,3 +141,5 @@ TEST_CASE("evaluation over stages: every rank's samples count once, and the loss
   }
   CHECK(sizes.size() == 1);  // a stage's rank says the whole model's
 }
+
+}  // namespace stages_test

@@ -1,11 +1,9 @@
 // A teacher's likeliest words that the data have teach what the teacher itself does, on every way to share the student.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <capstan/base/json.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
-#include <nlohmann/json.hpp>
-
-#include <nlohmann/json.hpp>
 
 #include <map>
 #include <string>
@@ -18,12 +16,13 @@
 #include "support/compositions.h"
 #include "support/model_folders.h"
 
+namespace teacher_data_test {
+
 using namespace capstan;
 using namespace capstan::testing;
+using capstan::testing::train;  // capstan::train is a namespace, too
 
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::int64_t steps = 3;
 constexpr int words = 6, lines = 40;
@@ -182,3 +181,5 @@ TEST_CASE("a model that an objective compares with is refused where the trained 
                                                   Contains("a mesh with pp 2 cuts only the trained model into stages"));
   }
 }
+
+}  // namespace teacher_data_test

@@ -6,12 +6,10 @@
 #include <capstan/decoder/rotary_options.h>
 #include <capstan_places.h>
 
-#include <nlohmann/json.hpp>
-
-#include "assembly/model_file.h"
 #include "config/document.h"
 #include "data/token_cache.h"
 #include "fuzz/judge.h"
+#include "hf/config_file.h"
 #include "plugin/abi.h"
 #include "plugins/commands/import-deepspeed/translate.h"
 #include "plugins/data/jsonl/record.h"
@@ -86,8 +84,9 @@ struct LlamaLike : decoder::RotaryOptions {
 
 void read_config_json(const fs::path& folder) {
   Diagnostics faults;
-  const auto section =
-      assembly::with_model_file({"model", {}, {}}, {folder.string(), "a.toml:1"}, config::Options<LlamaLike>::schema());
+  plugin::Registration like;
+  like.schema = config::Options<LlamaLike>::schema();
+  const auto section = hf::with_model_file({"model", {}, {}}, {folder.string(), "a.toml:1"}, like).section;
   const config::Options<LlamaLike> options(section, faults);
   if (faults.empty()) {
     decoder::check_rotary(options, faults);

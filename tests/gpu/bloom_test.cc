@@ -1,9 +1,11 @@
 // Attention with linear biases by cuDNN: against the plain reference in float64.
-#include "models/bloom/attention.cc"
-#include "models/bloom/heads.cc"
+#include "models/bloom/attention.h"
+#include "models/bloom/heads.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan_catch.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "gpu/compare.h"
 #include "ops/device_graph.h"
@@ -31,7 +33,7 @@ at::Tensor plain(const at::Tensor& fused, const Size& size) {
 }
 
 at::Tensor biased(const at::Tensor& fused, const at::Tensor& slopes) {
-  if (fused.is_cpu()) return bloom::FusedAttention::apply(fused, slopes);
+  if (fused.is_cpu()) return bloom::attention_by_operator(fused, slopes);
   return bloom::fused_attention(fused, slopes).value();
 }
 

@@ -16,6 +16,8 @@
 #include "support/folder.h"
 #include "support/job.h"
 
+namespace decode_test {
+
 using namespace capstan;
 using namespace capstan::ops;
 using capstan::testing::numbers;
@@ -219,3 +221,5 @@ TEST_CASE("GPU: rows that take other prompts give the answers of one prompt at a
     CHECK(generate(model, overrides).answers == generate(model, alone).answers);
   }
 }
+
+}  // namespace decode_test

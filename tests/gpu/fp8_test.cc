@@ -13,15 +13,14 @@
 
 #include "gpu/eight_bits.h"
 #include "nn/weights.h"
-#include "plugins/strategies/fp8/feed_forward.cc"
-#include "plugins/strategies/fp8/frozen.cc"
+#include "plugins/strategies/fp8/feed_forward.h"
+#include "plugins/strategies/fp8/frozen.h"
 #include "plugins/strategies/fp8/layers.h"
-#include "plugins/strategies/fp8/multiplier.cc"
-#include "plugins/strategies/fp8/quantise.cc"
-#include "plugins/strategies/fp8/quantise_blocks.cc"
-#include "plugins/strategies/fp8/scaled.cc"
-#include "plugins/strategies/fp8/sent.cc"
-#include "plugins/strategies/fp8/stored.cc"
+#include "plugins/strategies/fp8/quantise.h"
+#include "plugins/strategies/fp8/quantise_blocks.h"
+#include "plugins/strategies/fp8/scaled.h"
+#include "plugins/strategies/fp8/sent.h"
+#include "plugins/strategies/fp8/stored.h"
 
 using namespace fp8;
 using capstan::testing::numbers;

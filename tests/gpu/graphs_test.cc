@@ -23,6 +23,8 @@
 #include "support/job.h"
 #include "train/checkpoint_manager.h"
 
+namespace graphs_test {
+
 using namespace capstan;
 using Tensors = std::map<std::string, at::Tensor>;
 
@@ -353,3 +355,5 @@ TEST_CASE("GPU: packed rows learn what samples in rows of their own learn, and t
   CHECK(mean_distance(packed.losses, exact) < 2 * apart + 1e-3);
   check_same(learnt("cuda", "bf16", "true"), packed);
 }
+
+}  // namespace graphs_test

@@ -15,6 +15,8 @@
 
 #include "nn/weights.h"
 
+namespace models_test {
+
 using namespace capstan;
 using capstan::testing::bound;
 using capstan::testing::numbers;
@@ -229,3 +231,5 @@ TEST_CASE("GPU: ALiBi through the fused kernel equals CPU's float64 up to roundi
     }
   }
 }
+
+}  // namespace models_test

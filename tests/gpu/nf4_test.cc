@@ -8,8 +8,6 @@
 #include <cstdio>
 
 #include "nn/weights.h"
-#include "plugins/strategies/nf4/bnb.cc"
-#include "plugins/strategies/nf4/codec.cc"
 
 using capstan::testing::numbers;
 using nf4::Codec;

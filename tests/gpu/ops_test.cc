@@ -16,6 +16,8 @@
 #include "ops/softmax_rows.h"
 #include "ops/table_rows.h"
 
+namespace ops_test {
+
 using namespace capstan::ops;
 
 namespace {
@@ -343,3 +345,5 @@ TEST_CASE("GPU: a logit that is no number makes the row's sum none") {
   CHECK(std::isnan(sum[1].item<float>()));
   CHECK(std::isnan(sum[2].item<float>()));
 }
+
+}  // namespace ops_test

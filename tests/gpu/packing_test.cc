@@ -8,6 +8,8 @@
 #include "execution/feed.h"
 #include "models/bloom/attention.h"
 
+namespace packing_test {
+
 using namespace capstan;
 using capstan::testing::numbers;
 
@@ -131,3 +133,5 @@ TEST_CASE("GPU: what attention to segments does not take works apart: float32, o
   CHECK(distance(attend(none, at::kBFloat16, at::kCUDA), attend(none, at::kDouble, at::kCPU)) < 3.0 / 256);
   CHECK(distance(attend(half, at::kFloat, at::kCUDA), attend(half, at::kDouble, at::kCPU)) < 1e-4);
 }
+
+}  // namespace packing_test

@@ -11,6 +11,8 @@
 
 #include "plugins/strategies/fp8/quantise_blocks.h"
 
+namespace quantise_bench {
+
 using namespace fp8;
 
 namespace {
@@ -119,3 +121,5 @@ TEST_CASE("matrices to 8 bits by block", "[.bench][blockrate]") {
     }
   }
 }
+
+}  // namespace quantise_bench

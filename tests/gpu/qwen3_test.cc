@@ -1,7 +1,9 @@
 // Norms of q and k with their positions in one pass: CUDA against CPU.
-#include "models/qwen3/heads.cc"
+#include "models/qwen3/heads.h"
+#include "models/qwen3/operators.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <capstan_catch.h>
 
 #include <chrono>

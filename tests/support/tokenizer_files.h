@@ -1,16 +1,17 @@
 #pragma once
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
+#include <capstan/base/text.h>
 #include <capstan/tokenizer/open.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "checkpoint/scratch.h"
 
 /// A byte-level tokenizer.json with a handful of tokens: a b c d, Ġ (the space), ab bc abc Ġa Ġab.
-inline nlohmann::json byte_level_file() {
-  return nlohmann::json::parse(R"({
+inline capstan::Json byte_level_file() {
+  return capstan::Json::parse(R"({
     "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
     "post_processor": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": false, "use_regex": true},
@@ -22,8 +23,8 @@ inline nlohmann::json byte_level_file() {
 }
 
 /// A SentencePiece-style one as Llama 2's: <unk> <s> </s>, the bytes 0xC3 and 0xA9, then ▁ a b ab ▁ab.
-inline nlohmann::json sentencepiece_file() {
-  return nlohmann::json::parse(R"({
+inline capstan::Json sentencepiece_file() {
+  return capstan::Json::parse(R"({
     "version": "1.0", "truncation": null, "padding": null,
     "added_tokens": [
       {"id": 0, "content": "<unk>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true},
@@ -44,15 +45,18 @@ inline nlohmann::json sentencepiece_file() {
 }
 
 /// The file with one value replaced ("/model/dropout").
-inline nlohmann::json with(nlohmann::json file, const std::string& pointer, const nlohmann::json& value) {
-  file[nlohmann::json::json_pointer(pointer)] = value;
+inline capstan::Json with(capstan::Json file, const std::string& pointer, const capstan::Json& value) {
+  auto* at = &file;
+  for (const auto& key : capstan::split(pointer.substr(1), '/'))
+    at = at->is_array() ? &(*at)[std::stoul(key)] : &(*at)[key];
+  *at = value;
   return file;
 }
 
-inline nlohmann::json added_token(int id, const std::string& content,
-                                  const nlohmann::json& flags = nlohmann::json::object()) {
-  nlohmann::json token{{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
-                       {"rstrip", false}, {"normalized", false}, {"special", false}};
+inline capstan::Json added_token(int id, const std::string& content,
+                                 const capstan::Json& flags = capstan::Json::object()) {
+  capstan::Json token{{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
+                      {"rstrip", false}, {"normalized", false}, {"special", false}};
   token.update(flags);
   return token;
 }
@@ -65,7 +69,7 @@ inline std::shared_ptr<const capstan::tokenizer::Tokenizer> open_tokenizer(const
 }
 
 /// Writes the file and opens it.
-inline std::shared_ptr<const capstan::tokenizer::Tokenizer> opened(const nlohmann::json& file) {
+inline std::shared_ptr<const capstan::tokenizer::Tokenizer> opened(const capstan::Json& file) {
   const Scratch scratch;
   capstan::write_file(scratch / "tokenizer.json", file.dump());
   return open_tokenizer(scratch.path().string());

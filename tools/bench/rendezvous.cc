@@ -4,7 +4,7 @@
 // memory grew by.
 #include "comm/connect.h"
 
-#include <capstan/monitor/process_tree.h>
+#include <capstan/monitor/resident.h>
 
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -10,6 +10,10 @@
 set(CAPSTAN_INSTALL_PACKAGE lib/cmake/Capstan)
 get_property(_plugins GLOBAL PROPERTY CAPSTAN_PLUGINS)
 add_custom_target(installable DEPENDS capstan_program ${_plugins})   # what has to be built, which is less than all
+# What configs/quickstart.toml runs, and the commands that tools/quickstart names in the end.
+add_custom_target(first_run DEPENDS capstan_program plugin_model_gpt plugin_data_squad plugin_tokenizer_hf plugin_optimizer_adamw
+  plugin_objective_causal_lm plugin_strategy_fsdp plugin_monitor_console plugin_command_generate plugin_command_eval
+  plugin_command_report)
 set_target_properties(capstan_program PROPERTIES INSTALL_RPATH "$ORIGIN/../lib;${CAPSTAN_TORCH_RPATH}")
 set_target_properties(capstan PROPERTIES INSTALL_RPATH "$ORIGIN")
 set_target_properties(capstan_engine_library PROPERTIES INSTALL_RPATH "$ORIGIN;${CAPSTAN_TORCH_RPATH}")
@@ -25,10 +29,10 @@ if(TARGET capstan_testing)
   add_dependencies(installable capstan_testing)
 endif()
 # What plugins may be linked with besides.
-install(TARGETS capstan_decoder capstan_strategy_parts capstan_nvml ARCHIVE DESTINATION lib)
+install(TARGETS capstan_decoder capstan_strategy_parts capstan_monitor_parts capstan_data_parts capstan_nvml ARCHIVE DESTINATION lib)
 install(TARGETS capstan_adamw LIBRARY DESTINATION lib)
 set_target_properties(capstan_adamw PROPERTIES INSTALL_RPATH "$ORIGIN;${CAPSTAN_TORCH_RPATH}")
-add_dependencies(installable capstan_decoder capstan_strategy_parts capstan_nvml capstan_adamw)
+add_dependencies(installable capstan_decoder capstan_strategy_parts capstan_monitor_parts capstan_data_parts capstan_nvml capstan_adamw)
 if(TARGET capstan_adamw_cuda)
   set_target_properties(capstan_adamw_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;${CAPSTAN_TORCH_RPATH}" INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS capstan_adamw_cuda LIBRARY DESTINATION lib)
@@ -36,7 +40,8 @@ endif()
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/" "${PROJECT_SOURCE_DIR}/models/libraries/decoder/include/"
   "${PROJECT_SOURCE_DIR}/plugins/libraries/adamw/include/" "${PROJECT_SOURCE_DIR}/plugins/libraries/strategy_parts/include/"
-  "${PROJECT_SOURCE_DIR}/plugins/libraries/nvml/include/"
+  "${PROJECT_SOURCE_DIR}/plugins/libraries/nvml/include/" "${PROJECT_SOURCE_DIR}/plugins/libraries/monitor_parts/include/"
+  "${PROJECT_SOURCE_DIR}/plugins/libraries/data_parts/include/"
   DESTINATION include FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 configure_file("${CMAKE_CURRENT_LIST_DIR}/CapstanConfig.cmake.in" "${CMAKE_BINARY_DIR}/package/CapstanConfig.cmake" @ONLY)
 configure_file("${CMAKE_CURRENT_LIST_DIR}/CapstanConfigVersion.cmake.in" "${CMAKE_BINARY_DIR}/package/CapstanConfigVersion.cmake" @ONLY)

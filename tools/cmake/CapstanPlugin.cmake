@@ -1,4 +1,4 @@
-# capstan_add_plugin(<name> KIND model|strategy|optimizer|objective|data|tokenizer|monitor|command [ENGINE] SOURCES <file>...
+# capstan_add_plugin(<name> KIND model|strategy|optimizer|objective|data|tokenizer|monitor|command [ENGINE] [SHARED_CODE] SOURCES <file>...
 #                    [LIBRARIES <target or file>...] [INCLUDES <folder>...] [OUTPUT_DIRECTORY <folder>] [ABI_TAG <text>])
 #
 # Makes the target plugin_<kind>_<name>: one MODULE <name>.so that exports one
@@ -9,6 +9,8 @@
 # LIBRARIES: what else the plugin is linked with: targets such as capstan::decoder or Arrow::arrow_shared, or files.
 # INCLUDES: folders of headers that no target brings. The plugin finds shared libraries where the build found them; when it
 # is installed, those outside of the project. Its tests (capstan_add_test) get the same libraries and folders.
+# SHARED_CODE: what neither is the entry (CAPSTAN_STRATEGY, …) nor defines operators (TORCH_LIBRARY) is compiled as target
+# plugin_<kind>_<name>_code, for tests of several plugins, and for tests that open <name>.so as well.
 # ABI_TAG writes another tag into the note: only tests of the host need it.
 #
 # Models, strategies, optimizers and objectives need the engine, and so LibTorch: they are built with capstan::engine.
@@ -91,8 +93,20 @@ function(capstan_plugin_library target file folder tag)
   capstan_debug_lines(${target})
 endfunction()
 
+# Which of the files have the plugin's entry or define operators.
+function(capstan_entry_files result)
+  set(entries)
+  foreach(source IN LISTS ARGN)
+    file(STRINGS "${source}" found REGEX "^ *(CAPSTAN_[A-Z_]+\\(\"|CAPSTAN_PLUGIN|TORCH_LIBRARY)" LIMIT_COUNT 1)
+    if(found)
+      list(APPEND entries "${source}")
+    endif()
+  endforeach()
+  set(${result} ${entries} PARENT_SCOPE)
+endfunction()
+
 function(capstan_add_plugin name)
-  cmake_parse_arguments(PLUGIN "ENGINE" "KIND;OUTPUT_DIRECTORY;ABI_TAG" "SOURCES;LIBRARIES;INCLUDES" ${ARGN})
+  cmake_parse_arguments(PLUGIN "ENGINE;SHARED_CODE" "KIND;OUTPUT_DIRECTORY;ABI_TAG" "SOURCES;LIBRARIES;INCLUDES" ${ARGN})
   if(NOT PLUGIN_KIND MATCHES "^(model|strategy|optimizer|objective|data|tokenizer|monitor|command)$")
     message(FATAL_ERROR "capstan_add_plugin(${name}): KIND must be model, strategy, optimizer, objective, data, tokenizer, monitor or command, not '${PLUGIN_KIND}'")
   endif()
@@ -114,8 +128,15 @@ function(capstan_add_plugin name)
   if(NOT PLUGIN_SOURCES)
     message(FATAL_ERROR "capstan_add_plugin(${name}): SOURCES has kernels only; the plugin itself is a .cc file")
   endif()
+  set(code)
+  if(PLUGIN_SHARED_CODE)
+    set(code ${PLUGIN_SOURCES})
+    capstan_entry_files(PLUGIN_SOURCES ${code})
+    list(REMOVE_ITEM code ${PLUGIN_SOURCES})
+  endif()
   if(COMMAND capstan_unity)   # in the tree
     capstan_unity(PLUGIN_SOURCES ${PLUGIN_SOURCES})
+    capstan_unity(code ${code})
   endif()
   set(folder "${PLUGIN_OUTPUT_DIRECTORY}")
   if(NOT folder AND CMAKE_LIBRARY_OUTPUT_DIRECTORY)
@@ -134,12 +155,26 @@ function(capstan_add_plugin name)
   endif()
   set(target plugin_${PLUGIN_KIND}_${name})
   set(targets ${target})
+  set(objects "$<TARGET_OBJECTS:${target}>")
+  if(code)
+    add_library(${target}_code OBJECT ${code})
+    set_target_properties(${target}_code PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
+    target_link_libraries(${target}_code PRIVATE capstan::${needs} ${PLUGIN_LIBRARIES})
+    target_include_directories(${target}_code PRIVATE ${PLUGIN_INCLUDES})
+    capstan_debug_lines(${target}_code)
+    set(objects "$<TARGET_OBJECTS:${target}_code>")
+    list(APPEND PLUGIN_SOURCES "${objects}")
+  endif()
   capstan_plugin_library(${target} "${name}" "${folder}" "needs=${needs} ${tag}" ${PLUGIN_SOURCES})
   target_link_libraries(${target} PRIVATE capstan::${needs} ${PLUGIN_LIBRARIES})
   target_include_directories(${target} PRIVATE ${PLUGIN_INCLUDES})
-  set_target_properties(${target} PROPERTIES CAPSTAN_PLACE "${PLUGIN_KIND}/${name}.so")
+  set_target_properties(${target} PROPERTIES CAPSTAN_PLACE "${PLUGIN_KIND}/${name}.so" CAPSTAN_OBJECTS "${objects}")
   if(needs STREQUAL engine)
     capstan_precompiled(${target})
+    if(code)
+      capstan_precompiled(${target}_code)
+    endif()
   else()
     set_target_properties(${target} PROPERTIES BUILD_RPATH "" INSTALL_RPATH "$ORIGIN/../../..")
   endif()

@@ -2,11 +2,16 @@
 # read once. A file stands by itself when it has compile options of its own, and with CAPSTAN_UNITY=0 every file does.
 #
 # Not CMake's UNITY_BUILD: that writes absolute paths, and ccache could then share no object between worktrees.
-set(CAPSTAN_UNITY 8 CACHE STRING "how many C++ files are compiled at once; 0: each by itself, as editors like it")
+set(CAPSTAN_UNITY 13 CACHE STRING "how many C++ files are compiled at once; 0: each by itself, as editors like it")
 
 # Writes a file that includes the others, and returns its path.
 function(_capstan_unity_file result name)
   set(file "${CMAKE_CURRENT_BINARY_DIR}/unity/${name}.cc")
+  get_property(made GLOBAL PROPERTY CAPSTAN_UNITY_FILES)
+  if(file IN_LIST made)   # a plugin's entry and its other files are two targets of one folder
+    set(file "${CMAKE_CURRENT_BINARY_DIR}/unity/${name}-code.cc")
+  endif()
+  set_property(GLOBAL APPEND PROPERTY CAPSTAN_UNITY_FILES "${file}")
   set(text "// Made by CapstanUnity.cmake.\n")
   get_filename_component(folder "${file}" DIRECTORY)
   foreach(source IN LISTS ARGN)
@@ -39,10 +44,12 @@ function(capstan_unity result)
   foreach(folder IN LISTS folders)
     file(RELATIVE_PATH name "${CMAKE_CURRENT_SOURCE_DIR}" "${folder}")
     list(LENGTH "in_${folder}" count)
-    math(EXPR last "(${count} + ${CAPSTAN_UNITY} - 1) / ${CAPSTAN_UNITY} - 1")
-    foreach(number RANGE ${last})
-      math(EXPR begin "${number} * ${CAPSTAN_UNITY}")
-      list(SUBLIST "in_${folder}" ${begin} ${CAPSTAN_UNITY} files)
+    math(EXPR groups "(${count} + ${CAPSTAN_UNITY} - 1) / ${CAPSTAN_UNITY}")
+    math(EXPR last "${groups} - 1")
+    foreach(number RANGE ${last})   # as many files in each, so that no group keeps one core busy in the end
+      math(EXPR begin "${number} * ${count} / ${groups}")
+      math(EXPR size "(${number} + 1) * ${count} / ${groups} - ${begin}")
+      list(SUBLIST "in_${folder}" ${begin} ${size} files)
       list(LENGTH files together)
       if(together GREATER 1)   # targets of one file each may share a folder
         _capstan_unity_file(file "${name}/${number}" ${files})

@@ -9,6 +9,7 @@ HOST = '''# The host
 | base | errors | |
 | config | options | |
 | plugin | host | config |
+| arguments | a library | |
 | cli | commands | config plugin |
 '''
 ENGINE = '''# The engine
@@ -48,10 +49,11 @@ Thing::Thing(int a) : a_{a}, b_(a) {
     'core/include/capstan/comm/clean.cuh': '#include <capstan/comm/clean.h>\n#include <cuda_bf16.h>\n',
     **{f'core/{room}/idea.cc': 'int idea();\n' for room in ('host/config', 'host/plugin', 'engine/strategy', 'engine/shard')},
     'core/include/capstan/link/clean.h': '#include <capstan/comm/clean.h>\n',
+    'core/arguments/arguments.cc': '#include <CLI/CLI.hpp>\n',
     'models/gpt/gpt.cc': '#include <capstan/data.h>\nint gpt() { return "gpt"; }\n',
     'tests/unit/base/plain.cc': '// So many words that they overflow are recommended; amend `nobody`, one of which is 0.\nint f();\n',
     'core/engine/comm/ring_cuda.cc': '#include <nccl.h>\n#include <capstan/config/options.h>\n',
-    'plugins/data/mine/mine.cc': '#include <capstan/data.h>\n#include "mine.h"\n#include <nlohmann/json.hpp>\n',
+    'plugins/data/mine/mine.cc': '#include <capstan/data.h>\n#include "mine.h"\n#include <spdlog/spdlog.h>\n',
 }
 LONG = 'void long_one() {\n' + '  step();\n' * 60 + '}\n'
 
@@ -74,9 +76,11 @@ BROKEN = {
     'unused option': ('docs/configuration.md', '## [run]\n| `idle` | boolean |\n', 'docs/configuration.md:2: lists idle, which nothing uses'),
     'unknown room': ('core/engine/attic/a.cc', 'int f();\n', 'room attic is not in the table'),
     'LibTorch above the line': ('core/include/capstan/config/a.h', '#include <ATen/core/Tensor.h>\n', 'the line'),
-    'third party in public header': ('core/include/capstan/comm/a.h', '#include <nlohmann/json.hpp>\n', 'public headers'),
-    'third party in public header of kernels': ('core/include/capstan/comm/a.cuh', '#include <nlohmann/json.hpp>\n', 'public headers'),
+    'third party in public header': ('core/include/capstan/comm/a.h', '#include <spdlog/spdlog.h>\n', 'public headers'),
+    'third party in public header of kernels': ('core/include/capstan/comm/a.cuh', '#include <spdlog/spdlog.h>\n', 'public headers'),
     'system header in public header': ('core/include/capstan/comm/a.h', '#include <unistd.h>\n', 'public headers'),
+    'arguments by another door': ('plugins/data/mine/a.cc', '#include <CLI/CLI.hpp>\n', 'only core/arguments/arguments.cc includes CLI/'),
+    'JSON by another door': ('plugins/data/mine/a.cc', '#include <nlohmann/json.hpp>\n', 'only core/json/parse.cc includes nlohmann/'),
     'CUDA outside': ('core/engine/comm/a.cc', '#include <cuda_runtime.h>\n', 'gpu fence'),
     'NCCL outside': ('tests/unit/comm/a.cc', '#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>\n', 'gpu fence'),
     'torch.h in a header': ('plugins/data/mine/a.h', '#include <torch/torch.h>\n', 'torch/torch.h'),

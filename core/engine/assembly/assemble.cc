@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "assembly/override_points.h"
+#include "strategy/passed_over.h"
 
 namespace capstan::assembly {
 namespace {
@@ -149,12 +150,14 @@ void structure(BuiltModel& model, const Strategies& strategies) {
 
 void place(AssembledModel& model, const Strategies& strategies, const Topology& topology) {
   const strategy::Placement placement{topology.mesh, topology.rank,
-                                      [groups = model.groups](const auto& axes) { return (*groups)(axes); }};
+                                      [groups = model.groups](const auto& axes) { return (*groups)(axes); },
+                                      topology.takes_mean_load};
   for (const auto& unit : model.units) {
     each_strategy(strategies, "placement of unit " + unit->name(),
                   [&](strategy::Strategy& strategy) { strategy.place(*unit, placement); });
     for (const auto& adapter : unit->adapters()) nn::place_like_base(adapter);
     nn::refuse_undeclared(*unit);
+    strategy::refuse_unasked(*unit, topology.mesh);
   }
   model.sequence_cut = cut_sequence(strategies, placement);
 }

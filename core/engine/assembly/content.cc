@@ -95,6 +95,18 @@ Look look_at(std::int64_t samples, const std::function<Sample(std::int64_t)>& ge
 
 bool is_of_evaluation(const std::string& key) { return key.starts_with("eval"); }
 
+void leave_out_other_splits(config::Section& section, const std::string& split, const config::Schema& schema) {
+  if (!section.find(split)) return;  // whoever asks for the split says that there is none
+  const auto is_left_out = [&](const config::OptionSpec& spec) {
+    const bool is_of_training = spec.key == "train" || spec.key.starts_with("train_");
+    const bool is_of_a_set = spec.key == "eval_files";
+    return !spec.required && (is_of_a_set || (split == "eval" ? is_of_training : is_of_evaluation(spec.key)));
+  };
+  for (const auto& spec : schema) {
+    if (is_left_out(spec)) std::erase_if(section.entries, [&](const auto& entry) { return entry.key == spec.key; });
+  }
+}
+
 std::map<std::string, std::string> sums_of_files(const std::vector<config::Resolved>& options) {
   std::map<std::string, std::string> sums;
   for (const auto& option : options) {

@@ -26,6 +26,10 @@ inline constexpr const char* no_target_fix =
     "let answers bear loss (the options of [data], such as max_length), take such samples out, or leave them out with "
     "data.no_target = \"skip\"";
 
+/// What to do about an evaluation of which all samples have none.
+inline constexpr const char* no_target_in_evaluation =
+    "let answers bear loss (the options of [data], such as max_length), or take the evaluation file out";
+
 /// What a look at some samples shows.
 struct Look {
   std::string sum;  ///< XXH64 of their tokens and of which of these bear loss
@@ -39,6 +43,9 @@ Look look_at(std::int64_t samples, const std::function<Sample(std::int64_t)>& ge
 
 /// Is an option of a data plugin only about evaluation? The names of such options begin with "eval".
 bool is_of_evaluation(const std::string& key);
+/// Takes the options out that are only about splits which are not read, since a file of theirs may be gone:
+/// "eval_files", those of evaluation, or those of training ("train", "train_samples").
+void leave_out_other_splits(config::Section& section, const std::string& split, const config::Schema& schema);
 /// The regular files that a data plugin's options name, except for those of evaluation.
 std::map<std::string, std::string> sums_of_files(const std::vector<config::Resolved>& options);
 

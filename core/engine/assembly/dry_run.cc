@@ -13,7 +13,9 @@
 
 #include "assembly/assemble.h"
 #include "assembly/watched_model.h"
+#include "assembly/work_counter.h"
 #include "comm/planned_group.h"
+#include "strategy/passed_over.h"
 
 namespace capstan::assembly {
 namespace {
@@ -45,7 +47,7 @@ class ActionCounter {
     end();
     auto found = find(action.kind, action.stage);
     is_first_ = found == actions_.end();
-    if (is_first_) found = actions_.insert(found, ActionWork{{action.kind, action.stage, 0}, {}});
+    if (is_first_) found = actions_.insert(found, plan::ActionWork{{action.kind, action.stage, 0}, {}});
     now_ = &found->work;
     *now_ = {{}, std::move(now_->gathers), {}, {}};
     copies_.clear();
@@ -64,7 +66,7 @@ class ActionCounter {
     now_ = nullptr;
   }
   // A receive only starts a transfer. What it computes, the micro-batch's fields, is the forward's.
-  std::vector<ActionWork> take() {
+  std::vector<plan::ActionWork> take() {
     end();
     for (auto& [action, work] : actions_) {
       if (action.kind != Kind::forward) continue;
@@ -78,7 +80,7 @@ class ActionCounter {
   }
 
  private:
-  std::vector<ActionWork>::iterator find(Kind kind, int stage) {
+  std::vector<plan::ActionWork>::iterator find(Kind kind, int stage) {
     return std::find_if(actions_.begin(), actions_.end(),
                         [&](const auto& one) { return one.action.kind == kind && one.action.stage == stage; });
   }
@@ -92,17 +94,17 @@ class ActionCounter {
     }
   }
   // What was computed since this was last asked.
-  Computing add_computed() {
-    Computing computed{std::exchange(compute_->work(), {}), std::exchange(waited_, {})};
+  plan::Computing add_computed() {
+    plan::Computing computed{std::exchange(compute_->work(), {}), std::exchange(waited_, {})};
     add(*now_, computed);
     return computed;
   }
 
   WatchedModel& model_;
   const Topology& topology_;
-  std::vector<ActionWork> actions_;
-  MicroStepWork* now_ = nullptr;
-  Transfers waited_;                           // of the action, since add_computed()
+  std::vector<plan::ActionWork> actions_;
+  plan::MicroStepWork* now_ = nullptr;
+  plan::Transfers waited_;                     // of the action, since add_computed()
   std::map<const void*, std::size_t> copies_;  // which were begun in the action: their places
   bool is_first_ = false;
   std::optional<comm::PlannedCalls> listening_;
@@ -201,7 +203,7 @@ void expect(strategy::Interpreter& interpreter, const strategy::RankStages& stag
 }
 
 // In stages the passes without gradient are forwards too, which come before the program and gather for themselves.
-void add_other_passes(const DryRunOf& what, std::vector<ActionWork>& actions) {
+void add_other_passes(const DryRunOf& what, std::vector<plan::ActionWork>& actions) {
   for (auto& [action, work] : actions) {
     if (action.kind != Kind::forward && action.kind != Kind::send_states) continue;
     auto one = work;
@@ -212,12 +214,12 @@ void add_other_passes(const DryRunOf& what, std::vector<ActionWork>& actions) {
 }
 
 // What a micro-batch computes in all stages. A program may have a stage's backward whole and in parts: it counts once.
-MicroStepWork of_micro_batch(const std::vector<ActionWork>& actions) {
+plan::MicroStepWork of_micro_batch(const std::vector<plan::ActionWork>& actions) {
   const auto has_whole = [&](int stage) {
     return std::any_of(actions.begin(), actions.end(),
                        [&](const auto& one) { return one.action.kind == Kind::backward && one.action.stage == stage; });
   };
-  MicroStepWork sum;
+  plan::MicroStepWork sum;
   for (const auto& one : actions) {
     const bool is_part = one.action.kind == Kind::backward_input || one.action.kind == Kind::backward_weight;
     if (!strategy::is_transfer(one.action) && !(is_part && has_whole(one.action.stage))) add(sum, one.work);
@@ -295,6 +297,7 @@ std::vector<MicroStepMemory> dry_run(const std::vector<DryRunOf>& positions) {
   for (std::size_t i = 0; trains && i < models.size(); ++i) {
     models[i]->gather_again();
     run_step(*models[i], positions[i], inputs, results[i]);
+    results[i].passed_over = strategy::passed_over(models[i]->runner().units());
   }
   if (evaluates_last) evaluate(models, first, results);
   return results;

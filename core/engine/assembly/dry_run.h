@@ -25,13 +25,14 @@ struct AtPeak {
 
 /// What a micro-step takes.
 struct MicroStepMemory : AtPeak {
-  std::int64_t kept = 0;            ///< activations between forward and backward
-  int in_flight = 1;                ///< forwards whose backward is to come, at most
-  MicroStepWork computed;           ///< and what it moves, in all stages of the rank
-  std::vector<ActionWork> actions;  ///< the same by the stages' actions
-  AtPeak evaluation;                ///< what the run's evaluations and answers take instead of it; nothing: it has none
-  AtPeak held;                      ///< the same where they keep what they gather; nothing: they gather nothing
-  std::string evaluation_note;      ///< why that is unknown; empty: it is not
+  std::int64_t kept = 0;                  ///< activations between forward and backward
+  int in_flight = 1;                      ///< forwards whose backward is to come, at most
+  plan::MicroStepWork computed;           ///< and what it moves, in all stages of the rank
+  std::vector<plan::ActionWork> actions;  ///< the same by the stages' actions
+  AtPeak evaluation;            ///< what the run's evaluations and answers take instead of it; nothing: it has none
+  AtPeak held;                  ///< the same where they keep what they gather; nothing: they gather nothing
+  std::string passed_over;      ///< ports that must act and were not asked (strategy/passed_over.h)
+  std::string evaluation_note;  ///< why that is unknown; empty: it is not
 };
 
 /// What a dry run is made from.

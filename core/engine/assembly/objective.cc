@@ -17,6 +17,28 @@ std::string text(const data::FieldSpec& field) {
   return cat("'", field.name, "' (", type, ", one a ", per, ")");
 }
 
+// One that says no meaning is taken to tell sequences apart if it asks for their number or for a value of each.
+void check_sequences(const LoadedPlugins& loaded, Diagnostics& faults) {
+  const auto& made = *loaded.objective;
+  const auto& source = *loaded.data;
+  const auto plan = loaded.minimised->plan();
+  const auto& form = loaded.sample_form;
+  const bool has_field = std::any_of(plan.fields.begin(), plan.fields.end(),
+                                     [](const auto& field) { return field.per == data::FieldSpec::Per::sequence; });
+  const bool tells_apart = plan.meaning.empty() ? plan.sequences != 0 || has_field : plan.meaning == form.meaning;
+  if (plan.sequences != 0 && plan.sequences != form.sequences) {
+    faults.add(made.where,
+               cat("the objective '", made.name, "' needs samples of ", counted(plan.sequences, "sequence"),
+                   ", those of the data plugin '", source.name, "' have ", form.sequences),
+               "take data of that form, or another objective");
+  } else if (!form.meaning.empty() && !tells_apart) {
+    faults.add(source.where,
+               cat("a sample of the data plugin '", source.name, "' is ", form.meaning, ", and the objective '",
+                   made.name, "' would learn ", plan.meaning.empty() ? "all of it alike" : "it as " + plan.meaning),
+               "set [objective] plugin to one that compares them, or take out what asks for such samples (data.pairs)");
+  }
+}
+
 void check_fields(const LoadedPlugins& loaded, Diagnostics& faults) {
   const auto& made = *loaded.objective;
   const auto& declared = loaded.sample_form.fields;
@@ -67,13 +89,7 @@ void settle_objective(LoadedPlugins& loaded, Diagnostics& faults) {
   plugin::guard(made.name, "check", [&] { made.object->check(faults); });
   loaded.minimised = std::make_shared<const strategy::Objective>(made.name, made.object);
   if (!loaded.data) return;
-  const auto wanted = loaded.minimised->plan().sequences, given = loaded.sample_form.sequences;
-  if (wanted != 0 && wanted != given) {
-    faults.add(made.where,
-               cat("the objective '", made.name, "' needs samples of ", counted(wanted, "sequence"),
-                   ", those of the data ", "plugin '", loaded.data->name, "' have ", given),
-               "take data of that form, or another objective");
-  }
+  check_sequences(loaded, faults);
   check_fields(loaded, faults);
 }
 

@@ -61,6 +61,39 @@ void check_patterns(const OptimizerGroupTable& group, const std::vector<const la
   }
 }
 
+// A rule for matrices that gets none would act on nothing in silence.
+void check_matrices(const Made<optimizer::Rule>& made, const optimizer::Rule& rule, const strategy::Optimizer& all,
+                    const std::vector<const layout::Param*>& records, Diagnostics& faults) {
+  const auto is_whole = [&](const layout::Param* record) {
+    return record->trainable && all.of(*record).rule.get() == &rule &&
+           rule.whole_spec(*record, at::kFloat, c10::DeviceType::CPU);
+  };
+  if (rule.grain() != optimizer::Grain::matrix || std::any_of(records.begin(), records.end(), is_whole)) return;
+  faults.add(made.where,
+             cat("the optimizer '", made.name, "' has no effect: nothing that it trains is a matrix for it"),
+             cat("choose another, or let it take what is trained: see `capstan plugins ", made.name, "`"));
+}
+
+// So would a group of which nothing is trained. (An evaluation trains nothing at all.)
+void check_reach(const strategy::Optimizer& all, const PluginsBesidesModel& plugins,
+                 const std::vector<const layout::Param*>& records, Diagnostics& faults) {
+  for (std::size_t i = 0; i < plugins.optimizer_groups.size(); ++i) {
+    const auto& table = plugins.optimizer_groups[i];
+    const auto& group = all.groups()[i];
+    bool any = false, trained = false;
+    for (const auto* record : records) {
+      if (&all.of(*record) == &group) (record->trainable ? trained : any) = true;
+    }
+    if (trained && table.rule) check_matrices(*table.rule, *group.rule, all, records, faults);
+    if (trained) continue;
+    faults.add(table.options.where(&setup::OptimizerGroupOptions::records),
+               cat(group.name, " has no effect: all parameters that it names ",
+                   any ? "are frozen" : "belong to groups before it"),
+               "remove it, or name parameters that are trained");
+  }
+  check_matrices(*plugins.optimizer, *all.groups().back().rule, all, records, faults);
+}
+
 }  // namespace
 
 std::shared_ptr<const strategy::Optimizer> make_optimizer(const setup::OptimizerOptions& options,
@@ -79,7 +112,12 @@ std::shared_ptr<const strategy::Optimizer> make_optimizer(const setup::Optimizer
   }
   faults.throw_if_any();
   groups.push_back({"optimizer", {}, rule});
-  return std::make_shared<strategy::Optimizer>(std::move(groups), options.weight_decay, options.decay == "all");
+  const auto made =
+      std::make_shared<strategy::Optimizer>(std::move(groups), options.weight_decay, options.decay == "all");
+  if (std::any_of(records.begin(), records.end(), [](const auto* record) { return record->trainable; }))
+    check_reach(*made, plugins, records, faults);
+  faults.throw_if_any();
+  return made;
 }
 
 }  // namespace capstan::assembly

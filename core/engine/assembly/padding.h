@@ -12,6 +12,7 @@ namespace data {
 struct Padding {
   std::int64_t pad_id = 0;
   std::int64_t multiple = 1;                                ///< cols is rounded up to a multiple of it
+  std::int64_t least = 1;                                   ///< cols is at least this, but for a fixed length
   std::optional<std::int64_t> fixed_length = std::nullopt;  ///< cols whatever the samples; `multiple` is then not used
 };
 

@@ -5,20 +5,17 @@
 #include <algorithm>
 #include <utility>
 
-#include "assembly/model_family.h"
+#include "assembly/content.h"
+#include "assembly/model_table.h"
 #include "assembly/objective.h"
+#include "assembly/packed_forms.h"
 #include "assembly/sample_form.h"
+#include "hf/config_file.h"
+#include "hf/family.h"
 #include "setup/collect.h"
 
 namespace capstan::assembly {
 namespace {
-
-// model.path as the user wrote it: perhaps relative, or a hub's id.
-std::string written_path(const config::Options<setup::ModelOptions>& options) {
-  const auto* entry = options.section().find("path");
-  const auto* written = entry ? std::get_if<std::string>(&entry->value) : nullptr;
-  return written ? *written : *options->path;
-}
 
 // What the host itself reads from the tables of this kind of plugin.
 std::vector<std::string> host_keys(const std::string& kind) {
@@ -44,14 +41,14 @@ class Loader {
 
   template <class Interface>
   std::optional<Made<Interface>> make(const std::string& kind, const config::PluginTable& table,
-                                      const ModelStart& start = {}) {
+                                      const hf::ModelStart& start = {}, const std::string& split = {}) {
     Made<Interface> made;
     made.name = table.name;
     made.where = table.where;
     made.table = table.section.path;
     made.host = table.host;
     setup::collect(
-        faults_, [&] { fill(made, kind, table, start); }, table.where);
+        faults_, [&] { fill(made, kind, table, start, split); }, table.where);
     if (!made.object) return {};
     return made;
   }
@@ -61,7 +58,7 @@ class Loader {
                                   const config::Options<setup::ModelOptions>& options) {
     if (table.name.empty() || !options->path) return {};
     const auto named = written_path(options);
-    const auto preset = preset_of_id(named, host_.load("model", table.name, table.path).presets);
+    const auto preset = hf::preset_of_id(named, host_.load("model", table.name, table.path).presets);
     if (preset.empty()) return {};
     return StandIn{named, preset, options.where(&setup::ModelOptions::path)};
   }
@@ -79,16 +76,20 @@ class Loader {
 
  private:
   template <class Interface>
-  void fill(Made<Interface>& made, const std::string& kind, const config::PluginTable& table, const ModelStart& start) {
+  void fill(Made<Interface>& made, const std::string& kind, const config::PluginTable& table,
+            const hf::ModelStart& start, const std::string& split) {
     const auto& registration = host_.load(kind, table.name, table.path);
     made.file = registration.file;
     auto section = table.section;
     if (start.folder) {
-      check_family(section, *start.folder, registration, host_);
-      forms_ = forms_of_folder(*start.folder, std::move(forms_), host_);
+      hf::check_family(section, *start.folder, registration, host_);
+      forms_ = forms_of_folder(start.folder->path, std::move(forms_), host_);
+      auto read = hf::with_model_file(section, *start.folder, registration);
+      section = std::move(read.section);
+      made.note = std::move(read.note);
     }
-    if (start.folder) section = with_model_file(section, *start.folder, registration.schema);
-    if (start.preset) section = with_preset(section, *start.preset, registration.presets, table.name);
+    if (start.preset) section = hf::with_preset(section, *start.preset, registration.presets, table.name);
+    if (!split.empty()) data::leave_out_other_splits(section, split, registration.schema);
     Diagnostics own;
     config::refuse_unknown(section, registration.schema, host_keys(kind), own);
     made.options = config::resolve(registration.schema, section, own);
@@ -124,55 +125,10 @@ void load_extensions(const setup::Configuration& config, Loader& loader, LoadedP
   }
 }
 
-// The folder that model.path means: a path, or what the hub's cache has under an id.
-std::optional<ModelFolder> find_folder(config::Options<setup::ModelOptions>& options, const config::HubCache& hub,
-                                       Diagnostics& faults) {
-  if (!options->path) return {};
-  const auto where = options.where(&setup::ModelOptions::path);
-  std::optional<ModelFolder> found;
-  setup::collect(faults, [&] {
-    const auto folder = config::find_model({written_path(options), *options->path, where, "model.path"}, hub).string();
-    options.derive(&setup::ModelOptions::path, folder);
-    found = ModelFolder{folder, where};
-  });
-  return found;
-}
-
-// [model] with the preset where the path was.
-config::Options<setup::ModelOptions> with_stand_in(config::Section section, const StandIn& stand_in) {
-  for (auto& entry : section.entries) {
-    if (entry.key != "path") continue;
-    entry.key = "preset";
-    entry.value = stand_in.preset;
-  }
-  Diagnostics none;
-  return config::Options<setup::ModelOptions>(std::move(section), none);
-}
-
-// A folder and a preset both say what the model is, and would mix: if both are given, the command line's counts.
-void settle_start(config::Section& section, Diagnostics& faults) {
-  const auto* path = section.find("path");
-  const auto* preset = section.find("preset");
-  if (!path || !preset) return;
-  if (path->origin.layer == preset->origin.layer) {
-    faults.add(preset->origin.text(),
-               cat("model.preset and model.path (", path->origin.text(), ") both say what the model is"),
-               "keep one: path for a folder's weights, preset for its sizes with random ones");
-    return;
-  }
-  const std::string weaker = path->origin.layer < preset->origin.layer ? "path" : "preset";
-  std::erase_if(section.entries, [&](const auto& entry) { return entry.key == weaker; });
-}
-
-void load_model(const setup::Configuration& config, Loader& loader, LoadedPlugins& loaded, Diagnostics& faults) {
-  auto table = config::chosen_plugin(config.document.section("model"), faults);
-  settle_start(table.section, faults);
-  loaded.model_options = config::Options<setup::ModelOptions>(
-      config::take(table.section, config::Options<setup::ModelOptions>::schema()), faults);
+void load_model(const setup::Configuration& config, plugin::Host& host, Loader& loader, LoadedPlugins& loaded,
+                Diagnostics& faults) {
+  auto [table, start, absent] = read_model_table(config, loaded, host, faults);
   auto& options = loaded.model_options;
-  ModelStart start;
-  Diagnostics absent;
-  start.folder = find_folder(options, config.request.hub, absent);
   if (!absent.empty() && config.request.may_lack_files) loaded.stand_in = loader.stand_in(table, options);
   if (loaded.stand_in) {
     options = with_stand_in(options.section(), *loaded.stand_in);
@@ -191,7 +147,7 @@ void load_data(const setup::Configuration& config, bool needed, Loader& loader, 
       config::Options<setup::DataOptions>(config::take(section, config::Options<setup::DataOptions>::schema()), faults);
   if (!needed) return;
   const auto table = config::chosen_plugin(section, faults);
-  if (!table.name.empty()) loaded.data = loader.make<data::Data>("data", table);
+  if (!table.name.empty()) loaded.data = loader.make<data::Data>("data", table, {}, config.request.split);
   if (!loaded.data) return;
   const auto checked_form = [&] {
     auto form = loaded.data->object->form();
@@ -310,7 +266,7 @@ LoadedPlugins load_plugins(const setup::Configuration& config, Needs needs, plug
   Diagnostics of_strategies;
   loaded.strategies = Loader(host, of_strategies).make_all<strategy::Strategy>("strategy", config.document);
   Loader loader(host, faults, forms_of(loaded.strategies));
-  load_model(config, loader, loaded, faults);
+  load_model(config, host, loader, loaded, faults);
   load_data(config, needs == Needs::all, loader, loaded, faults);
   load_tokenizer(config, loader, loaded, faults);
   load_optimizer(config, loader, loaded, faults);
@@ -329,7 +285,7 @@ LoadedPlugins load_plugins(const setup::Configuration& config, Needs needs, plug
   return loaded;
 }
 
-std::optional<Made<nn::Model>> load_other_model(const config::PluginTable& table, const ModelFolder& folder,
+std::optional<Made<nn::Model>> load_other_model(const config::PluginTable& table, const hf::ModelFolder& folder,
                                                 plugin::Host& host, Diagnostics& faults) {
   Loader loader(host, faults);
   auto made = loader.make<nn::Model>("model", table, {{}, folder});

@@ -20,9 +20,9 @@
 #include <vector>
 
 #include <capstan/plugin/host.h>
-#include "assembly/model_file.h"
 #include "config/plugin_table.h"
 #include "config/to_toml.h"
+#include "hf/model_start.h"
 #include "setup/configuration.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -39,6 +39,7 @@ struct Made {
   std::vector<config::Entry> host;                           ///< the host's own options of its table
   std::vector<config::Resolved> options;                     ///< the plugin's
   std::function<std::shared_ptr<Interface>()> make_another;  ///< with the same options; while the plugin host lives
+  std::string note = {};                                     ///< for people: what of the model's folder is not known
 };
 
 /// Where the user set an option of a plugin, else what names the plugin.
@@ -118,7 +119,7 @@ enum class Needs { all, all_but_data, model_and_strategies };
 LoadedPlugins load_plugins(const setup::Configuration& config, Needs needs, plugin::Host& host, Diagnostics& faults);
 /// The plugin of one more model, which `table` names, as its folder's config.json has it. Nothing where it has a fault;
 /// quantized weights are one.
-std::optional<Made<nn::Model>> load_other_model(const config::PluginTable& table, const ModelFolder& folder,
+std::optional<Made<nn::Model>> load_other_model(const config::PluginTable& table, const hf::ModelFolder& folder,
                                                 plugin::Host& host, Diagnostics& faults);
 /// The stage itself, where there was no fault.
 Plugins complete(LoadedPlugins loaded);

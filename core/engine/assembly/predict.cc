@@ -12,6 +12,7 @@
 #include "shard/boxes.h"
 #include "shard/footprint.h"
 #include "shard/plan.h"
+#include "strategy/passed_over.h"
 
 namespace capstan::assembly {
 namespace {
@@ -159,19 +160,39 @@ bool may_hold(MicroStepMemory step, const Prediction& prediction, const setup::C
          fits_into(config.request.gpu_room, peak_with(step, config.device, prediction.footprints));
 }
 
-// What micro-batches take and what a step computes, at each position.
-void add_work(const std::vector<Position>& positions, const Inputs& inputs, std::vector<Prediction>& predictions) {
+// A dry run, whose time is that of ranks whose experts get as many tokens as any other's; memory may be for more.
+std::vector<MicroStepMemory> dry_run_of(const std::vector<Position>& positions, const Inputs& inputs) {
   const auto& [config, plugins, samples, model, frozen] = inputs;
   std::vector<DryRunOf> dry_runs;
   for (const auto& at : positions) dry_runs.push_back({config, plugins, at.topology, samples, at.options, frozen});
+  auto steps = dry_run(dry_runs);
+  if (positions.front().topology.mesh.size(layout::Axis::ep) == 1) return steps;
+  std::vector<Topology> even;
+  for (const auto& at : positions) even.emplace_back(at.topology).takes_mean_load = true;
+  dry_runs.clear();
+  for (std::size_t p = 0; p < positions.size(); ++p)
+    dry_runs.push_back({config, plugins, even[p], samples, positions[p].options, frozen});
+  auto timed = dry_run(dry_runs);
+  for (std::size_t p = 0; p < positions.size(); ++p) {
+    steps[p].computed = std::move(timed[p].computed);
+    steps[p].actions = std::move(timed[p].actions);
+  }
+  return steps;
+}
+
+// What micro-batches take and what a step computes, at each position.
+void add_work(const std::vector<Position>& positions, const Inputs& inputs, std::vector<Prediction>& predictions) {
+  const auto& [config, plugins, samples, model, frozen] = inputs;
   std::vector<MicroStepMemory> steps;
   try {
-    steps = dry_run(dry_runs);
+    steps = dry_run_of(positions, inputs);
   } catch (const std::exception& error) {
     const auto note = cat("activations cannot be predicted: ", first_sentence(error.what()));
     for (auto& prediction : predictions) prediction.activations_note = note;
     return;
   }
+  for (const auto& step : steps)
+    if (!step.passed_over.empty()) throw Error(step.passed_over, strategy::passed_over_fix);
   bool holds = true;
   for (std::size_t p = 0; p < steps.size(); ++p) holds = holds && may_hold(steps[p], predictions[p], config);
   for (std::size_t p = 0; p < positions.size(); ++p) {
@@ -215,7 +236,7 @@ Prediction predict(const setup::Configuration& config, const Plugins& plugins, c
   if (config.request.activations && config.device == "cuda") add_work(positions, inputs, predictions);
   if (positions.size() == 1) return std::move(predictions.front());
   std::vector<std::int64_t> bytes;
-  std::vector<StepWork> works;
+  std::vector<plan::StepWork> works;
   for (std::size_t p = 0; p < positions.size(); ++p) {
     bytes.push_back(layout::total_bytes(predictions[p].footprints, config.device));
     if (!predictions[p].work) continue;

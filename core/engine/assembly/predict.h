@@ -22,9 +22,11 @@ struct Prediction {
   std::string activations_note;  ///< for people: what a micro-step keeps and where the peak is, or why it is unknown
   std::string state_note = {};   ///< for people: where ranks divide blocks of the optimizer's states; or empty
   std::string stages_note = {};  ///< for people: what each position on pp takes; empty: there is one
-  std::optional<StepWork> work = {};  ///< what a step computes and moves, where activations are known
-  std::vector<StepWork> works = {};   ///< the same at each position on pp, where there are several
-  std::int64_t largest_tensor = 0;    ///< bytes of the largest one at work, where activations are known
+  std::optional<plan::StepWork> work = {};  ///< what a step computes and moves, where activations are known
+  std::vector<plan::StepWork> works = {};   ///< the same at each position on pp, where there are several
+  /// The work at each position on pp, also where there is one.
+  std::vector<plan::StepWork> work_of_positions() const { return works.empty() ? std::vector{work.value()} : works; }
+  std::int64_t largest_tensor = 0;  ///< bytes of the largest one at work, where activations are known
   bool holds = false;  ///< evaluations have room to keep what they gather: the request's gpu_room, at all positions
   /// Training's peak and an evaluation's, where a run has both: the larger one is the sum of the parts, and must fit.
   std::vector<layout::Footprint> peaks = {};

@@ -36,7 +36,8 @@ void check_checkpoints(const setup::Configuration& config, const Samples& sample
   const char* fix = "remove it, or set checkpoint.keep_best = true";
   const bool is_off = !goes_by_metric(config);
   if (is_off && options->metric != defaults.metric) refuse(&setup::CheckpointOptions::metric, off, fix);
-  if (is_off && options->mode != defaults.mode) refuse(&setup::CheckpointOptions::mode, off, fix);
+  // "min" is what earlier versions wrote there.
+  if (is_off && options->mode == "max") refuse(&setup::CheckpointOptions::mode, off, fix);
   if (samples.has_eval() || !samples.train) return;
   const char* none = "there is no evaluation data";
   const char* name_one = "name an evaluation file in [data]";
@@ -150,7 +151,7 @@ class SamplesOpener {
 
   std::int64_t longest_row() const {
     const bool packs = plugins_.data_options->packing;
-    return data::padded_columns(std::max<std::int64_t>(1, samples_.length - 1), config_.row_multiple(),
+    return data::padded_columns(std::max(topology_.least_columns(), samples_.length - 1), config_.row_multiple(),
                                 packs ? std::numeric_limits<std::int64_t>::max() : bounds().positions);
   }
 
@@ -160,11 +161,13 @@ class SamplesOpener {
     const auto open = [&](data::Split split) { return data.object->open(request_of(split)); };
     setup::collect(faults_, [&] {
       plugin::guard(data.name, "open", [&] {
-        samples_.train = open(data::Split::train);
-        samples_.eval = open(data::Split::eval);
+        const auto& only = config_.request.split;
+        if (only != "eval") samples_.train = open(data::Split::train);
+        if (only != "train") samples_.eval = open(data::Split::eval);
       });
     });
-    open_sets();
+    if (config_.request.split.empty()) open_sets();
+    if (config_.trains()) judge_evaluations();
     samples_.evaluates = samples_.has_eval();
     if (samples_.train) take_part();
     const auto& train = *config_.train;
@@ -190,6 +193,30 @@ class SamplesOpener {
         });
       });
     }
+  }
+
+  // An evaluation of which no token bears loss has none, and would be the best of all with 0.
+  void judge_evaluations() {
+    const auto judge = [&](const data::DataSource& source, const std::string& split) {
+      const auto size = plugin::guard(samples_.plugin, "size", [&] { return source.size(); });
+      const auto may_bear_loss = [&](std::int64_t index) {
+        try {
+          return data::has_target(source.get(index));
+        } catch (const std::exception&) {
+          return true;  // the evaluation says so when it comes there
+        }
+      };
+      std::int64_t i = 0;
+      while (i < size && !may_bear_loss(i)) ++i;
+      if (i < size) return;
+      faults_.add(plugins_.data->where,
+                  cat("no token of the evaluation '", split, "' (", counted(size, "sample"), ") bears loss"),
+                  data::no_target_in_evaluation);
+    };
+    setup::collect(faults_, [&] {
+      if (samples_.eval) judge(*samples_.eval, "eval");
+      for (const auto& set : samples_.eval_sets) judge(*set.source, set.name);
+    });
   }
 
   std::vector<std::string> evaluation_sets() const {
@@ -261,7 +288,7 @@ class SamplesOpener {
                   data::no_target_fix);
     }
     const auto& checkpoint = *config_.checkpoint;
-    if (checkpoint.saves() || checkpoint.resume != "none")
+    if (checkpoint.may_save() || checkpoint.resume != "none")
       samples_.content = data::Content{look.sum, data::sums_of_files(data.options)};
   }
 
@@ -275,6 +302,10 @@ class SamplesOpener {
 
 }  // namespace
 
+bool goes_by_metric(const setup::Configuration& config) {
+  return config.checkpoint->keep_best || config.train->stop_after_evals > 0;
+}
+
 std::optional<Samples> open_samples(const setup::Configuration& config, const LoadedPlugins& plugins,
                                     const Topology& topology, plugin::Host& host, Diagnostics& faults) {
   auto samples = SamplesOpener(config, plugins, topology, host, faults).open();
@@ -283,7 +314,6 @@ std::optional<Samples> open_samples(const setup::Configuration& config, const Lo
   if (plan.steps > 0)
     setup::check_stopping(config.train, plan.steps, samples.has_eval() ? plan.steps_per_epoch : 0, faults);
   check_final_weights(config.checkpoint, plugins, faults);
-  setup::collect(faults, [&] { check_metric(config, plugins, samples, faults); });
   check_monitors(config, plugins, samples, faults);
   if (!faults.empty()) return {};
   return samples;

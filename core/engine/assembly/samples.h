@@ -37,6 +37,7 @@ struct Samples {
   data::Plan plan;                                ///< the plan of training
   std::optional<data::Content> content;           ///< the training data's content, where the run may be resumed
   std::vector<std::string> lacking;               ///< "data.train (squad.json)": what is not there yet
+  bool lowest_is_best = true;                     ///< of checkpoint.metric
 
   bool has_eval() const { return eval || !eval_sets.empty(); }
   /// A sample of one of the splits; what reading it throws names the data plugin.
@@ -47,9 +48,6 @@ struct Samples {
 
 /// Does the run judge its evaluations by checkpoint.metric?
 bool goes_by_metric(const setup::Configuration& config);
-/// Says where it is a metric that no evaluation gives, which would end the run at its first one.
-void check_metric(const setup::Configuration& config, const LoadedPlugins& plugins, const Samples& samples,
-                  Diagnostics& faults);
 
 /// Opens the splits and says what does not fit the model, the batches or [checkpoint]; nothing where there is a fault.
 std::optional<Samples> open_samples(const setup::Configuration& config, const LoadedPlugins& plugins,

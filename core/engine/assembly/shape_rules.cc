@@ -122,7 +122,7 @@ at::Tensor heads_like(const at::Tensor& x, std::int64_t columns) {
   return at::empty({x.size(0), x.size(2), x.size(1), columns}, x.options()).transpose(1, 2);
 }
 
-AttentionShape shape_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal) {
+plan::AttentionShape shape_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal) {
   return {q.size(0) * q.size(1), q.size(2), k.size(2), (q.size(3) + v.size(3)) / 2, causal};
 }
 
@@ -167,7 +167,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 
 // Flash attention of segments: [tokens, heads, width], all of them as long as the longest. `inputs` from the bounds of
 // queries on: those of keys, the two lengths, dropout, whether it is causal.
-AttentionShape segments_shape(const at::Tensor& q, at::ArrayRef<c10::IValue> inputs) {
+plan::AttentionShape segments_shape(const at::Tensor& q, at::ArrayRef<c10::IValue> inputs) {
   const auto heads = (inputs[0].toTensor().size(0) - 1) * q.size(1);
   return {heads, inputs[2].toInt(), inputs[3].toInt(), q.size(2), inputs[5].toBool(), true};
 }

@@ -11,14 +11,14 @@ namespace {
 
 std::int64_t size_of(c10::ScalarType type) { return static_cast<std::int64_t>(c10::elementSize(type)); }
 
-Transfer among(const char* operation, const std::vector<layout::Axis>& axes, const Topology& topology,
-               std::int64_t bytes) {
+plan::Transfer among(const char* operation, const std::vector<layout::Axis>& axes, const Topology& topology,
+                     std::int64_t bytes) {
   const auto ranks = topology.mesh.ranks_along(axes, topology.rank);
   return {operation, static_cast<int>(ranks.size()), nodes_of(ranks, topology.ranks_per_node), bytes};
 }
 
 // The copies of what a bucket's group holds are on other nodes, or among the neighbours of a node.
-Transfer among_copies(const shard::BucketPlan& bucket, const Topology& topology, std::int64_t bytes) {
+plan::Transfer among_copies(const shard::BucketPlan& bucket, const Topology& topology, std::int64_t bytes) {
   const int nodes = (topology.mesh.world_size() + topology.ranks_per_node - 1) / topology.ranks_per_node;
   return {"all-reduce", bucket.copies, std::min(nodes, bucket.copies), bytes};
 }
@@ -31,7 +31,7 @@ std::int64_t cast_bytes(const shard::GradientPlan& gradients, const shard::Engin
 }
 
 void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& options, const Topology& topology,
-                   StepWork& work) {
+                   plan::StepWork& work) {
   using shard::SumBy;
   const auto& gradients = bucket.gradients;
   const auto times = gradients.accumulates ? 1 : options.accumulation;
@@ -60,7 +60,8 @@ void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& 
 
 // How many micro-steps are replayed, as execution::MicroGraphs decides: all, but the first where it gathers what an
 // update has changed.
-std::int64_t replayed(const MicroStepWork& micro, const shard::ShardPlan& plan, const shard::EngineOptions& options) {
+std::int64_t replayed(const plan::MicroStepWork& micro, const shard::ShardPlan& plan,
+                      const shard::EngineOptions& options) {
   if (options.stages) return 0;
   bool gathers = false;
   for (const auto& bucket : plan.buckets) {
@@ -84,7 +85,7 @@ double state_traffic(const shard::ShardPlan& plan, const shard::EngineOptions& o
 // What matrices that the optimizer needs whole cost on top: their rule's operations, and their parts, which go to the
 // owners and come back.
 void add_whole_matrices(const shard::ShardPlan& plan, const shard::EngineOptions& options, const Topology& topology,
-                        StepWork& work) {
+                        plan::StepWork& work) {
   const auto whole = strategy::work_of(shard::matrix_rounds(plan, options));
   work.whole_flops = whole.flops;
   if (whole.exchanges == 0) return;
@@ -92,29 +93,7 @@ void add_whole_matrices(const shard::ShardPlan& plan, const shard::EngineOptions
   work.whole_parts[among("all-to-all", shard::matrix_axes(plan, options), topology, bytes)] += 2 * whole.exchanges;
 }
 
-template <class Counts>
-void join(Counts& to, const Counts& from) {
-  for (const auto& [what, times] : from) to[what] += times;
-}
-
 }  // namespace
-
-void add(Computing& sum, const Computing& one) {
-  join(sum.compute.products, one.compute.products);
-  join(sum.compute.attention, one.compute.attention);
-  join(sum.compute.attention_backward, one.compute.attention_backward);
-  sum.compute.bytes += one.compute.bytes;
-  sum.compute.kernels += one.compute.kernels;
-  join(sum.waited, one.waited);
-}
-
-void add(MicroStepWork& sum, const MicroStepWork& one) {
-  add(static_cast<Computing&>(sum), one);
-  join(sum.gathers, one.gathers);
-  join(sum.later_gathers, one.later_gathers);
-  const auto place = sum.copies.size();
-  for (const auto& [before, bytes, awaited] : one.copies) sum.copies.push_back({before, bytes, place + awaited});
-}
 
 int nodes_of(const std::vector<int>& ranks, int ranks_per_node) {
   std::set<int> nodes;
@@ -122,7 +101,7 @@ int nodes_of(const std::vector<int>& ranks, int ranks_per_node) {
   return static_cast<int>(nodes.size());
 }
 
-void add_gather(const shard::BucketPlan& bucket, const Topology& topology, Transfers& transfers) {
+void add_gather(const shard::BucketPlan& bucket, const Topology& topology, plan::Transfers& transfers) {
   const auto size = size_of(bucket.parameters.full);
   if (bucket.parameters.form == shard::Form::packed) {
     if (bucket.ranks > 1)
@@ -140,9 +119,9 @@ void add_gather(const shard::BucketPlan& bucket, const Topology& topology, Trans
   if (bucket.parameters.send_from == shard::SendFrom::host) ++transfers[{"host", 1, 1, bucket.shard_elements * size}];
 }
 
-StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shard::EngineOptions& options,
-                   const Topology& topology) {
-  StepWork work;
+plan::StepWork step_work(plan::MicroStepWork micro, const shard::ShardPlan& plan, const shard::EngineOptions& options,
+                         const Topology& topology) {
+  plan::StepWork work;
   work.replayed = replayed(micro, plan, options);
   work.micro = std::move(micro);
   const auto compute = size_of(options.precision.compute), master = size_of(options.precision.master);

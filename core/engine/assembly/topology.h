@@ -17,10 +17,13 @@ struct Topology {
   int ranks_per_node = 1;
   data::BatchShape batch;
   strategy::ShardPolicy policy;
-  bool gathers_once = false;  ///< sharded parameters stay gathered through a step: train.regather
+  bool gathers_once = false;     ///< sharded parameters stay gathered through a step: train.regather
+  bool takes_mean_load = false;  ///< see strategy::Placement
 
   /// This rank's position among those that have samples of their own.
   std::int64_t data_coordinate() const { return mesh.position(rank, layout::sample_axes); }
+  /// Rows are padded to this many columns, so that each rank that shares them has one: layers see no empty row.
+  std::int64_t least_columns() const { return mesh.size(layout::Axis::cp); }
   /// This rank's position on pp.
   int position() const { return mesh.coordinate(rank, layout::Axis::pp); }
   /// The same as the rank sees it that has this rank's place at another position on pp.

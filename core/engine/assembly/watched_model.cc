@@ -32,7 +32,7 @@ void follow(Runner& runner, GatheredUnits& gathered, const std::vector<nn::Unit*
 // Counts gathers too, where it is asked to.
 class GatheredUnits::Executor : public shard::MetaExecutor {
  public:
-  Executor(const shard::ShardPlan& plan, const DryRunOf& what, Add add, Transfers* const& gathers)
+  Executor(const shard::ShardPlan& plan, const DryRunOf& what, Add add, plan::Transfers* const& gathers)
       : MetaExecutor(plan, std::move(add)), what_(what), gathers_(gathers) {}
   void prefetch(std::size_t bucket, bool keep) override {
     if (gathers_) add_gather(plan().buckets[bucket], what_.topology, *gathers_);
@@ -41,12 +41,12 @@ class GatheredUnits::Executor : public shard::MetaExecutor {
 
  private:
   const DryRunOf& what_;
-  Transfers* const& gathers_;
+  plan::Transfers* const& gathers_;
 };
 
 GatheredUnits::GatheredUnits(const std::vector<nn::Unit*>& units, const DryRunOf& what,
                              const shard::EngineOptions& options, std::function<void(std::int64_t)> gather,
-                             Transfers* const& gathers)
+                             plan::Transfers* const& gathers)
     : plan_(shard::make_plan(units, options)),
       executor_(std::make_unique<Executor>(
           plan_, what, [gather = std::move(gather)](const shard::Buffer&, std::int64_t bytes) { gather(bytes); },
@@ -61,7 +61,8 @@ void GatheredUnits::gather_again() {
 
 // A model of the objective's plan.
 struct WatchedModel::Other {
-  Other(FrozenModel made, const DryRunOf& what, std::function<void(std::int64_t)> gather, Transfers* const& gathers)
+  Other(FrozenModel made, const DryRunOf& what, std::function<void(std::int64_t)> gather,
+        plan::Transfers* const& gathers)
       : frozen(std::move(made)),
         units(pointers(frozen.model->units), what, without_optimizer(what.options), std::move(gather), gathers),
         runner(pointers(frozen.model->units), frozen.plugin.model.name) {}

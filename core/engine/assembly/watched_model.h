@@ -27,7 +27,7 @@ class GatheredUnits {
   /// `gather` is told how many bytes more, or fewer, are gathered. Gathers are counted in `*gathers`, while it is
   /// there.
   GatheredUnits(const std::vector<nn::Unit*>& units, const DryRunOf& what, const shard::EngineOptions& options,
-                std::function<void(std::int64_t)> gather, Transfers* const& gathers);
+                std::function<void(std::int64_t)> gather, plan::Transfers* const& gathers);
   ~GatheredUnits();
   GatheredUnits(const GatheredUnits&) = delete;
   GatheredUnits& operator=(const GatheredUnits&) = delete;
@@ -56,7 +56,7 @@ class WatchedModel {
   void gather_again() { units_->gather_again(); }
   strategy::Passes& passes() { return *passes_; }
   /// null: no longer.
-  void count_gathers_into(Transfers* gathers) { gathers_ = gathers; }
+  void count_gathers_into(plan::Transfers* gathers) { gathers_ = gathers; }
   /// Bytes of the tensors that the work has made and not freed; while peak_of() runs.
   std::int64_t held() const { return memory_->now - gathered_; }
   /// The most memory that this work takes.
@@ -67,7 +67,7 @@ class WatchedModel {
   void gather(std::int64_t bytes);
   void compare_with(const DryRunOf& what);
 
-  Transfers* gathers_ = nullptr;
+  plan::Transfers* gathers_ = nullptr;
   Strategies strategies_;
   std::shared_ptr<const AssembledModel> model_;
   std::unique_ptr<GatheredUnits> units_;

@@ -93,7 +93,7 @@ struct Call {
   std::int64_t bytes = 0;  ///< bytes of inputs
   bool returns_new = false;
   std::int64_t kernels_before = 0;
-  Product product;
+  plan::Product product;
   std::int64_t products = 0;
 };
 
@@ -101,7 +101,7 @@ struct Call {
 
 class WorkCounter::Counter {
  public:
-  Work work;
+  plan::Work work;
   static thread_local Counter* current;
 
   Call begin(const c10::FunctionSchema& schema, at::ArrayRef<c10::IValue> inputs) {
@@ -182,9 +182,9 @@ WorkCounter::WorkCounter() : counter_(std::make_unique<Counter>()), switched_on_
 
 WorkCounter::~WorkCounter() { Counter::current = nullptr; }
 
-Work& WorkCounter::work() const { return counter_->work; }
+plan::Work& WorkCounter::work() const { return counter_->work; }
 
-void WorkCounter::attend(const AttentionShape& shape, bool is_backward) {
+void WorkCounter::attend(const plan::AttentionShape& shape, bool is_backward) {
   auto* counter = Counter::current;
   if (!counter) return;
   ++(is_backward ? counter->work.attention_backward : counter->work.attention)[shape];

@@ -73,9 +73,8 @@ Saved save(const std::filesystem::path& path, comm::Group& group, const Meta& me
 
 /// Which committed checkpoints are kept.
 struct Keep {
-  std::int64_t last = 0;       ///< how many of the newest are kept; 0: all
-  std::string best;            ///< also the one with the best value of this metric; empty: none
-  bool lowest_is_best = true;  ///< is the smallest value the best?
+  std::int64_t last = 0;  ///< how many of the newest are kept; 0: all
+  BestRule best;          ///< also the best by this rule; as long as it finds none, the one that was the best before
 };
 
 struct WriterOptions {

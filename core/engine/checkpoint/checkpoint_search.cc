@@ -1,6 +1,5 @@
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
-
-#include <nlohmann/json.hpp>
 
 #include "checkpoint/checkpoint.h"
 #include "comm/agree.h"
@@ -15,7 +14,7 @@ namespace fs = std::filesystem;
 std::vector<fs::path> candidates(const fs::path& folder, comm::Group* group) {
   if (!group) return committed(folder);
   const auto look = [&] {
-    auto names = nlohmann::json::array();
+    auto names = Json::array();
     if (group->rank() == 0) {
       for (const auto& path : committed(folder)) names.push_back(path.filename().string());
     }
@@ -24,7 +23,7 @@ std::vector<fs::path> candidates(const fs::path& folder, comm::Group* group) {
   std::vector<fs::path> out;
   const auto first =
       comm::agree(*group, cat("looking for checkpoints in ", folder.string()), "checkpoints found", look).front();
-  for (const auto& name : nlohmann::json::parse(first)) out.push_back(folder / name.get<std::string>());
+  for (const auto& name : Json::parse(first)) out.push_back(folder / name.get<std::string>());
   return out;
 }
 

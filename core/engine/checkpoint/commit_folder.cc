@@ -57,36 +57,6 @@ void sweep_one(const fs::path& path, const std::string& target) {
   if (dot != std::string::npos && is_ours(name.substr(0, dot))) fs::remove_all(path);
 }
 
-struct Committed {
-  fs::path path;
-  std::optional<double> metric;
-};
-
-// Checkpoints whose files are complete (hashes are not checked), the newest first.
-std::vector<Committed> whole_ones(const fs::path& folder, const std::string& metric) {
-  std::vector<Committed> out;
-  for (const auto& path : committed(folder)) {
-    try {
-      const Checkpoint one(path);
-      const auto& metrics = one.meta().metrics;
-      const auto found = metrics.find(metric);
-      out.push_back({path, found == metrics.end() ? std::nullopt : std::optional(found->second)});
-    } catch (const Error& error) {
-      log::warning(cat("a checkpoint that is damaged or cannot be read is left alone and not counted: ", error.what()));
-    }
-  }
-  return out;
-}
-
-fs::path best_of(const std::vector<Committed>& all, bool lowest_is_best) {
-  const Committed* best = nullptr;
-  for (const auto& one : all) {
-    if (!one.metric) continue;
-    if (!best || (lowest_is_best ? *one.metric < *best->metric : *one.metric > *best->metric)) best = &one;
-  }
-  return best ? best->path : fs::path();
-}
-
 // A committed checkpoint is renamed first, so that a half-removed one is never taken for a complete one.
 void remove_committed(const fs::path& path, const AtPoint& at_point) {
   const auto marked = temporary_of(path, "removed");
@@ -146,12 +116,13 @@ void rename_into_place(const fs::path& temporary, const fs::path& target, const 
 
 void apply_retention(const fs::path& newest, const Keep& keep, const AtPoint& at_point) {
   if (keep.last == 0) return;
-  std::vector<Committed> all;
-  try_to("look for old checkpoints", newest, [&] { all = whole_ones(parent_of(newest), keep.best); });
-  const auto best = keep.best.empty() ? fs::path() : best_of(all, keep.lowest_is_best);
+  std::vector<Checkpoint> all;
+  try_to("look for old checkpoints", newest, [&] { all = whole_ones(parent_of(newest)); });
+  auto best = best_by(keep.best, all);
+  if (!best && !keep.best.metric.empty()) best = best_kept(all);
   for (auto i = static_cast<std::size_t>(keep.last); i < all.size(); ++i) {
-    const auto& path = all[i].path;
-    if (path == best || path.filename() == newest.filename()) continue;
+    const auto& path = all[i].path();
+    if ((best && path == best->path) || path.filename() == newest.filename()) continue;
     try_to("remove an old checkpoint", path, [&] { remove_committed(path, at_point); });
   }
 }

@@ -3,6 +3,7 @@
 #include <capstan/checkpoint/folder_source.h>
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 namespace capstan::checkpoint {
@@ -35,6 +36,35 @@ std::string missing_without(const std::vector<std::string>& prefixes, const std:
       return cat("missing (said without the \"", prefix, "\" of this folder's names)");
   }
   return "missing";
+}
+
+// Where a tensor that is read and its copy lie.
+struct Pair {
+  const SafetensorsFile& file;
+  const std::string& name;
+  const SafetensorsFile& copy_file;
+  const std::string& copy;
+};
+
+// Compares the bytes of the box, row by row, in the files.
+void require_equal(const Pair& pair, const Box& box) {
+  const auto& info = pair.file.info(pair.name);
+  const auto& other = pair.copy_file.info(pair.copy);
+  bool is_equal = info.dtype == other.dtype && info.shape == other.shape;
+  const auto columns = is_equal ? layout::numel(info.shape) / std::max<std::int64_t>(info.shape[0], 1) : 0;
+  const bool is_matrix = info.shape.size() == 2;
+  const auto width = dtype_bytes(info.dtype);
+  const auto size = (is_matrix ? box.size[1] : columns) * width;
+  for (std::int64_t i = 0; is_equal && i < box.size[0]; ++i) {
+    const auto at = ((box.offset[0] + i) * columns + (is_matrix ? box.offset[1] : 0)) * width;
+    is_equal = std::memcmp(pair.file.bytes(pair.name) + at, pair.copy_file.bytes(pair.copy) + at,
+                           static_cast<std::size_t>(size)) == 0;
+  }
+  if (is_equal) return;
+  throw Error(cat(pair.copy, " differs from ", pair.name,
+                  ", although config.json says that they are one (tie_word_embeddings); transformers would use both"),
+              "set model.tie_word_embeddings = false to train the head of its own, or take the tensor out of the file",
+              pair.copy_file.path().string());
 }
 
 }  // namespace
@@ -127,6 +157,9 @@ void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& d
     }
     for (const auto& name : names_of(*tensor)) judge(name, tensor->expected_shape(param->shape));
   }
+  for (const auto& [copy, original] : map_.copies) {  // which are compared where they are read
+    if (const auto place = find(copy); place.file) used.insert(place.name);
+  }
   std::vector<std::string> unexpected;
   for (auto& name : folder_.names()) {
     if (!used.contains(name) && !is_ignored(name)) unexpected.push_back(std::move(name));
@@ -161,7 +194,15 @@ void FolderSource::fill(const Param& param, const Box& box, const at::Tensor& ou
   const auto* tensor = mapped(param);
   if (!tensor) throw Error(cat("it has no tensor for '", param.name, "'"), {}, path_.string());
   CAPSTAN_ASSERT(out.is_contiguous() && out.numel() == box.numel());
-  if (tensor->stack.empty()) return fill_one(*tensor, tensor->name, param.shape, box, out.view(box.size));
+  if (tensor->stack.empty()) {
+    fill_one(*tensor, tensor->name, param.shape, box, out.view(box.size));
+    for (const auto& [copy, original] : map_.copies) {
+      if (original != tensor->name || box.empty()) continue;
+      const auto own = find(original), other = find(copy);
+      if (other.file) require_equal({*own.file, own.name, *other.file, other.name}, box);
+    }
+    return;
+  }
   if (box.empty()) return;
   const auto leading = static_cast<std::ptrdiff_t>(tensor->stacked_dims(param.shape));
   const Box each{{box.offset.begin() + leading, box.offset.end()}, {box.size.begin() + leading, box.size.end()}};

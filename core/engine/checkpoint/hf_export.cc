@@ -1,14 +1,15 @@
 #include "checkpoint/hf_export.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/counted.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 
@@ -266,14 +267,14 @@ std::vector<NamedTensor> folder_tensors(const std::vector<const Param*>& records
 
 void HfWriter::write_index(const std::filesystem::path& folder) const {
   if (files_.size() < 2) return;
-  nlohmann::json map = nlohmann::json::object();
+  auto map = Json::object();
   for (std::size_t file = 0; file < files_.size(); ++file) {
     for (const auto index : files_[file]) {
       for (const auto& head : tensors_[index].heads()) map[head.name] = file_name(file, files_.size());
     }
   }
-  const nlohmann::json index{{"metadata", {{"total_size", bytes()}}}, {"weight_map", map}};
-  capstan::write_file(folder / "model.safetensors.index.json", index.dump(2) + "\n");
+  const Json index{{"metadata", {{"total_size", bytes()}}}, {"weight_map", map}};
+  capstan::write_file(folder / "model.safetensors.index.json", index.sorted().dump(2) + "\n");
 }
 
 }  // namespace capstan::checkpoint

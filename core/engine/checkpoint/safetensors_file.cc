@@ -1,3 +1,4 @@
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/safetensors.h>

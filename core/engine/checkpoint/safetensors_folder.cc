@@ -6,7 +6,6 @@
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/safetensors.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 
@@ -47,7 +46,7 @@ bool has_pickled_weights(const fs::path& folder) {
 std::map<std::string, std::string> weight_map(const fs::path& index) {
   constexpr const char* fix = "it is damaged: copy or download it again";
   const auto text = read_file(index);
-  const auto json = parse_json<nlohmann::json>(text, "no valid index: ", fix, index.string());
+  const auto json = parse_json(text, "no valid index: ", fix, index.string());
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
   if (map == json.end() || !map->is_object())
     throw Error("no valid index: it has no \"weight_map\" of tensors and their files", fix, index.string());
@@ -57,7 +56,7 @@ std::map<std::string, std::string> weight_map(const fs::path& index) {
     const auto name = file.is_string() ? file.get<std::string>() : "";
     if (name.empty() || name == "." || name == ".." ||
         name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
-      throw Error(cat("no valid index: tensor '", tensor, "' is said to be in ", file.dump(-1, ' ', true),
+      throw Error(cat("no valid index: tensor '", tensor, "' is said to be in ", printable(file.dump()),
                       ", which is no name of a file in its folder"),
                   fix, index.string());
     }

@@ -1,9 +1,9 @@
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/safetensors.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "checkpoint/durable_file.h"
 
@@ -19,7 +19,7 @@ void sort_as_python(std::vector<TensorHead>& tensors) {
 }
 
 std::string header_of(const std::vector<TensorHead>& order, const std::map<std::string, std::string>& metadata) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  auto header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::uint64_t offset = 0;
   for (const auto& item : order) {

@@ -1,4 +1,5 @@
-#include <nlohmann/json.hpp>
+#include <capstan/base/json.h>
+
 #include <set>
 
 #include "checkpoint/checkpoint.h"
@@ -8,10 +9,10 @@ namespace capstan::checkpoint {
 namespace {
 
 std::string text_of(const Verdict& found) {
-  auto faults = nlohmann::json::array();
+  auto faults = Json::array();
   for (const auto& fault : found.faults.list()) faults.push_back({fault.where, fault.what, fault.fix});
-  const nlohmann::json json{{"readable", found.is_readable}, {"faults", std::move(faults)}};
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const Json json{{"readable", found.is_readable}, {"faults", std::move(faults)}};
+  return json.dump();
 }
 
 }  // namespace
@@ -28,9 +29,9 @@ bool verify(const std::filesystem::path& path, Depth depth, Diagnostics& faults,
   }
   bool is_readable = true;
   for (const auto& text : comm::exchange_texts(*group, text_of(mine), "checkpoint verification")) {
-    const auto theirs = nlohmann::json::parse(text);
+    const auto theirs = Json::parse(text);
     is_readable = is_readable && theirs.at("readable").get<bool>();
-    for (const auto& fault : theirs.at("faults")) add_new({fault.at(0), fault.at(1), fault.at(2)});
+    for (const auto& fault : theirs.at("faults")) add_new({fault.at(0).text(), fault.at(1).text(), fault.at(2).text()});
   }
   return is_readable;
 }

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
@@ -11,7 +12,6 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <thread>
 
@@ -23,8 +23,6 @@ std::vector<int> ranks_of(const Communicator& communicator) {
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
 }
-
-using Json = nlohmann::json;
 
 // What became of the work: {"text": …}, or {"faults": [[where, what, fix], …], "context": […]}, or {"bug": …}.
 std::string report_of(const std::function<std::string()>& work) {
@@ -40,7 +38,7 @@ std::string report_of(const std::function<std::string()>& work) {
     report = {{"bug", "an exception that is no std::exception"}};
   }
   // A file name may hold any bytes: ill-formed UTF-8 is replaced.
-  return report.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return report.dump();
 }
 
 [[noreturn]] void throw_failure(const Json& report, const std::vector<std::string>& ranks, const std::string& doing) {
@@ -49,9 +47,10 @@ std::string report_of(const std::function<std::string()>& work) {
                            : cat(doing, " on ranks ", join(ranks), " (what rank ", ranks.front(), " met is shown)");
   if (report.contains("bug")) throw std::logic_error(cat(report.at("bug").get<std::string>(), " while ", context));
   std::vector<Diagnostic> faults;
-  for (const auto& fault : report.at("faults")) faults.push_back({fault.at(0), fault.at(1), fault.at(2)});
+  for (const auto& fault : report.at("faults"))
+    faults.push_back({fault.at(0).text(), fault.at(1).text(), fault.at(2).text()});
   Error error(std::move(faults));
-  for (const auto& line : report.at("context")) error.add_context(line);
+  for (const auto& line : report.at("context")) error.add_context(line.text());
   throw Error(error.add_context(context));
 }
 
@@ -64,7 +63,7 @@ std::vector<std::string> results_of(const std::vector<std::string>& reports, con
   for (std::size_t i = 0; i < reports.size(); ++i) {
     auto report = Json::parse(reports[i]);
     if (report.contains("text")) {
-      texts.push_back(report.at("text"));
+      texts.push_back(report.at("text").text());
       continue;
     }
     failed.push_back(std::to_string(ranks[i]));

@@ -1,5 +1,6 @@
 #include "comm/ordered_sum.h"
 
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 
 namespace capstan::comm {

@@ -1,22 +1,25 @@
 #include "execution/evaluate.h"
 
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/clock.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 #include "plugin/guard.h"
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <utility>
+
+#include "assembly/content.h"
 
 namespace capstan::execution {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using SortedJson = nlohmann::json;
 
 // The name of an answer among `others`: its id, unless that is another's, or empty.
-std::string name_of(const Answer& answer, const SortedJson& others) {
+std::string name_of(const Answer& answer, const Json& others) {
   const auto question = cat("question ", answer.index);
   auto name = answer.id.empty() ? question : answer.id;
   if (others.contains(name)) name = cat(answer.id, " (", question, ")");
@@ -36,15 +39,19 @@ void append(std::vector<double>& numbers, const at::Tensor& sums) {
   numbers.insert(numbers.end(), begin, begin + host.numel());
 }
 
-// `sums` are those of terms, then of figures.
+// `sums` are those of terms, then of figures. A mean over nothing is none: 0 would be the best loss that there is.
 Evaluation evaluation_of(const strategy::Objective& objective, const std::vector<double>& counts,
                          const std::vector<double>& sums) {
   const auto mean = [&](double sum, std::size_t count) { return counts[count] > 0 ? sum / counts[count] : 0.0; };
-  const auto& [models, passes, names, terms, figures, sequences, fields] = objective.plan();
+  const auto& plan = objective.plan();
+  const auto& terms = plan.terms;
+  const auto& figures = plan.figures;
   Evaluation evaluation;
   for (std::size_t i = 0; i < terms.size(); ++i) evaluation.loss += terms[i].weight * mean(sums[i], terms[i].count);
-  for (std::size_t i = 0; i < figures.size(); ++i)
-    evaluation.scores.emplace_back(figures[i].name, mean(sums[terms.size() + i], figures[i].count));
+  for (std::size_t i = 0; i < figures.size(); ++i) {
+    if (counts[figures[i].count] > 0)
+      evaluation.scores.emplace_back(figures[i].name, mean(sums[terms.size() + i], figures[i].count));
+  }
   return evaluation;
 }
 
@@ -62,7 +69,7 @@ std::vector<double> Evaluator::sum_given(const std::vector<double>& mine) {
   return {begin, begin + numbers.numel()};
 }
 
-Evaluation Evaluator::loss(const data::DataSource& source) {
+Evaluation Evaluator::loss(const data::DataSource& source, const std::string& split) {
   const at::NoGradGuard no_grad;
   const auto held = session_.engine->hold();
   const auto begin = Clock::now();
@@ -88,6 +95,11 @@ Evaluation Evaluator::loss(const data::DataSource& source) {
   if (device_sums.defined() && job_.topology.speaks_for_stage()) append(mine, device_sums);
   mine.resize(counted + 1 + terms + objective.plan().figures.size());
   const auto all = sum_given(mine);
+  const auto first_count = objective.plan().terms.at(0).count;
+  if (all[first_count] <= 0) {
+    throw Error(cat("the evaluation '", split, "' is over no ", objective.plan().counts[first_count]),
+                data::no_target_in_evaluation);
+  }
   const auto first_sum = all.begin() + static_cast<std::ptrdiff_t>(counted + 1);
   auto evaluation = evaluation_of(objective, {all.begin(), first_sum - 1}, {first_sum, all.end()});
   evaluation.samples = static_cast<std::int64_t>(all[counted]);
@@ -95,16 +107,16 @@ Evaluation Evaluator::loss(const data::DataSource& source) {
   return evaluation;
 }
 
-// Sums of this rank's scores.
+// Sums of this rank's scores, each with the number of questions that have it.
 struct Evaluator::Scores {
   std::int64_t questions = 0;
-  monitor::Values totals;
+  std::map<std::string, std::pair<double, double>> totals = {};
 
   void add(const monitor::Values& scores) {
-    if (totals.empty()) totals = monitor::Values(scores.size());
-    for (std::size_t j = 0; j < scores.size(); ++j) {
-      totals[j].first = scores[j].first;
-      totals[j].second += scores[j].second;
+    ++questions;
+    for (const auto& [name, value] : scores) {
+      totals[name].first += value;
+      totals[name].second += 1;
     }
   }
 };
@@ -149,7 +161,6 @@ std::vector<Answer> Evaluator::ask(const data::DataSource& source, const data::E
   for (std::size_t k = 0; k < samples.size(); ++k) {
     const auto& sample = samples[k];
     scores.add(plugin::guard(job_.samples.plugin, "score", [&] { return source.score(sample, texts[k]); }));
-    ++scores.questions;
     const auto prompt =
         prompts[k].id < with_prompt ? job_.samples.tokenizer.object->decode(prompts[k].tokens) : std::string();
     answers.push_back({prompts[k].id, sample.id, prompt, texts[k], sample.references});
@@ -157,33 +168,39 @@ std::vector<Answer> Evaluator::ask(const data::DataSource& source, const data::E
   return answers;
 }
 
-// A rank without a question knows no score names; all ranks have them from the others.
+// A rank without a question knows no score names; all ranks have them from the others. A question without a score
+// counts in no mean.
 void Evaluator::gather(const Scores& scores, Evaluation& evaluation) {
-  std::vector<std::string> names;
-  for (const auto& [name, total] : scores.totals) names.push_back(name);
-  for (const auto& text : session_.communicator->exchange(join(names, "\n"))) {
-    if (names.empty()) names = split(text, '\n');
+  auto totals = scores.totals;
+  std::string mine;
+  for (const auto& [name, total] : totals) mine += name + "\n";
+  for (const auto& text : session_.communicator->exchange(mine)) {
+    for (const auto& name : split(text, '\n')) {
+      if (!name.empty()) totals.try_emplace(name);
+    }
   }
   std::vector<double> numbers{static_cast<double>(scores.questions)};
-  for (std::size_t j = 0; j < names.size(); ++j)
-    numbers.push_back(scores.totals.empty() ? 0.0 : scores.totals[j].second);
+  for (const auto& [name, total] : totals) numbers.insert(numbers.end(), {total.first, total.second});
   const auto sums = sum(numbers);
   evaluation.samples = static_cast<std::int64_t>(sums[0]);
-  for (std::size_t j = 0; j < names.size(); ++j)
-    evaluation.scores.emplace_back(names[j], sums[0] > 0 ? sums[j + 1] / sums[0] : 0.0);
+  auto at = sums.begin() + 1;
+  for (const auto& [name, total] : totals) {
+    if (at[1] > 0) evaluation.scores.emplace_back(name, at[0] / at[1]);
+    at += 2;
+  }
 }
 
 // Ranks of one data coordinate have the same answers: only one of them sends them.
 std::vector<Answer> Evaluator::gather(const std::vector<Answer>& mine) {
-  auto list = SortedJson::array();
+  auto list = Json::array();
   if (job_.topology.speaks_for_coordinate()) {
     for (const auto& answer : mine)
       list.push_back({answer.index, answer.id, answer.prompt, answer.text, answer.references});
   }
   std::vector<Answer> all;
-  const auto pieces = session_.communicator->exchange(list.dump(-1, ' ', false, SortedJson::error_handler_t::replace));
+  const auto pieces = session_.communicator->exchange(list.dump());
   for (const auto& piece : pieces) {
-    for (const auto& row : SortedJson::parse(piece)) {
+    for (const auto& row : Json::parse(piece)) {
       all.push_back({row.at(0).get<std::int64_t>(), row.at(1).get<std::string>(), row.at(2).get<std::string>(),
                      row.at(3).get<std::string>(), row.at(4).get<std::vector<std::string>>()});
     }
@@ -193,9 +210,9 @@ std::vector<Answer> Evaluator::gather(const std::vector<Answer>& mine) {
 }
 
 std::string predictions_text(const std::vector<Answer>& answers) {
-  auto json = SortedJson::object();
+  auto json = Json::object();
   for (const auto& answer : answers) json[name_of(answer, json)] = trim(answer.text);
-  return json.dump(1, ' ', false, SortedJson::error_handler_t::replace) + "\n";
+  return json.sorted().dump(1) + "\n";
 }
 
 }  // namespace capstan::execution

@@ -27,7 +27,8 @@ class Evaluator {
   /// From here on loss() and answers() throw Stopped, on all ranks after the same batch, when one is asked to stop.
   void stops_by(const StopAgreement& agreement) { agreement_ = &agreement; }
   /// What the objective minimises and its figures, over all samples of the split.
-  Evaluation loss(const data::DataSource& source);
+  /// Throws Error, which calls it `split`, where none of its tokens bears loss.
+  Evaluation loss(const data::DataSource& source, const std::string& split = "eval");
   /// Answers to the first `samples` questions (-1: all), and their scores. A sample without a prompt is no
   /// question, unless it has references: it counts then, with an empty answer.
   Evaluation answers(const data::DataSource& source, std::int64_t samples);

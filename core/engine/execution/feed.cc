@@ -110,7 +110,7 @@ data::HostBatch Feed::batch_of(const data::DataSource& source, const std::vector
                                StepCounts* counts) const {
   std::vector<data::Sample> samples(slots.size());
   std::vector<data::Row> rows(slots.size());
-  std::int64_t longest = 1;
+  auto longest = padding_.least;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (slots[i].sample < 0) continue;
     samples[i] = checked_sample(source, slots[i].sample);

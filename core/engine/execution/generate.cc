@@ -5,10 +5,10 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan/base/philox.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <tuple>
@@ -256,12 +256,12 @@ std::vector<std::string> Generator::answer_all(const std::vector<Prompt>& prompt
   std::vector<Prompt> own;
   for (const auto row : rows) own.push_back(prompts[static_cast<std::size_t>(row)]);
   const auto texts = answer_batches(own, {});
-  nlohmann::json mine = nlohmann::json::array();
+  auto mine = Json::array();
   for (std::size_t k = 0; k < rows.size(); ++k) mine.push_back({rows[k], texts[k]});
   std::vector<std::string> all(prompts.size());
   for (const auto& piece : session_.communicator->exchange(mine.dump())) {
     // Ranks of one data coordinate give the same answers.
-    for (const auto& row : nlohmann::json::parse(piece)) all[row.at(0).get<std::size_t>()] = row.at(1);
+    for (const auto& row : Json::parse(piece)) all[row.at(0).get<std::size_t>()] = row.at(1).text();
   }
   return all;
 }

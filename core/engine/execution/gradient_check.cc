@@ -12,6 +12,7 @@
 
 #include "comm/agree.h"
 #include "execution/expert_layers.h"
+#include "strategy/passed_over.h"
 
 namespace capstan::execution {
 namespace {
@@ -85,8 +86,19 @@ std::string GradientCheck::list_weights() {
   return mine;
 }
 
+// Before gradients: what was passed over may have had some.
+void GradientCheck::refuse_passed_over() const {
+  auto mine = strategy::passed_over(session_.runner->units());
+  for (const auto& frozen : session_.job->frozen) {
+    if (mine.empty()) mine = strategy::passed_over(frozen.model->own_units());
+  }
+  for (const auto& each : comm::exchange_texts(*session_.world_host, mine, "exchange which ports were asked"))
+    if (!each.empty()) throw Error(each, strategy::passed_over_fix);
+}
+
 void GradientCheck::run(const at::Tensor& expert_tokens) {
   if (std::exchange(done_, true)) return;
+  refuse_passed_over();
   const auto mine = list_weights();
   const auto ranks = comm::exchange_texts(*session_.world_host, mine, "exchange which weights have gradients");
   const auto missing = find(ranks, expert_tokens);

@@ -13,12 +13,13 @@ namespace execution {
 
 /// Finds weights that would never learn. After the first step's backward each trained weight must have had a gradient
 /// on each rank, or on one of the ranks whose gradients are added to that rank's. A weight of experts is excused where
-/// no token reached any of its experts. One object a run.
+/// no token reached any of its experts. Ports that must act must have been asked. One object a run.
 class GradientCheck {
  public:
   /// `session` must outlive it.
   explicit GradientCheck(const session::Session& session);
-  /// Throws Error, the same on all ranks, that names the records, the units that they are moved with, and the ranks.
+  /// Throws Error, the same on all ranks, that names the records, the units that they are moved with, and the ranks; or
+  /// the ports that no rank's forward asked, and who fills them.
   /// If all is well it says so in the log, with the experts that no token reached. `expert_tokens`: what each computed,
   /// [layers, experts] float64 on the CPU, over all ranks; empty: no experts. Collective over the world; does nothing
   /// when it is called again.
@@ -37,6 +38,7 @@ class GradientCheck {
     std::size_t weight;  // in weights_
     std::vector<int> ranks;
   };
+  void refuse_passed_over() const;
   std::string list_weights();
   std::vector<Missing> find(const std::vector<std::string>& ranks, const at::Tensor& expert_tokens) const;
   bool had_tokens(const Trained& trained, int rank, const at::Tensor& expert_tokens) const;

@@ -1,6 +1,7 @@
 #include "execution/strategy_hooks.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/text.h>
 #include <capstan/strategy/loss_hooks.h>
 #include "plugin/guard.h"

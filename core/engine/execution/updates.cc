@@ -2,10 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 namespace capstan::execution {
 
@@ -59,7 +59,7 @@ optimizer::Update Updates::next(const at::Tensor& numbers) {
 }
 
 std::string Updates::save() const {
-  nlohmann::ordered_json json{{"updates", static_cast<std::int64_t>(count_.item<double>())}};
+  Json json{{"updates", static_cast<std::int64_t>(count_.item<double>())}};
   if (loss_scale_.dynamic()) {
     const auto state = loss_scale_.save();
     json["loss_scale"] = {{"scale", state.scale}, {"good_steps", state.good_steps}};
@@ -69,14 +69,14 @@ std::string Updates::save() const {
 
 void Updates::restore(const std::string& json) {
   try {
-    const auto state = nlohmann::json::parse(json);
+    const auto state = Json::parse(json);
     const auto updates = state.at("updates").get<std::int64_t>();
     if (loss_scale_.dynamic() && state.contains("loss_scale")) {
       const auto& scale = state.at("loss_scale");
       loss_scale_.restore({scale.at("scale").get<double>(), scale.at("good_steps").get<std::int64_t>()});
     }
     count_.fill_(updates);
-  } catch (const nlohmann::json::exception&) {
+  } catch (const JsonError&) {
     throw Error("the state of the updates is not what Capstan writes", "use another checkpoint");
   }
 }

@@ -1,3 +1,4 @@
+#include <ATen/core/grad_mode.h>
 #include <capstan/nn/experts.h>
 #include <capstan/ops/grouped.h>
 #include <capstan/ops/swiglu.h>

@@ -1,6 +1,7 @@
 #include "ops/activated_linear.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <capstan/base/error.h>
 
 #include "ops/column_sums.h"

@@ -1,6 +1,8 @@
 #include "ops/decode_attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 #include <capstan/ops/segment_attention.h>
 

@@ -1,6 +1,7 @@
 #include "ops/head_products.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 #include <capstan/ops/cross_entropy.h>
 

@@ -1,3 +1,4 @@
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <capstan/ops/linear.h>
 
 #include <ATen/ATen.h>

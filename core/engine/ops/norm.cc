@@ -1,4 +1,5 @@
 #include "ops/norm.h"
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 
 #include "kernels/block_sum.h"

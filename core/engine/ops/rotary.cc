@@ -1,3 +1,4 @@
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <capstan/base/error.h>
 #include <capstan/ops/rotary.h>
 

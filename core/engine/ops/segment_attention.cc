@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <capstan/base/error.h>
 #include <capstan/ops/segment_attention.h>
 

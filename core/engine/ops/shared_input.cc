@@ -1,6 +1,7 @@
 #include "ops/shared_input.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 
 #include <typeinfo>
 #include <utility>

@@ -1,6 +1,7 @@
 #include "ops/table_rows.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <capstan/base/error.h>
 
 #include "ops/operator.h"

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "ranks/gpu_module.h"
 #include "session/cut_answers.h"
 #include "session/gpu_fit.h"
@@ -70,7 +70,8 @@ std::string host_elsewhere_text(const session::Job& job) {
 // What is said of a configuration without faults.
 void print_checked(const session::Job& job, const launch::CheckArguments& arguments, const plan::RankCounts& ranks,
                    const std::string& device) {
-  if (const auto warning = observe::unsaved_warning(job.config.checkpoint); !warning.empty()) log::warning(warning);
+  observe::warn_of_options(job);
+  if (!job.plugins.model.note.empty()) log::warning(job.plugins.model.note);
   terminal::print(job.text());
   if (job.config.device != "cpu" && device == "cpu" && job.config.run->device == "auto")
     terminal::print("note: fp16 needs a GPU: this is judged as for a machine that has one\n");

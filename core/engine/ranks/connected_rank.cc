@@ -69,6 +69,7 @@ launch::RunArguments arguments_of(const RanksCall& ranks_call) {
   arguments.overrides = ranks_call.overrides;
   arguments.ranks = ranks_call.ranks;
   arguments.spawn_local = ranks_call.spawn_local;
+  arguments.split = ranks_call.split;
   arguments.command_line = {"capstan", ranks_call.call.name};
   const auto& words = ranks_call.call.arguments;
   arguments.command_line.insert(arguments.command_line.end(), words.begin(), words.end());

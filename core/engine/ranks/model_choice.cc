@@ -6,11 +6,13 @@
 #include <capstan/config/model_path.h>
 #include <capstan/plugin/host.h>
 #include <capstan/ranks/model_session.h>
+#include <capstan/tokenizer/open.h>
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
 
-#include "assembly/model_family.h"
+#include "hf/family.h"
 #include "session/weights.h"
+#include "tokenizer/byte_tokenizer.h"
 
 namespace capstan::ranks {
 namespace {
@@ -29,21 +31,28 @@ ModelChoice of_run(const fs::path& run, const fs::path& weights) {
   return {(run / "config.toml").string(), {}, session::find_weights(named).string(), run.string()};
 }
 
+// A run without a tokenizer reads bytes, and leaves a model of as many words in a folder without a tokenizer's file.
+bool reads_bytes(const fs::path& folder, const plugin::Host& host) {
+  const auto names = tokenizer::file_names(host);
+  if (std::any_of(names.begin(), names.end(), [&](const auto& name) { return is_there(folder / name); })) return false;
+  const auto config = try_parse_json(read_file(folder / "config.json"));
+  return config.is_object() && config.value("vocab_size", Json()) == tokenizer::ByteTokenizer().vocab_size();
+}
+
 }  // namespace
 
 ModelChoice choose_model(const std::string& name, const command::Call& call) {
   const auto path = find_place(name, config::hub_cache(call.environment));
   if (is_there(path / "config.toml")) return of_run(path, path);
   if (is_there(path / "config.json")) {
-    const auto plugin = assembly::plugin_of_folder(path.string(), call.plugins);
+    const auto plugin = hf::plugin_of_folder(path.string(), call.plugins);
     // The id of a hub's model says more than the folder, which is a commit's hash.
     const auto given = is_there(name) ? path : fs::path(name.substr(0, name.find('@')));
     const auto own = given.has_filename() ? given.filename() : given.parent_path().filename();
-    return {
-        {},
-        {"model.plugin=" + plugin, cat("model.path=\"", path.string(), "\""), cat("run.name=\"", own.string(), "\"")},
-        {},
-        {}};
+    ModelChoice choice{{}, {"model.plugin=" + plugin, cat("model.path=\"", path.string(), "\"")}, {}, {}};
+    choice.overrides.push_back(cat("run.name=\"", own.string(), "\""));
+    if (reads_bytes(path, call.plugins)) choice.overrides.emplace_back("data.tokenizer=byte");
+    return choice;
   }
   if (is_there(path / "manifest.json")) {
     constexpr int levels = 3;  // <run>/checkpoints/step-00000100, and a slash at the end
@@ -54,6 +63,7 @@ ModelChoice choose_model(const std::string& name, const command::Call& call) {
     throw Error("these are weights without the run that they are of",
                 "leave them in the run's folder, next to its config.toml", path.string());
   }
+  hf::refuse_adapter({path.string(), {}});
   throw Error("this is no model's folder",
               "name a Hugging Face model folder (config.json), a run's folder (config.toml) or one of its checkpoints",
               name);

@@ -1,6 +1,5 @@
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
-#include <capstan/base/log.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 #include <capstan/plugin/host.h>
@@ -9,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "config/to_toml.h"
 #include "execution/evaluate.h"
 #include "ranks/run_command.h"
@@ -65,7 +64,6 @@ void load_model(const launch::RunArguments& arguments, const launch::Environment
   state.host = cli::plugin_host(env, rank.device.kind == "cuda");
   state.job.emplace(train::prepare_together(request_of_rank(arguments, env, rank), *state.host, *rank.communicator));
   train::read_token_caches(*state.job, execution::Stop(), *rank.communicator, terminal::print_progress);
-  log::configure({}, log::Level::warning, rank.launch.world.rank);
   state.session = session::materialise(*state.job, *rank.communicator);
 }
 
@@ -91,7 +89,7 @@ ModelSession::Evaluated ModelSession::evaluate(const std::string& split, std::in
   execution::Evaluator evaluator(*state_.session, feed);
   const auto held = state_.session->engine->hold();
   Evaluated evaluated;
-  evaluated.loss = evaluator.loss(source);
+  evaluated.loss = evaluator.loss(source, split);
   evaluated.answers = evaluator.answers(source, samples);
   return evaluated;
 }

@@ -1,16 +1,13 @@
 #include "ranks/rank_table.h"
 
 #include <capstan/base/counted.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
-
-#include <nlohmann/json.hpp>
 
 #include "ranks/start.h"
 
 namespace capstan::ranks {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string backend_of(const Rank& rank) { return rank.communicator->backend(c10::Device(rank.device.kind)); }
 
@@ -21,9 +18,10 @@ std::vector<RankRow> meet_all(const Rank& rank) {
                                 rank.cpus.threads, rank.device.identity});
   std::vector<RankRow> rows;
   std::vector<std::string> identities;
-  for (const auto& text : rank.communicator->exchange(own.dump(-1, ' ', false, Json::error_handler_t::replace))) {
+  for (const auto& text : rank.communicator->exchange(own.dump())) {
     const auto said = Json::parse(text);
-    rows.push_back({said[0], said[1], said[2], said[3], said[4], said[5]});
+    rows.push_back(
+        {said[0].text(), said[1].text(), said[2].text(), said[3].text(), said[4].get<int>(), said[5].text()});
     identities.push_back(rows.back().identity);
   }
   if (rank.device.kind == "cuda") launch::check_distinct_gpus(identities);
@@ -61,7 +59,7 @@ std::string start_json(const Rank& rank) {
                              {"numa", row.numa},
                              {"threads", row.threads}});
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2) + "\n";
 }
 
 }  // namespace capstan::ranks

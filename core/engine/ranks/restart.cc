@@ -2,12 +2,12 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/log.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/config/run_name.h>
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
 
@@ -35,10 +35,9 @@ struct Beginning {
 };
 
 Beginning beginning_of(const launch::Environment& env, const launch::RunArguments& command) {
-  auto words = nlohmann::json::array({fs::absolute(command.config).lexically_normal().string()});
+  auto words = Json::array({fs::absolute(command.config).lexically_normal().string()});
   for (const auto& override : command.overrides) words.push_back(override);
-  return {job_name(env), env("SLURM_STEP_ID").value_or("none"),
-          words.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
+  return {job_name(env), env("SLURM_STEP_ID").value_or("none"), words.dump()};
 }
 
 std::vector<std::string> noted_lines(const fs::path& run_folder) {
@@ -87,7 +86,26 @@ Found folder_of(const Beginning& mine, const fs::path& dir, const std::string& n
   return found;
 }
 
+// As a shell reads it back.
+std::string shell_word(const std::string& word) {
+  constexpr const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=:,@%+-";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 }  // namespace
+
+std::string resume_command(const std::vector<std::string>& command_line, const fs::path& run_folder) {
+  std::vector<std::string> words;
+  for (const auto& word : command_line) {
+    if (!word.starts_with("run.name=") && !word.starts_with("checkpoint.resume=")) words.push_back(shell_word(word));
+  }
+  words.push_back(shell_word(cat("run.name=", config::value_text(run_folder.filename().string()))));
+  words.emplace_back("checkpoint.resume=auto");
+  return join(words, " ");
+}
 
 void note_job(const launch::Environment& env, const launch::RunArguments& command, const fs::path& run_folder) {
   const auto mine = beginning_of(env, command);

@@ -27,5 +27,9 @@ std::vector<std::string> find_restarted(const launch::Environment& env, const se
                                         const setup::CheckpointOptions& checkpoint,
                                         const launch::RunArguments& command);
 
+/// The command line, for a shell, that continues the run of this folder: `command_line` with run.name and
+/// checkpoint.resume.
+std::string resume_command(const std::vector<std::string>& command_line, const std::filesystem::path& run_folder);
+
 }  // namespace ranks
 CAPSTAN_END_NAMESPACE

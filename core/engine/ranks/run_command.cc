@@ -16,16 +16,16 @@
 #include <optional>
 #include <utility>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "comm/agree.h"
 #include "launch/error_report.h"
+#include "predict/step_time.h"
 #include "ranks/check_command.h"
 #include "ranks/restart.h"
 #include "ranks/stopping.h"
 #include "ranks/torch_words.h"
 #include "session/against_actual.h"
 #include "session/gpu_fit.h"
-#include "session/step_time.h"
 #include "train/memory.h"
 #include "train/run.h"
 
@@ -100,7 +100,7 @@ class Predictions final : public command::RunExtension {
     const auto figures = plan::figures_of_device(rank_.device.description, rank_.device.bytes);
     double step_s = 0;
     if (job_.prediction.work && figures)
-      step_s = plan::step_time(job_.prediction, job_.topology.batch.accumulation, *figures).total();
+      step_s = plan::step_time(job_.prediction.work_of_positions(), job_.topology.batch.accumulation, *figures).total();
     return plan::against_actual(job_.prediction, job_.config.device, {run.setup_bytes, run.peak_bytes, run.step_s},
                                 step_s);
   }
@@ -160,19 +160,21 @@ train::RunSetting run_setting(const launch::RunArguments& arguments, const launc
     ConnectedRank(rank).record_start(folder);
   };
   const auto crash = env("CAPSTAN_CRASH_AT");
+  const bool verbose = arguments.verbose || rank.launch.world.nodes > 1;
+  const bool overwrites = ::isatty(STDERR_FILENO) == 1;
   return {.communicator = *rank.communicator,
           .plugins = host,
           .stop = stop,
           .device = rank.device,
           .environment = env,
-          .output = {print, terminal::print_progress, ::isatty(STDOUT_FILENO) == 1, ::isatty(STDERR_FILENO) == 1},
+          .output = {print, terminal::print_progress, ::isatty(STDOUT_FILENO) == 1, overwrites, verbose},
           .job = start_of_job(env),
           .offload_warning = rank.device.kind == "cpu" ? "" : launch::offload_warning(rank.launch, rank.cpus.threads),
           .at_point = crash ? crash_at(*crash) : checkpoint::AtPoint(),
           .request = [&] { return request_of_rank(with_restart(arguments, env, rank), env, rank); },
           .prepared =
-              [&](const session::Job& job) {
-                ConnectedRank(rank).print_start();
+              [&, verbose](const session::Job& job) {
+                if (verbose) ConnectedRank(rank).print_start();
                 judge_memory(job, rank, host);
               },
           .extensions =
@@ -184,7 +186,7 @@ train::RunSetting run_setting(const launch::RunArguments& arguments, const launc
 
 int train_rank(const launch::RunArguments& arguments, const launch::Environment& env, const Rank& rank,
                RankState& state) {
-  auto& stop = ask_on_signals();
+  auto& stop = ask_on_signals(rank.first());
   if (rank.first()) stop.deadline = job_deadline(env);
   state.host = cli::plugin_host(env, rank.device.kind == "cuda");
   state.run.emplace(run_setting(arguments, env, rank, *state.host, stop));
@@ -192,6 +194,8 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
   if (end.exit_code) return *end.exit_code;
   const auto ending = end_stopped(end, stop, *rank.communicator);
   if (rank.first()) terminal::print_error(ending.message);
+  if (rank.first() && ending.by_person && !end.folder.empty())
+    terminal::print_error(resume_command(arguments.command_line, end.folder) + "\n");
   return ending.exit_code;
 }
 
@@ -216,6 +220,7 @@ setup::JobRequest request_of_rank(const launch::RunArguments& arguments, const l
   request.ranks_per_node = world.local_size;
   request.purpose = arguments.purpose;
   request.weights = arguments.weights;
+  request.split = arguments.split;
   return request;
 }
 

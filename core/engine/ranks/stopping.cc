@@ -12,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <string_view>
 
 #include "train/run.h"
 
@@ -21,17 +22,25 @@ namespace {
 struct Handlers {
   execution::Stop stop;
   std::atomic<bool> asks{false};
+  std::atomic<bool> speaks{false};  // this rank says what an interruption does, once
   std::atomic<int> requeue_exit_code{0};
 };
 
 Handlers handlers;
 
+constexpr std::string_view first_words =
+    "capstan: SIGINT: the run stops after this step and saves what its options say; a second one ends it at once\n";
+
+// Calls only what a handler of signals may call.
 extern "C" void on_signal(int signal) {
   const int before = errno;
   const int interrupted = static_cast<int>(ExitCode::interrupted);
   if (!handlers.asks.load()) _exit(signal == SIGINT ? interrupted : handlers.requeue_exit_code.load());
-  if (signal == SIGINT && handlers.stop.asks() > 1) _exit(interrupted);
   handlers.stop.ask(signal);
+  if (signal == SIGINT && handlers.stop.asks() > 1) _exit(interrupted);
+  if (signal == SIGINT && handlers.speaks.exchange(false)) {
+    [[maybe_unused]] const auto said = ::write(STDERR_FILENO, first_words.data(), first_words.size());
+  }
   errno = before;
 }
 
@@ -64,7 +73,8 @@ void catch_signals(int requeue_exit_code) {
   if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 }
 
-execution::Stop& ask_on_signals() {
+execution::Stop& ask_on_signals(bool speaks) {
+  handlers.speaks = speaks;
   handlers.asks = true;
   return handlers.stop;
 }
@@ -117,6 +127,8 @@ Ending end_stopped(const train::RunEnd& run, const execution::Stop& stop, comm::
     ending.message += "; a later run starts from the beginning ([checkpoint] every_steps would let it continue)";
   } else if (by_person || run.requeue_exit_code == 0) {
     ending.exit_code = by_person ? static_cast<int>(ExitCode::interrupted) : 0;
+    ending.by_person = by_person;
+    if (by_person) ending.message += cat("; exit code ", ending.exit_code);
     ending.message += "; checkpoint.resume=auto continues from its newest checkpoint";
   } else {
     ending.exit_code = run.requeue_exit_code;

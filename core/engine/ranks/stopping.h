@@ -19,8 +19,9 @@ namespace ranks {
 /// nothing to a running process.
 void catch_signals(int requeue_exit_code);
 
-/// From now on they only request a stop, in the process's one Stop; a third SIGINT ends the process.
-execution::Stop& ask_on_signals();
+/// From now on they only request a stop, in the process's one Stop; a second SIGINT ends the process at once. `speaks`:
+/// at the first one this rank says so on standard error.
+execution::Stop& ask_on_signals(bool speaks);
 
 /// Seconds left according to squeue's %L: "1-02:03:04", "3:04", "59"; nothing for "UNLIMITED" and the like.
 std::optional<double> seconds_left(const std::string& text);
@@ -32,7 +33,8 @@ std::optional<execution::Stop::Clock::time_point> job_deadline(const launch::Env
 /// How all ranks of a run that was stopped end it.
 struct Ending {
   int exit_code = 0;
-  std::string message;  ///< for rank 0 to print
+  std::string message;     ///< for rank 0 to print
+  bool by_person = false;  ///< who may continue it with resume_command()
 };
 
 /// Agreed over all ranks, any of which may have got the signal. A collective.

@@ -1,16 +1,14 @@
 #include "session/adapter_state.h"
 
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "session/resume.h"
 
 namespace capstan::session {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* adapters_key = "adapters";
 

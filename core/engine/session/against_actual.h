@@ -6,7 +6,7 @@
 #include <string>
 
 #include "assembly/predict.h"
-#include "session/figures.h"
+#include "predict/figures.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace plan {

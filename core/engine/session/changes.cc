@@ -1,22 +1,23 @@
 #include "session/changes.h"
 
+#include <capstan/base/json.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "config/document.h"
 #include "config/plugin_table.h"
+#include "record/fingerprint.h"
 #include "setup/schedule.h"
 
 namespace capstan::session {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr const char* data_key = "data";
+constexpr const char* folders_key = "folders";
 constexpr const char* strategies_key = "strategies";
 
 // A strategy that owns how parameters are kept, an axis of the mesh or what is computed again decides where and when
@@ -38,7 +39,7 @@ std::string text_of(const config::Value& value) {
 // What the checkpoint says of its run; null where it says nothing.
 Json section_of(const checkpoint::Reader& reader, const char* name) {
   if (!reader.has_section(name)) return {};
-  return Json::parse(reader.section(name), nullptr, /*allow_exceptions=*/false);
+  return try_parse_json(reader.section(name));
 }
 
 config::Document saved_document(const checkpoint::Reader& reader) {
@@ -69,6 +70,7 @@ class Comparison {
     compare_objective(*plugins.objective);
     compare("train", job_.config.train.resolved(), saved_.section("train"), is_of_train,
             "it would be computed in another precision than in the run that was saved");
+    compare_folders();
     compare_strategies();
     return std::move(changes_);
   }
@@ -193,6 +195,20 @@ class Comparison {
     return cat(" by the tokenizer ", text_of(entry->value), ", not ", now, ",");
   }
 
+  // The name of a folder says nothing of what is in it.
+  void compare_folders() {
+    const auto saved = section_of(reader_, folders_key);
+    for (const auto& [key, sum] : job_.folders) {
+      const auto was = saved.is_object() ? saved.value(key, "") : "";
+      if (was.empty() || was == sum) continue;
+      const auto table = job_.config.document.section(key.substr(0, key.find('.')));
+      const auto* entry = table.find(key.substr(key.find('.') + 1));
+      add(key, entry ? entry->origin.text() : job_.config.document.file(), cat("one with ", was),
+          cat("a folder with the fingerprint ", sum), "its values are others than those of the run that was saved",
+          "name a folder with the config.json and the weights that it had");
+    }
+  }
+
   void compare_strategies() {
     if (saved_.section("model").entries.empty()) return;  // no whole configuration
     constexpr const char* why = "something else would be learned than in the run that was saved";
@@ -228,10 +244,50 @@ class Comparison {
   std::vector<Change> changes_;
 };
 
+// All that checkpoint.accept may name: tables and options, also of a strategy that only the checkpoint has.
+std::vector<std::string> compared_names(const Job& job, const checkpoint::Reader* reader) {
+  std::vector<std::string> names{"train", "train.precision", "optimizer.groups", "strategy"};
+  for (const auto& table : job.tables()) {
+    const auto kind = table.path.substr(0, table.path.find('.'));
+    if (kind != "model" && kind != "data" && kind != "optimizer" && kind != "objective" && kind != "strategy") continue;
+    names.push_back(table.path);
+    if (kind == "strategy") names.push_back(table.path + ".state");
+    for (const auto& entry : table.host) names.push_back(cat(table.path, ".", entry.key));
+    for (const auto& option : table.options) names.push_back(cat(table.path, ".", option.spec.key));
+  }
+  if (!reader) return names;
+  for (const auto& section : saved_document(*reader).children("strategy")) names.push_back(section.path);
+  return names;
+}
+
 }  // namespace
 
 std::vector<Change> changes_since(const Job& job, const checkpoint::Reader& reader) {
   return Comparison(job, reader).run();
+}
+
+std::map<std::string, std::string> frozen_folders(const Job& job) {
+  std::map<std::string, std::string> folders;
+  const auto add = [&](const std::string& option, const std::optional<std::string>& folder) {
+    if (folder && !folders.contains(option)) folders[option] = record::fingerprint(*folder);
+  };
+  if (job.plugins.stand_in) return {};  // files are not there yet
+  for (const auto& frozen : job.frozen)
+    add(frozen.plugin.is_start ? "model.path" : frozen.plugin.model.table, frozen.plugin.folder);
+  if (job.model->has_frozen && assembly::settled_save(job.config, job.plugins, *job.model) == "trainable")
+    add("model.path", job.plugins.model_options->path);
+  return folders;
+}
+
+void check_accepted(const Job& job, const checkpoint::Reader* reader, Diagnostics& diagnostics) {
+  const auto& checkpoint = job.config.checkpoint;
+  const auto names = compared_names(job, reader);
+  for (const auto& name : checkpoint->accept) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    diagnostics.add(checkpoint.where(&setup::CheckpointOptions::accept),
+                    cat("checkpoint.accept has '", printable(name), "', the name of nothing that is compared"),
+                    suggestion(name, names));
+  }
 }
 
 bool is_accepted(const setup::CheckpointOptions& options, const std::string& name) {
@@ -244,6 +300,7 @@ std::map<std::string, std::string> change_sections(const Job& job) {
   if (const auto& content = job.samples.content) {
     sections[data_key] = Json{{"samples", content->samples}, {"files", content->files}}.dump();
   }
+  if (!job.folders.empty()) sections[folders_key] = Json(job.folders).dump();
   auto strategies = Json::array();
   for (const auto& made : job.plugins.strategies) {
     if (!is_of_layout(*made.object)) strategies.push_back(made.name);

@@ -55,7 +55,7 @@ std::vector<Part> parts_of(const std::vector<Row>& rows, const SampleForm& form)
 }
 
 std::int64_t columns(const std::vector<Part>& parts, const Padding& padding) {
-  std::int64_t longest = 1;
+  auto longest = padding.least;
   for (const auto& part : parts) {
     const auto length = part.length();
     longest = std::max(longest, length);
@@ -166,12 +166,12 @@ HostBatch pack(const std::vector<Row>& rows, const Padding& padding, std::int64_
   std::erase_if(samples, [](const Row& row) { return row.sample == nullptr; });
   auto parts = parts_of(samples, form);
   std::erase_if(parts, [](const Part& part) { return part.length() == 0; });
-  if (parts.empty()) return collate({Row{}}, {padding.pad_id, padding.multiple}, form);
+  if (parts.empty()) return collate({Row{}}, {padding.pad_id, padding.multiple, padding.least}, form);
   std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.length() > b.length(); });
   std::vector<std::int64_t> lengths;
   for (const auto& part : parts) lengths.push_back(part.length());
   const auto stand = fewest_even_rows(lengths, std::max(capacity, lengths.front()));
-  const auto cols = rounded_up(stand.longest(), padding.multiple);
+  const auto cols = rounded_up(std::max(stand.longest(), padding.least), padding.multiple);
   auto batch = empty_batch(static_cast<std::int64_t>(stand.taken.size()), cols, padding.pad_id);
   put_samples(batch, samples, form);
   batch.sample_ids.assign(stand.taken.size(), -1);

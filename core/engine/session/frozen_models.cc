@@ -9,9 +9,9 @@
 #include <string>
 #include <utility>
 
-#include "assembly/model_family.h"
 #include "checkpoint/coded_folder.h"
 #include "config/paths.h"
+#include "hf/family.h"
 #include "nn/init_source.h"
 #include "setup/collect.h"
 
@@ -42,7 +42,7 @@ std::optional<FrozenPlugin> of_folder(const std::string& name, const Named& what
   const auto folder = config::find_model(
       {what.written, config::absolute_path(what.written, what.origin), where, what.option}, config.request.hub);
   config::PluginTable table;
-  table.name = assembly::plugin_of_folder(folder.string(), host);
+  table.name = hf::plugin_of_folder(folder.string(), host);
   table.where = where;
   table.section = {what.option, what.origin, {}};
   auto made = assembly::load_other_model(table, {folder.string(), where}, host, faults);

@@ -4,6 +4,7 @@
 
 #include "assembly/objective.h"
 #include "assembly/open_tokenizer.h"
+#include "session/changes.h"
 #include "session/frozen_models.h"
 #include "session/host_memory.h"
 #include "session/micro_batch.h"
@@ -25,7 +26,11 @@ std::optional<std::int64_t> left_on_host(const setup::RunOptions& run) {
 }
 
 // What parameters come from. Only a run resumes from a checkpoint: other jobs have no steps to compare with its.
-void judge_start(const Job& job, Diagnostics& faults) {
+void judge_start(Job& job, Diagnostics& faults) {
+  if (job.samples.content) {
+    setup::collect(
+        faults, [&] { job.folders = frozen_folders(job); }, job.plugins.model.where);
+  }
   bool from_start = job.config.request.weights.empty();
   if (job.config.trains()) {
     setup::collect(
@@ -33,6 +38,12 @@ void judge_start(const Job& job, Diagnostics& faults) {
         job.config.checkpoint.where(&setup::CheckpointOptions::resume));
   }
   if (from_start) setup::collect(faults, [&] { check_added_files(job.plugins); });
+}
+
+void judge_samples(const setup::Configuration& config, const assembly::LoadedPlugins& loaded,
+                   const std::vector<assembly::FrozenPlugin>& others, assembly::Samples& samples, Diagnostics& faults) {
+  check_samples(others, samples, faults);
+  setup::collect(faults, [&] { choose_mode(config, loaded, samples, faults); });
 }
 
 }  // namespace
@@ -49,7 +60,7 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
   request.ended("configuration");
   auto samples = assembly::open_samples(config, loaded, topology, host, faults);
   request.ended("data");
-  if (samples) check_samples(others, *samples, faults);
+  if (samples) judge_samples(config, loaded, others, *samples, faults);
   if (!faults.empty()) return {};
   auto plugins = assembly::complete(std::move(loaded));
   const auto host_memory = left_on_host(*config.run);
@@ -94,6 +105,7 @@ data::Padding Job::padding() const {
   data::Padding padding;
   padding.pad_id = data::padding_id(*samples.tokenizer.object, plugins.model_facts.vocab_size);
   padding.multiple = config.row_multiple();
+  padding.least = topology.least_columns();
   return padding;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,7 @@ struct Job {
   std::shared_ptr<const assembly::AssembledModel> model;
   std::vector<assembly::FrozenModel> frozen;  ///< the objective's
   assembly::Prediction prediction;
+  std::map<std::string, std::string> folders = {};  ///< frozen_folders(), where checkpoints may be
 
   std::uint64_t seed() const { return static_cast<std::uint64_t>(config.run->seed); }
   /// What every sample must fit into.
@@ -41,14 +43,16 @@ struct Job {
   std::string text() const;
   /// Model, mesh, batch and run length, a line each, with their arithmetic.
   std::string arithmetic() const;
-  /// The model's parameters and its floating-point operations, a line each.
-  std::string model_summary() const;
+  /// The model's parameters, its floating-point operations and what strategies change, a line each. `brief`: without
+  /// the operations, and one line where a strategy says the same of many layers.
+  std::string model_summary(bool brief = false) const;
   /// What is predicted of a rank's memory: the table of its parts, and notes, a line each.
   std::string memory_summary() const;
   /// What stands in for files that are not there yet, a line each; empty where nothing is missing.
   std::string lacking() const;
   /// How the ranks share the model and the batch: the mesh, what is left over for data parallelism, the global batch.
-  std::string ranks_summary() const;
+  /// `brief`: of the mesh nothing where it has data parallelism alone, and of nodes nothing where there is one.
+  std::string ranks_summary(bool brief = false) const;
 };
 
 /// Goes through the stages. Faults of any kind are added to `faults`: a stage that they make impossible is left out,

@@ -2,11 +2,14 @@
 
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
+#include "plugin/guard.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "session/gpu_fit.h"
@@ -102,6 +105,61 @@ std::string automatic(const config::Document& document) {
   return {};
 }
 
+using objective::Better;
+
+using Metrics = std::map<std::string, Better>;
+
+// What answers to a split are scored by, asked for with the first question that has an expected answer. Only of the
+// usual scores it is known that more is better: a plugin's own may count errors.
+Metrics scores_of(const assembly::Samples& samples, const data::DataSource& source) {
+  constexpr std::int64_t most_asked = 100;
+  const auto size = plugin::guard(samples.plugin, "size", [&] { return source.size(); });
+  for (std::int64_t i = 0; i < std::min(most_asked, size); ++i) {
+    const auto sample = samples.question(source, i);
+    if (sample.references.empty()) continue;
+    Metrics metrics;
+    for (const auto& [name, score] :
+         plugin::guard(samples.plugin, "score", [&] { return source.score(sample, std::string()); })) {
+      const bool is_known = name == "exact_match" || name == "f1" || name == "accuracy";
+      metrics["eval_" + name] = is_known ? Better::higher : Better::neither;
+    }
+    return metrics;
+  }
+  return {};
+}
+
+// What evaluations give without asking questions.
+Metrics losses_of(const assembly::LoadedPlugins& plugins, const assembly::Samples& samples) {
+  Metrics metrics;
+  const auto add = [&](const std::string& end) {
+    metrics["eval_loss" + end] = Better::lower;
+    if (!plugins.minimised) return;
+    for (const auto& figure : plugins.minimised->plan().figures)
+      metrics[cat("eval_", figure.name, end)] = figure.better;
+  };
+  if (samples.eval) add("");
+  for (const auto& set : samples.eval_sets) add("_" + set.name);
+  return metrics;
+}
+
+bool is_lowest_best(const config::Options<setup::CheckpointOptions>& options, Better better, Diagnostics& faults) {
+  using setup::CheckpointOptions;
+  const bool is_auto = options->mode == "auto";
+  const bool lowest = is_auto ? better != Better::higher : options->mode == "min";
+  if (better == Better::neither && is_auto) {
+    faults.add(
+        options.where(&CheckpointOptions::metric),
+        cat("checkpoint.metric is '", options->metric, "', and it is not known whether less or more of it is better"),
+        R"(set checkpoint.mode = "min" or "max")");
+  } else if (better != Better::neither && lowest != (better == Better::lower)) {
+    faults.add(options.where(&CheckpointOptions::mode),
+               cat("checkpoint.mode is \"", options->mode, "\", but the best ", options->metric, " is the ",
+                   lowest ? "highest" : "lowest"),
+               R"(remove checkpoint.mode, or set it to "auto")");
+  }
+  return lowest;
+}
+
 }  // namespace
 
 void choose_micro_batch(setup::Configuration& config, const assembly::LoadedPlugins& plugins, plugin::Host& host,
@@ -173,6 +231,27 @@ void choose_regather(setup::Configuration& config, const assembly::LoadedPlugins
   config.train.derive(&TrainOptions::regather, std::string("micro_step"));
   config.micro_batch_note += cat("regather auto: micro_step, since with step the predicted ", size_text(peak),
                                  " would not fit well into ", size_text(request.gpu_room), "\n");
+}
+
+void choose_mode(const setup::Configuration& config, const assembly::LoadedPlugins& plugins, assembly::Samples& samples,
+                 Diagnostics& faults) {
+  const auto& options = config.checkpoint;
+  if (!config.trains() || !assembly::goes_by_metric(config) || !samples.has_eval()) return;
+  auto metrics = losses_of(plugins, samples);
+  const bool asks = samples.eval && !metrics.contains(options->metric);
+  if (asks) metrics.merge(scores_of(samples, *samples.eval));
+  const auto where = options.where(&setup::CheckpointOptions::metric);
+  if (!metrics.contains(options->metric)) {
+    std::vector<std::string> names;
+    for (const auto& [name, better] : metrics) names.push_back(name);
+    faults.add(where, cat("checkpoint.metric is '", options->metric, "', which the evaluations do not give"),
+               suggestion(options->metric, names));
+  } else if (asks && (!config.train->generate_each_eval || config.train->generate_samples == 0)) {
+    faults.add(where, cat("checkpoint.metric is '", options->metric, "', but evaluations answer no questions"),
+               "set train.generate_each_eval = true and train.generate_samples = -1, or take eval_loss");
+  } else {
+    samples.lowest_is_best = is_lowest_best(options, metrics.at(options->metric), faults);
+  }
 }
 
 }  // namespace capstan::session

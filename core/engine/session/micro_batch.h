@@ -3,6 +3,7 @@
 #include <capstan/base/export.h>
 
 #include "assembly/plugins.h"
+#include "assembly/samples.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace session {
@@ -22,6 +23,11 @@ void choose_saving(setup::Configuration& config, plugin::Host& host, Diagnostics
 /// prediction that does not fit as above. As it is where nothing can be predicted.
 void choose_regather(setup::Configuration& config, const assembly::LoadedPlugins& plugins, plugin::Host& host,
                      const Diagnostics& faults);
+
+/// Settles Samples::lowest_is_best. Says where checkpoint.metric is one that no evaluation gives, which would end the
+/// run at its first one, and where checkpoint.mode is needed, or takes the worst evaluation for the best.
+void choose_mode(const setup::Configuration& config, const assembly::LoadedPlugins& plugins, assembly::Samples& samples,
+                 Diagnostics& faults);
 
 }  // namespace session
 CAPSTAN_END_NAMESPACE

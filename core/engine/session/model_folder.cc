@@ -11,12 +11,13 @@
 #include <set>
 
 #include "assembly/assemble.h"
-#include "assembly/model_file.h"
 #include "checkpoint/coded_folder.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/merged_source.h"
 #include "comm/agree.h"
+#include "hf/config_json.h"
 #include "session/adapter_state.h"
+#include "session/answer_ends.h"
 #include "session/decoded_source.h"
 #include "session/exports.h"
 #include "session/weights.h"
@@ -36,8 +37,8 @@ std::optional<c10::ScalarType> dtype_called(const std::string& name) {
   return {};
 }
 
-assembly::TokenIds ids_of(const tokenizer::Tokenizer* tokenizer) {
-  assembly::TokenIds ids;
+hf::TokenIds ids_of(const tokenizer::Tokenizer* tokenizer) {
+  hf::TokenIds ids;
   if (!tokenizer) return ids;
   const auto prefix = tokenizer->prefix_ids();
   if (!prefix.empty()) ids.begin = prefix.front();
@@ -48,17 +49,23 @@ assembly::TokenIds ids_of(const tokenizer::Tokenizer* tokenizer) {
   return ids;
 }
 
-// Writes all that is not weights. Returns whether a tokenizer is part of it.
-bool write_descriptions(const ModelToWrite& model, const layout::FileMap& map, const std::string& dtype,
-                        const std::string& quantization, const fs::path& folder) {
+// Writes all that is not weights, and says so.
+void write_descriptions(const ModelToWrite& model, const layout::FileMap& map, const std::string& quantization,
+                        const fs::path& folder, WrittenModel& written) {
   const fs::path original(model.plugins.model_options->path.value_or(""));
   const auto config = original.empty() ? std::string() : read_file(original / "config.json");
-  write_file(folder / "config.json",
-             assembly::config_json({model.plugins.model.options, map, config, ids_of(model.tokenizer.object.get()),
-                                    dtype, quantization}));
-  if (!original.empty() && is_there(original / "generation_config.json"))
-    copy_over(original / "generation_config.json", folder / "generation_config.json");
-  return model.tokenizer.save(folder);
+  auto text = hf::config_json(
+      {model.plugins.model.options, map, config, ids_of(model.tokenizer.object.get()), written.dtype, quantization});
+  // Where there is the newer file, other programs look there for what ends an answer.
+  const auto generation = original / "generation_config.json";
+  if (!original.empty() && is_there(generation)) {
+    write_file(folder / generation.filename(),
+               with_answer_ends(read_file(generation), model.answer_ends, written.added_ends));
+  } else {
+    text = with_answer_ends(text, model.answer_ends, written.added_ends);
+  }
+  write_file(folder / "config.json", text);
+  written.has_tokenizer = model.tokenizer.save(folder);
 }
 
 checkpoint::HfWeights weights_of(const ModelToWrite& model, const ExportForm& form, int world_size) {
@@ -208,7 +215,7 @@ WrittenModel write_model_folder(const ModelToWrite& model, layout::Source& value
   together(communicator, first, [&] {
     make_temporary(folder);
     const auto quantization = quantization_of(writer, weights.codecs, weights.compute);
-    written.has_tokenizer = write_descriptions(model, weights.map, written.dtype, quantization, temporary);
+    write_descriptions(model, weights.map, quantization, temporary, written);
   });
   together(communicator, true, [&] { writer.write(temporary, world.rank, world.size); });
   together(communicator, first, [&] {
@@ -242,9 +249,12 @@ std::string write_final_model(const ModelToWrite& model, const fs::path& weights
 }
 
 std::string written_text(const WrittenModel& written) {
+  std::vector<std::string> ends;
+  for (const auto id : written.added_ends) ends.push_back(std::to_string(id));
   return cat("model for transformers: ", written.folder.string(), " (", written.dtype, ", ",
              bytes_text(static_cast<double>(written.bytes)), " in ", counted(written.files, "file"),
-             written.has_tokenizer ? ")" : "; without a tokenizer: this run's has no files)");
+             written.has_tokenizer ? ")" : "; without a tokenizer: this run's has no files)",
+             ends.empty() ? "" : cat("; its eos_token_id has ", join(ends), " too, which this run's answers end with"));
 }
 
 }  // namespace capstan::session

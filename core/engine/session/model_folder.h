@@ -23,6 +23,7 @@ struct ModelToWrite {
   const tokenizer::Opened& tokenizer;
   const setup::TrainOptions& train;
   std::vector<nn::Unit*> units;
+  std::vector<std::int64_t> answer_ends = {};  ///< ids that the run's answers end with
 };
 
 /// What is said of a folder that was written.
@@ -32,6 +33,7 @@ struct WrittenModel {
   std::size_t files = 0;
   std::string dtype;  ///< "bfloat16"
   bool has_tokenizer = false;
+  std::vector<std::int64_t> added_ends = {};  ///< answer_ends that its eos_token_id would not have had
 };
 
 /// "model for transformers: runs/a/model (bfloat16, 1.04 GiB in 2 files)".

@@ -3,10 +3,10 @@
 #include <capstan/plan/predictor.h>
 
 #include <capstan/config/model_path.h>
+#include "predict/step_time.h"
 #include "session/gpu_fit.h"
 #include "session/host_memory.h"
 #include "session/job.h"
-#include "session/step_time.h"
 
 namespace capstan::plan {
 namespace {
@@ -137,7 +137,8 @@ std::optional<Estimate> Predictor::predict(const std::vector<std::string>& overr
   estimate.lacking = job->lacking();
   estimate.changes = job->model->changes;
   if (!impl_->figures) return estimate;
-  const auto time = step_time(prediction, job->topology.batch.accumulation, *impl_->figures, impl_->node_bytes);
+  const auto time =
+      step_time(prediction.work_of_positions(), job->topology.batch.accumulation, *impl_->figures, impl_->node_bytes);
   estimate.seconds = time.total();
   estimate.no_time = time.unknown;
   if (estimate.seconds > 0) estimate.time_table = step_time_table(time);

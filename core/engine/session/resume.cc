@@ -1,6 +1,7 @@
 #include "session/resume.h"
 
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
@@ -8,7 +9,6 @@
 #include <cctype>
 #include <exception>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -21,7 +21,6 @@
 namespace capstan::session {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -280,6 +279,7 @@ void check_resume(const Job& job, const checkpoint::Reader& reader, const std::v
 
 bool judge_resume(const Job& job, Diagnostics& diagnostics) {
   const auto resume = find_resume(job, checkpoint::Depth::structure);
+  check_accepted(job, resume.reader.get(), diagnostics);
   if (!resume.reader) return false;
   check_resume(job, *resume.reader, assembly::pointers(job.model->units), diagnostics);
   return true;

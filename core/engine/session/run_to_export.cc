@@ -7,6 +7,7 @@
 #include <capstan/config/model_path.h>
 #include "comm/connect.h"
 #include "session/adapter_state.h"
+#include "session/answer_ends.h"
 #include "session/exports.h"
 #include "session/job.h"
 #include "session/model_folder.h"
@@ -102,7 +103,7 @@ std::string RunToExport::write(const ExportForm& form, const fs::path& weights, 
   const auto values = open_boxes(weights);
   if (form.to != "hf")
     return write_export(chosen_of(form, job.plugins.strategies, impl_->host), job.plugins, *values, out);
-  const ModelToWrite model{job.plugins, job.tokenizer, *job.config.train, impl_->units};
+  const ModelToWrite model{job.plugins, job.tokenizer, *job.config.train, impl_->units, saved_answer_ends(weights)};
   const auto alone = comm::connect({});
   return written_text(write_model_folder(model, *values, out, form, *alone));
 }

@@ -1,6 +1,7 @@
 #include "session/saved_state.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/text.h>
 #include <capstan/strategy/own_state.h>
 

@@ -8,7 +8,7 @@
 namespace capstan::session {
 namespace {
 
-Job job_to_look_at(const std::string& config, const std::vector<std::string>& overrides,
+Job job_to_look_at(const std::string& config, const std::vector<std::string>& overrides, data::Split split,
                    const SplitView::Environment& env, plugin::Host& host) {
   Diagnostics faults;
   setup::JobRequest request;
@@ -16,6 +16,7 @@ Job job_to_look_at(const std::string& config, const std::vector<std::string>& ov
   request.overrides = overrides;
   request.hub = config::hub_cache(env);
   request.purpose = setup::Purpose::evaluate;
+  request.split = split == data::Split::train ? "train" : "eval";
   auto job = prepare(request, host, faults);
   faults.throw_if_any();
   return std::move(*job);
@@ -41,12 +42,11 @@ struct SplitView::Impl {
 
 SplitView::SplitView(const std::string& config, const std::vector<std::string>& overrides, data::Split split,
                      const Environment& env, plugin::Host& host)
-    : impl_(new Impl{job_to_look_at(config, overrides, env, host), split}) {
+    : impl_(new Impl{job_to_look_at(config, overrides, split, env, host), split}) {
   if (impl_->source) return;
-  const bool is_train = split == data::Split::train;
-  const auto *name = is_train ? "train" : "eval", *other = is_train ? "eval" : "train";
+  const auto& name = impl_->job.config.request.split;
   throw Error(cat("the configuration names no data for the split '", name, "'"),
-              cat("set data.", name, ", or use --split ", other));
+              cat("set data.", name, ", or use --split ", name == "train" ? "eval" : "train"));
 }
 
 SplitView::~SplitView() = default;

@@ -22,6 +22,23 @@ std::string nodes_text(std::int64_t ranks, std::int64_t ranks_per_node) {
              nodes == 1 ? "" : cat(", ", ranks_per_node, " on each"), "\n");
 }
 
+// Lines that follow one another and are alike up to a colon, as the one for each layer with an adapter: the first, and
+// how many more there are.
+std::string grouped(const std::string& lines) {
+  std::vector<std::pair<std::string, int>> groups;
+  for (const auto& line : split(lines, '\n')) {
+    const auto begin = line.substr(0, line.find(':') + 1);
+    if (!begin.empty() && !groups.empty() && groups.back().first.starts_with(begin)) {
+      ++groups.back().second;
+    } else if (!line.empty()) {
+      groups.emplace_back(line, 0);
+    }
+  }
+  std::string text;
+  for (const auto& [line, more] : groups) text += cat(line, more > 0 ? cat(" and ", more, " more") : "", "\n");
+  return text;
+}
+
 }  // namespace
 
 std::vector<config::ResolvedTable> Job::tables() const {
@@ -63,17 +80,20 @@ std::string Job::text() const {
   return table_text(rows) + "\n" + arithmetic();
 }
 
-std::string Job::model_summary() const {
+std::string Job::model_summary(bool brief) const {
   const auto& made = plugins.model;
+  const auto parameters = cat("model ", made.name, ": ", model->built.text(), "\n");
+  if (brief) return parameters + grouped(model->changes);
   const auto flops = static_cast<std::int64_t>(made.object->flops_per_token(samples.length));
-  return cat("model ", made.name, ": ", model->built.text(), "\n", thousands(flops),
-             " floating-point operations a token, forward and backward, at ", thousands(samples.length), " tokens\n",
-             model->changes);
+  return cat(parameters, thousands(flops), " floating-point operations a token, forward and backward, at ",
+             thousands(samples.length), " tokens\n", model->changes);
 }
 
-std::string Job::ranks_summary() const {
-  const auto& [mesh, rank, ranks_per_node, batch, policy, gathers_once] = topology;
-  auto text = cat(mesh.arithmetic(), " on ", config.device, "\n", nodes_text(mesh.world_size(), ranks_per_node));
+std::string Job::ranks_summary(bool brief) const {
+  const auto& [mesh, rank, ranks_per_node, batch, policy, gathers_once, takes_mean_load] = topology;
+  const bool only_data = mesh.size(layout::Axis::dp) == mesh.world_size();
+  auto text = brief && only_data ? std::string() : cat(mesh.arithmetic(), " on ", config.device, "\n");
+  if (!brief || mesh.world_size() > ranks_per_node) text += nodes_text(mesh.world_size(), ranks_per_node);
   if (!mesh.left_over().empty()) text += mesh.left_over() + "\n";
   const bool in_vain = config.trains() && config.train->regather == "step";
   text += config.micro_batch_note +

@@ -66,9 +66,8 @@ std::shared_ptr<layout::Source> open_weights(const fs::path& folder, const layou
   return opened;
 }
 
-std::shared_ptr<layout::Source> open_boxes(const fs::path& run) {
-  const auto inside = run / "weights";
-  return open_records(has_boxes(inside) ? inside : run);
-}
+fs::path folder_of_boxes(const fs::path& run) { return has_boxes(run / "weights") ? run / "weights" : run; }
+
+std::shared_ptr<layout::Source> open_boxes(const fs::path& run) { return open_records(folder_of_boxes(run)); }
 
 }  // namespace capstan::session

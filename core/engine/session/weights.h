@@ -19,6 +19,8 @@ std::filesystem::path find_weights(const std::filesystem::path& path);
 std::shared_ptr<layout::Source> open_weights(const std::filesystem::path& folder, const layout::FileMap& map,
                                              const std::vector<const layout::Param*>& records);
 
+/// The folder of boxes that a run's folder has, or the folder itself.
+std::filesystem::path folder_of_boxes(const std::filesystem::path& run);
 /// The trained weights of a run's folder, or of a folder of boxes; whether they are those of a model is not looked at.
 std::shared_ptr<layout::Source> open_boxes(const std::filesystem::path& run);
 

@@ -1,5 +1,6 @@
 #include "shard/bucket_parameters.h"
 
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include <capstan/nn/codec.h>

@@ -1,5 +1,6 @@
 #include "shard/engine.h"
 
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 
 #include <utility>

@@ -1,6 +1,7 @@
 // Views of the engine's tensors, by record: for norms, checkpoints and step hooks.
 #include "shard/engine.h"
 
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 #include "ops/norm.h"
 

@@ -1,6 +1,7 @@
 #include "shard/fill.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/text.h>
 #include <capstan/nn/codec_files.h>
 

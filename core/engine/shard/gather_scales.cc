@@ -1,6 +1,7 @@
 #include "shard/gather_scales.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>

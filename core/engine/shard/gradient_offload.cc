@@ -1,6 +1,7 @@
 #include "shard/gradient_offload.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 
 #include <algorithm>

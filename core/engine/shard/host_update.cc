@@ -1,6 +1,7 @@
 #include "shard/host_update.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 #include <capstan/base/log.h>
 

@@ -200,8 +200,11 @@ void pack(BucketPlan& bucket, PlannedWeight& planned, const EngineOptions& optio
   const auto& codec = *planned.weight->codec();
   const auto& records = planned.weight->records();
   for (std::size_t r = 0; r < records.size(); ++r) {
-    const auto box = records[r].compute.box(records[r].shape, options.mesh, options.rank);
-    refuse_packing(records[r], box, codec);
+    const auto box_on = [&](int rank) { return records[r].compute.box(records[r].shape, options.mesh, rank); };
+    // Each rank refuses what any one does: pieces may differ, and `check` plans the first rank's.
+    for (const int rank : options.mesh.ranks_along({Axis::ep, Axis::tp}, options.rank))
+      refuse_packing(records[r], box_on(rank), codec);
+    const auto box = box_on(options.rank);
     PackedShard packed;
     packed.divided = bucket.ranks > 1 && planned.sharding.dims[r] >= codec.stacked();
     packed.begin = bucket.parameters.packed_bytes;

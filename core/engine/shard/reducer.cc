@@ -1,5 +1,6 @@
 #include "shard/reducer.h"
 
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include "ops/norm.h"

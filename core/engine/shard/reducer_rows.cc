@@ -1,4 +1,5 @@
 // A table's lookups: rows of gradient that ranks exchange, each adding those of its part of the table.
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 

@@ -1,5 +1,6 @@
 #include "strategy/recompute.h"
 
+#include <ATen/core/grad_mode.h>
 #include <capstan/comm/communicator.h>
 #include <capstan/strategy/keep_input.h>
 #include <capstan/strategy/recompute.h>

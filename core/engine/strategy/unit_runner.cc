@@ -1,4 +1,5 @@
 #include "strategy/unit_runner.h"
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -1,17 +1,19 @@
 #include "train/checkpoint_manager.h"
 
 #include <capstan/base/clock.h>
+#include <capstan/base/json.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "checkpoint/durable_file.h"
 #include "comm/agree.h"
 #include "config/to_toml.h"
 #include "session/adapter_state.h"
+#include "session/answer_ends.h"
 #include "session/changes.h"
 #include "session/saved_state.h"
 #include "setup/schedule.h"
@@ -19,7 +21,6 @@
 namespace capstan::train {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -46,21 +47,22 @@ std::string schedule_of(const session::Job& job) {
   return setup::schedule_text(*job.config.optimizer, job.samples.plan.steps);
 }
 
+checkpoint::BestRule rule_of(const session::Job& job) {
+  return {job.config.checkpoint->metric, job.samples.lowest_is_best};
+}
+
 checkpoint::WriterOptions writer_options(const session::Job& job, const fs::path& folder, const SaveSetting& setting) {
   const auto& options = *job.config.checkpoint;
   checkpoint::WriterOptions writer;
   writer.folder = folder;
   writer.attempt = setting.attempt;
-  writer.async = options.asynchronous;
   writer.pinned = job.topology.policy.pin_memory;
   writer.keep.last = options.keep;
-  if (options.keep_best) writer.keep.best = options.metric;
-  writer.keep.lowest_is_best = options.mode == "min";
+  if (options.keep_best) writer.keep.best = rule_of(job);
   writer.at_point = setting.at_point;
   return writer;
 }
 
-constexpr const char* best_section = "best";
 constexpr const char* schedule_section = "schedule";
 
 }  // namespace
@@ -71,6 +73,7 @@ checkpoint::Meta meta_of(const session::Job& job, std::int64_t steps_done) {
   meta.config = config::to_toml(job.tables());
   meta.mesh = job.topology.mesh.arithmetic();
   meta.world_size = job.topology.mesh.world_size();
+  meta.sections[session::answer_ends_section] = Json(session::answer_ends(job.samples)).dump();
   return meta;
 }
 
@@ -112,20 +115,54 @@ CheckpointManager::CheckpointManager(const session::Session& session, const fs::
       run_folder_(folder),
       updates_(updates),
       observers_(observers),
-      attempt_(setting.attempt) {
-  if (!options_.saves()) return;
+      setting_(setting) {
+  if (options_.saves()) {
+    open(options_.asynchronous);
+    find_best();
+  }
   const auto checkpoints = session::checkpoint_folder(folder);
-  writer_ = std::make_unique<checkpoint::Writer>(writer_options(*session.job, checkpoints, setting),
-                                                 comm::group_of_all(*session.communicator, "checkpoints"));
   if (!setting.resume || !setting.resume->reader) return;
-  const auto& reader = *setting.resume->reader;
   // In the run's own folder this step is saved already.
-  if (reader.path().parent_path() != checkpoints) return;
-  last_step_ = reader.meta().step;
-  if (!options_.keep_best || !reader.has_section(best_section)) return;
-  const auto best = Json::parse(reader.section(best_section));
-  totals_.best = observe::Best{best.at("step").get<std::int64_t>(), best.at("value").get<double>(), ""};
-  totals_.best->path = checkpoint::step_folder(checkpoints, totals_.best->step).string();
+  const auto& reader = *setting.resume->reader;
+  if (reader.path().parent_path() == checkpoints) last_step_ = reader.meta().step;
+}
+
+// What is on the disk decides, since a run may be resumed with another metric, or have kept no best one before.
+void CheckpointManager::find_best() {
+  if (!options_.keep_best) return;
+  wait();
+  totals_.best.reset();
+  const auto text = comm::from_first_rank(*session_.communicator, "looking for the best checkpoint", [&] {
+    const auto all = checkpoint::whole_ones(session::checkpoint_folder(run_folder_));
+    const auto best = checkpoint::best_by(rule_of(*session_.job), all);
+    return best ? Json{best->path.string(), best->step, best->value}.dump() : std::string();
+  });
+  if (text.empty()) return;
+  const auto best = Json::parse(text);
+  totals_.best =
+      checkpoint::Best{best.at(0).get<std::string>(), best.at(1).get<std::int64_t>(), best.at(2).get<double>()};
+}
+
+void CheckpointManager::open(bool asynchronous) {
+  auto options = writer_options(*session_.job, session::checkpoint_folder(run_folder_), setting_);
+  options.async = asynchronous;
+  writer_ = std::make_unique<checkpoint::Writer>(std::move(options),
+                                                 comm::group_of_all(*session_.communicator, "checkpoints"));
+}
+
+void CheckpointManager::begin_if_room() {
+  std::int64_t own = 0, all = 0;
+  for (const auto& box : session::saved_boxes(session_)) own += static_cast<std::int64_t>(box.data.nbytes());
+  for (const auto& bytes : session_.communicator->exchange(std::to_string(own))) all += std::stoll(bytes);
+  const auto lacks = comm::from_first_rank(*session_.communicator, "looking for room for a checkpoint", [&] {
+    const auto free = checkpoint::free_bytes(run_folder_);
+    if (free < 0 || free > all) return std::string();
+    const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
+    log::warning(cat("no checkpoint is saved: it needs ", text(all), ", and ", run_folder_.string(), " has ",
+                     text(free), " of free space"));
+    return std::string("room");
+  });
+  if (lacks.empty()) open(/*asynchronous=*/false);
 }
 
 void CheckpointManager::reserve() {
@@ -151,13 +188,9 @@ bool CheckpointManager::judge(const Boundary& boundary) {
   if (!options_.keep_best || !boundary.evaluation) return false;
   const auto value = metric(options_, *boundary.evaluation);
   if (!std::isfinite(value)) return false;
-  const bool better =
-      !totals_.best || (options_.mode == "min" ? value < totals_.best->value : value > totals_.best->value);
-  if (better) {
-    totals_.best =
-        observe::Best{boundary.steps_done, value,
-                      checkpoint::step_folder(session::checkpoint_folder(run_folder_), boundary.steps_done).string()};
-  }
+  const bool better = !totals_.best || rule_of(*session_.job).is_better(value, totals_.best->value);
+  const auto folder = session::checkpoint_folder(run_folder_);
+  if (better) totals_.best = {checkpoint::step_folder(folder, boundary.steps_done), boundary.steps_done, value};
   return better;
 }
 
@@ -180,9 +213,8 @@ void CheckpointManager::save(const Boundary& boundary, const observe::Statistics
   const auto begin = Clock::now();
   const auto steps_done = boundary.steps_done;
   auto meta = meta_of(*session_.job, steps_done);
-  meta.sections = sections_of(session_, updates_, statistics, steps_done);
-  if (totals_.best)
-    meta.sections[best_section] = Json{{"step", totals_.best->step}, {"value", totals_.best->value}}.dump();
+  meta.sections.merge(sections_of(session_, updates_, statistics, steps_done));
+  if (options_.keep_best) meta.sections[checkpoint::BestRule::section] = rule_of(*session_.job).text();
   meta.metrics = metrics_of(boundary.evaluation);
   const auto boxes = session::saved_boxes(session_);
   const auto prepared_s = seconds_since(begin);
@@ -229,19 +261,19 @@ void CheckpointManager::publish(const std::optional<checkpoint::Saved>& saved) {
 
 fs::path CheckpointManager::save_weights(std::int64_t steps_done) {
   auto folder = run_folder_ / "weights";
+  find_best();
   auto boxes = session::saved_weights(session_);
   const bool is_best = options_.final_weights == "best" && totals_.best;
   if (is_best && totals_.best->step != steps_done) fill_from_best(boxes);
   if (options_.final_weights == "best" && !is_best && session_.job->topology.rank == 0)
-    log::warning("no evaluation was finite: the final weights are the last ones");
+    log::warning(cat("no checkpoint has a finite ", options_.metric, ": the final weights are the last ones"));
   totals_.weights_step = is_best ? totals_.best->step : steps_done;
-  checkpoint::save(folder, *session_.world_host, meta_of(*session_.job, totals_.weights_step), boxes, attempt_);
+  checkpoint::save(folder, *session_.world_host, meta_of(*session_.job, totals_.weights_step), boxes, setting_.attempt);
   return folder;
 }
 
 // What the checkpoint does not have is frozen, and as it was.
 void CheckpointManager::fill_from_best(std::vector<checkpoint::TensorBox>& boxes) {
-  wait();
   writer_->release();
   comm::agree(*session_.communicator, "reading the best checkpoint", [&] {
     checkpoint::Reader best(totals_.best->path);

@@ -36,7 +36,7 @@ struct Boundary {
   std::optional<monitor::EvalEnded> evaluation = {};  ///< made here
 };
 
-/// The meta of a checkpoint after `steps_done` steps, without sections.
+/// The meta of a checkpoint after `steps_done` steps; of its sections only what the weights alone need.
 checkpoint::Meta meta_of(const session::Job& job, std::int64_t steps_done);
 
 /// The sections of a checkpoint: what of the run's state is no tensor, and what a run that resumes must have alike.
@@ -57,6 +57,9 @@ class CheckpointManager {
 
   /// Allocates the memory for copies of all that is there now: strategies' own tensors too, once they have begun.
   void reserve();
+  /// Saving begins in a run that saves nothing by its options, because somebody interrupts it, if there is room for all
+  /// ranks' parts where the run's folder is; else rank 0 says why not. A collective.
+  void begin_if_room();
   bool on() const { return writer_ != nullptr; }
   /// every_minutes have passed on this rank since the last save.
   bool clock_asks() const;
@@ -80,11 +83,13 @@ class CheckpointManager {
 
   /// Nothing where none is saved.
   std::optional<observe::SaveTotals> summary() const;
-  const std::optional<observe::Best>& best() const { return totals_.best; }
+  const std::optional<checkpoint::Best>& best() const { return totals_.best; }
 
  private:
   bool due(const Boundary& boundary) const;
+  void find_best();
   bool judge(const Boundary& boundary);
+  void open(bool asynchronous);
   void fill_from_best(std::vector<checkpoint::TensorBox>& boxes);
   void publish(const std::optional<checkpoint::Saved>& saved);
 
@@ -94,7 +99,7 @@ class CheckpointManager {
   std::filesystem::path run_folder_;
   const execution::Updates& updates_;
   observe::Observers& observers_;
-  std::string attempt_;
+  SaveSetting setting_;
   std::unique_ptr<checkpoint::Writer> writer_;
   Clock::time_point last_time_ = Clock::now();
   std::int64_t last_step_ = -1;

@@ -46,7 +46,7 @@ void Evaluations::run(std::int64_t steps_done) {
   const auto held = session_.engine->hold();
   auto event = event_of({}, "eval", steps_done);
   if (samples_.eval) {
-    const auto result = evaluator_.loss(*samples_.eval);
+    const auto result = evaluator_.loss(*samples_.eval, "eval");
     event = event_of(result, "eval", steps_done);
     event.loss = result.loss;
   }
@@ -57,7 +57,7 @@ void Evaluations::run(std::int64_t steps_done) {
 
 // All are one evaluation, so that checkpoint.metric may be any figure of any set: "eval_loss_hard".
 void Evaluations::add_set(const assembly::EvalSet& set, monitor::EvalEnded& event) {
-  const auto result = evaluator_.loss(*set.source);
+  const auto result = evaluator_.loss(*set.source, set.name);
   event.samples += result.samples;
   event.runtime_s += result.runtime_s;
   event.scores.emplace_back("loss_" + set.name, result.loss);

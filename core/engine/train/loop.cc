@@ -3,13 +3,14 @@
 #include <capstan/base/clock.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
-#include <capstan/monitor/process_tree.h>
+#include <capstan/monitor/resident.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "comm/agree.h"
+#include "session/answer_ends.h"
 #include "session/model_folder.h"
 #include "setup/stopping.h"
 #include "train/memory.h"
@@ -180,7 +181,7 @@ monitor::RunEnded Loop::ended_after(std::int64_t steps_done) const {
   ended.mean_loss = statistics_.mean_loss();
   ended.epochs = job().samples.plan.epoch_progress(steps_done);
   ended.weights = weights_;
-  if (checkpoints_.best()) ended.best = checkpoints_.best()->path;
+  if (checkpoints_.best()) ended.best = checkpoints_.best()->path.string();
   return ended;
 }
 
@@ -229,8 +230,9 @@ void Loop::pass_boundary(std::int64_t steps_done) {
 // Ranks have the same evaluations, and after a resume those of the run's beginning.
 void Loop::judge_progress(std::int64_t steps_done) {
   if (stopped_ || steps_done == job().samples.plan.steps) return;
-  const auto& checkpoint = *job().config.checkpoint;
-  const auto why = setup::reason_to_stop(*job().config.train, checkpoint, statistics_.values_of(checkpoint.metric));
+  const auto& metric = job().config.checkpoint->metric;
+  const auto why =
+      setup::reason_to_stop(*job().config.train, metric, job().samples.lowest_is_best, statistics_.values_of(metric));
   if (!why.empty())
     statistics_.stopped_early = cat("after step ", steps_done, " of ", job().samples.plan.steps, ": ", why);
 }
@@ -254,17 +256,26 @@ void Loop::save(const Boundary& boundary) {
   pipeline_.leave_out();
 }
 
+// A person who has interrupted any rank may want to continue later: the ranks agree to save, though nothing else asks.
+void Loop::begin_saving_if_interrupted(std::int64_t steps_done) {
+  if (!stopped_ || checkpoints_.on() || steps_done == 0 || !job().config.checkpoint->on_interrupt) return;
+  const auto reasons = session_.communicator->exchange(stop_.reason());
+  if (std::find(reasons.begin(), reasons.end(), "SIGINT") != reasons.end()) checkpoints_.begin_if_room();
+}
+
 // A run that stops leaves a checkpoint to resume from, and no weights besides. After a second request only what is
 // under way is finished.
 void Loop::save_at_end(std::int64_t steps_done) {
   if (agreed().hurry) return;
+  begin_saving_if_interrupted(steps_done);
   if (checkpoints_.on() && !checkpoints_.is_saved(steps_done))
     save({steps_done, false, statistics_.evaluation_after(steps_done)});
   if (stopped_) checkpoints_.wait();
   if (!job().config.run->save_weights || (stopped_ && checkpoints_.on())) return;
   pipeline_.step().during_evaluation(steps_done, [&] { weights_ = checkpoints_.save_weights(steps_done).string(); });
   if (stopped_) return;
-  model_ = session::write_final_model({job().plugins, job().samples.tokenizer, *job().config.train, session_.units},
+  model_ = session::write_final_model({job().plugins, job().samples.tokenizer, *job().config.train, session_.units,
+                                       session::answer_ends(job().samples)},
                                       weights_, folder_.path(), *session_.communicator);
   const auto saves = checkpoints_.summary();
   if (saves && saves->weights_step != steps_done)

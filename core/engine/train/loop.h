@@ -38,6 +38,8 @@ class Loop {
   }
   /// True when the run ended early because a rank was asked to stop, or the job's time is over.
   bool stopped() const { return stopped_; }
+  /// It has saved checkpoints, from which a later one continues.
+  bool saves() const { return checkpoints_.on(); }
   /// What all ranks agreed on when they stopped.
   const execution::Wishes& agreed() const { return pipeline_.agreed(); }
   /// What is said of the folder that transformers loads; empty when none was asked for.
@@ -63,6 +65,7 @@ class Loop {
   void trace();
   void evaluate(std::int64_t steps_done, void (Evaluations::*what)(std::int64_t));
   void save(const Boundary& boundary);
+  void begin_saving_if_interrupted(std::int64_t steps_done);
   void save_at_end(std::int64_t steps_done);
   const session::Job& job() const { return *session_.job; }
 

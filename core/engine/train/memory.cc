@@ -3,7 +3,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/Exception.h>
 #include <capstan/base/text.h>
-#include <capstan/monitor/process_tree.h>
+#include <capstan/monitor/resident.h>
 
 #include <algorithm>
 #include <array>

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
@@ -10,11 +11,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 
 namespace capstan::train {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 

@@ -1,18 +1,16 @@
 #include "train/observers.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 #include "plugin/guard.h"
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 namespace capstan::observe {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string summary_text(const monitor::Summary& summary) {
   Json json{{"values", Json::array()}, {"texts", Json::array()}};
@@ -20,7 +18,7 @@ std::string summary_text(const monitor::Summary& summary) {
     if (std::isfinite(value)) json["values"].push_back({name, value});
   }
   for (const auto& [name, text] : summary.texts) json["texts"].push_back({name, text});
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json.dump();
 }
 
 }  // namespace

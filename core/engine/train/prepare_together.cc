@@ -86,6 +86,9 @@ bool somebody_works(const std::string& state, comm::Communicator& communicator) 
 session::Job prepare_together(const setup::JobRequest& request, plugin::Host& host, comm::Communicator& communicator) {
   std::optional<session::Job> job;
   std::string faults;
+  const auto rank = communicator.world().rank;
+  // All ranks read the same files: what plugins warn of is said once.
+  log::configure({}, rank == 0 ? log::Level::warning : log::Level::error, rank);
   try {
     Diagnostics diagnostics;
     job = session::prepare(request, host, diagnostics);
@@ -93,12 +96,14 @@ session::Job prepare_together(const setup::JobRequest& request, plugin::Host& ho
   } catch (const Error& error) {
     faults = launch::error_text(plugin::with_hints(error, host));
   }
+  log::configure({}, log::Level::warning, rank);
   const auto all = communicator.exchange(faults);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i].empty()) continue;
     const bool everywhere = std::count(all.begin(), all.end(), all[i]) == request.world_size;
     throw ConfigurationRefused(everywhere ? all[i] : all[i] + cat("    on rank ", i, " of ", request.world_size, "\n"));
   }
+  if (const auto& note = job->plugins.model.note; request.rank == 0 && !note.empty()) log::warning(note);
   return std::move(*job);
 }
 

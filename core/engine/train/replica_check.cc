@@ -1,6 +1,7 @@
 #include "train/replica_check.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 

@@ -30,13 +30,12 @@ auto call_extension(const Extension& extension, const char* phase, const Call& c
   }
 }
 
-// What rank 0 says while parameters are filled: a line that is written over on a terminal, one every ten seconds in a
-// file.
+// What rank 0 says where filling parameters takes long: a line that is written over on a terminal, one in a file.
 std::function<void(std::int64_t, std::int64_t)> fill_progress(const ShowProgress& show, bool is_terminal) {
   using Clock = std::chrono::steady_clock;
-  return [show, is_terminal, last = Clock::now()](std::int64_t done, std::int64_t all) mutable {
-    if (!is_terminal && Clock::now() - last < std::chrono::seconds(10)) return;
-    last = Clock::now();
+  return [show, is_terminal, begin = Clock::now(), said = false](std::int64_t done, std::int64_t all) mutable {
+    if (Clock::now() - begin < std::chrono::seconds(is_terminal ? 1 : 10) || (said && !is_terminal)) return;
+    said = true;
     show(cat("filling parameters: ", thousands(done), " of ", thousands(all)), done == all);
   };
 }
@@ -52,7 +51,8 @@ RunEnd Run::train() {
     log::debug(cat("stopped ", when_));
   }
   end.when = when_;
-  end.resumable = job_->config.checkpoint->saves();
+  end.resumable = saved_ || job_->config.checkpoint->saves();
+  if (folder_) end.folder = folder_->path();
   end.requeue_exit_code = static_cast<int>(job_->config.run->requeue_exit_code);
   return end;
 }
@@ -115,7 +115,7 @@ void Run::hold_folder(const execution::StopAgreement& agreement) {
   });
   if (!first()) return;
   if (job_->topology.policy.offload_optim && !setting_.offload_warning.empty()) log::warning(setting_.offload_warning);
-  if (const auto warning = observe::unsaved_warning(job_->config.checkpoint); !warning.empty()) log::warning(warning);
+  observe::warn_of_options(*job_);
 }
 
 int Run::call_extensions(const execution::StopAgreement& agreement) {
@@ -160,6 +160,7 @@ std::optional<int> Run::train_loaded() {
   if (first() && !loop.model().empty()) setting_.output.print(loop.model() + "\n");
   const bool lost = has_lost_results();
   if (!loop.stopped()) return static_cast<int>(lost ? ExitCode::failure : ExitCode::success);
+  saved_ = loop.saves();
   when_ = cat("after step ", ended.steps);
   return {};
 }
@@ -180,7 +181,9 @@ void Run::end_extensions(const Loop& loop, std::int64_t steps_done) {
 }
 
 std::string Run::start_text() const {
-  auto text = cat(job_->model_summary(), job_->ranks_summary(), "run folder: ", folder_->path().string(), "\n");
+  const bool brief = !setting_.output.verbose;
+  auto text =
+      cat(job_->model_summary(brief), job_->ranks_summary(brief), "run folder: ", folder_->path().string(), "\n");
   if (!resume_.reader) return text;
   return text + cat("resuming from ", resume_.reader->path().string(), ", after step ", resume_.reader->meta().step,
                     " of ", job_->samples.plan.steps, "\n");

@@ -33,6 +33,7 @@ struct RunOutput {
   ShowProgress show;
   bool is_terminal = false;  ///< standard output
   bool overwrites = false;   ///< `show` does, on a terminal
+  bool verbose = false;      ///< all that is known at the start is said
 };
 
 /// What a rank brings into a run. Functions are called once, in this order.
@@ -62,6 +63,7 @@ struct RunEnd {
   std::string when;              ///< they did: "after step 12", "while loading the model"
   bool resumable = false;        ///< a later start resumes there
   int requeue_exit_code = 0;
+  std::filesystem::path folder = {};  ///< the run's; empty where it was not made yet
 };
 
 /// A run: a configuration is read, a model is loaded, trained and saved. One object a rank and process. Every rank
@@ -90,6 +92,7 @@ class Run {
 
   RunSetting setting_;
   std::string when_;
+  bool saved_ = false;  ///< checkpoints, whatever the options say
   std::unique_ptr<record::RunLock> lock_;
   std::optional<session::Job> job_;
   std::vector<Extension> extensions_;

@@ -8,12 +8,9 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 namespace capstan::observe {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -48,8 +45,7 @@ bool is_of(const Json& line, std::int64_t steps_done) {
 // Scores of answers to questions of one of these splits? They have no loss.
 bool is_of_answers(const Json& line, std::int64_t steps_done, const std::vector<std::string>& splits) {
   if (!line.contains("split") || line.contains("loss") || line.at("step") != steps_done) return false;
-  const auto* split = line.at("split").get_ptr<const std::string*>();
-  return split != nullptr && std::find(splits.begin(), splits.end(), *split) != splits.end();
+  return std::find(splits.begin(), splits.end(), line.at("split")) != splits.end();
 }
 
 // "summary.json.tmp4711": write_file's and the checkpoints' name for a file until it is whole.
@@ -69,7 +65,7 @@ Json checkpoints_json(const SaveTotals& totals) {
             {"write_s", totals.write_s},
             {"bytes_per_second", totals.write_s > 0 ? static_cast<double>(totals.bytes) / totals.write_s : 0.0}};
   if (const auto& best = totals.best)
-    json["best"] = {{"step", best->step}, {"value", best->value}, {"path", best->path}};
+    json["best"] = {{"step", best->step}, {"value", best->value}, {"path", best->path.string()}};
   return json;
 }
 
@@ -118,7 +114,7 @@ void RunFolder::resume_after(std::int64_t steps_done, const std::vector<std::str
   const auto file = path_ / "metrics.jsonl";
   std::string kept;
   for (const auto& line : split(read_file(file), '\n')) {
-    const auto json = try_parse_json<Json>(line);
+    const auto json = try_parse_json(line);
     if (is_of(json, steps_done) && !is_of_answers(json, steps_done, answers_again)) kept += line + "\n";
   }
   write_file(file, kept);
@@ -279,7 +275,7 @@ void RunFolder::write_summary(const monitor::RunStarted& start, const monitor::R
     json["answers"].push_back(
         {{"id", answer.id}, {"prompt", answer.prompt}, {"answer", answer.text}, {"references", answer.references}});
   }
-  report("summary.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  report("summary.json", json.dump(2) + "\n");
 }
 
 }  // namespace capstan::observe

@@ -3,6 +3,7 @@
 #include <capstan/monitor/monitor.h>
 
 #include <capstan/base/line_file.h>
+#include <capstan/record/checkpoints.h>
 
 #include <chrono>
 #include <filesystem>
@@ -20,13 +21,6 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace observe {
 
-/// The best that was evaluated and saved.
-struct Best {
-  std::int64_t step = 0;
-  double value = 0;
-  std::string path;
-};
-
 /// What the checkpoints of this process took.
 struct SaveTotals {
   std::int64_t saves = 0;
@@ -34,9 +28,9 @@ struct SaveTotals {
   double stall_s = 0;       ///< how long training waited
   double most_stall_s = 0;  ///< … for one of them
   double write_s = 0;
-  std::string last;  ///< the newest that is committed
-  std::optional<Best> best;
-  std::int64_t weights_step = 0;  ///< after which step the final weights were so
+  std::string last;                      ///< the newest that is committed
+  std::optional<checkpoint::Best> best;  ///< that was evaluated and saved
+  std::int64_t weights_step = 0;         ///< after which step the final weights were so
 };
 
 /// What a run leaves for people and programs: config.toml, metrics.jsonl, summary.json, a log per rank, weights/.

@@ -1,16 +1,14 @@
 #include "train/statistics.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 namespace capstan::observe {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -119,7 +117,7 @@ Statistics Statistics::restore(const std::string& text) {
     statistics.skipped_in_a_row = json.at("skipped_in_a_row").get<int>();
     for (const auto& eval : json.at("evaluations")) statistics.evaluations.push_back(eval_of(eval));
     return statistics;
-  } catch (const nlohmann::json::exception&) {
+  } catch (const JsonError&) {
     throw Error("the run's statistics are not what Capstan writes", "use another checkpoint");
   }
 }

@@ -1,9 +1,12 @@
 #include "train/unsaved.h"
 
+#include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
 #include <array>
+
+#include "setup/schedule.h"
 
 namespace capstan::observe {
 
@@ -17,6 +20,11 @@ bool is_switched_off(const config::Options<setup::CheckpointOptions>& options) {
     return option.origin.layer == config::Origin::Layer::command_line &&
            std::find(switches.begin(), switches.end(), option.spec.key) != switches.end();
   });
+}
+
+std::string text_of(const std::vector<std::string>& names, bool on_interrupt) {
+  return cat(join(names), names.size() > 1 ? " are" : " is", " set, but this run saves no checkpoints",
+             on_interrupt ? " unless Ctrl-C stops it" : "", ": add checkpoint.every_minutes = 15");
 }
 
 }  // namespace
@@ -33,13 +41,19 @@ std::string unsaved_warning(const config::Options<setup::CheckpointOptions>& opt
     // A run's own config.toml sets every option, mostly to what it is anyway.
     if (option.origin.layer == config::Origin::Layer::default_value || option.value == option.spec.default_value)
       continue;
-    if (key == "resume" && options->resume != "auto") continue;  // a place to begin from
+    if (key == "resume" && (options->resume != "auto" || options->on_interrupt)) continue;  // a place to begin from
     if (names.empty()) where = option.origin.text();
     names.push_back("checkpoint." + key);
   }
   if (names.empty()) return {};
-  return cat(where, ": ", join(names), names.size() > 1 ? " are" : " is",
-             " set, but this run saves no checkpoints, not even when it is stopped: add checkpoint.every_minutes = 15");
+  return cat(where, ": ", text_of(names, options->on_interrupt));
+}
+
+void warn_of_options(const session::Job& job) {
+  for (const auto& text :
+       {unsaved_warning(job.config.checkpoint), setup::long_warmup(job.config.optimizer, job.samples.plan.steps)}) {
+    if (!text.empty()) log::warning(text);
+  }
 }
 
 }  // namespace capstan::observe

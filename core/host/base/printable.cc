@@ -1,13 +1,9 @@
-#include <capstan/base/json.h>
+#include <capstan/base/encoding.h>
 #include <capstan/base/printable.h>
-
-#include <capstan/base/text.h>
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <cstdlib>
 
 namespace capstan {
 namespace {
@@ -66,72 +62,21 @@ std::string shown(std::string_view text, std::string_view line_end) {
   return out;
 }
 
-std::string place_text(std::string_view before) {
-  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-  const auto begin = before.rfind('\n');
-  return cat("line ", line, ", column ", before.size() - (begin == std::string_view::npos ? 0 : begin + 1) + 1);
-}
-
-// The end of the text in quotes that begins there; the text's where it has none.
-std::size_t end_of_quoted(std::string_view text, std::size_t at) {
-  for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
-  return at;
-}
-
-// The first number of a JSON text that no double holds; where it begins, npos: there is none.
-std::size_t find_huge_number(std::string_view text) {
-  constexpr std::string_view of_numbers = "+-.0123456789eE";
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    if (text[at] == '"') {
-      at = end_of_quoted(text, at);
-    } else if (text[at] == '-' || (text[at] >= '0' && text[at] <= '9')) {
-      const auto end = std::min(text.find_first_not_of(of_numbers, at), text.size());
-      if (std::isinf(std::strtod(std::string(text.substr(at, end - at)).c_str(), nullptr))) return at;
-      at = end - 1;
-    }
-  }
-  return std::string_view::npos;
-}
-
 }  // namespace
 
 std::string printable(std::string_view text) { return shown(text, "\\n"); }
 std::string printable_lines(std::string_view text) { return shown(text, "\n"); }
 
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
+std::size_t find_no_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
     std::int32_t character = 0;
-    const auto length = read_character(text, character);
-    if (length == 0) return false;
-    text.remove_prefix(length);
+    const auto length = read_character(text.substr(at), character);
+    if (length == 0) return at;
+    at += length;
   }
-  return true;
+  return std::string_view::npos;
 }
 
-std::string json_fault(std::string_view text, std::size_t byte) {
-  constexpr std::size_t shown_bytes = 30;
-  if (byte == 0) {
-    const auto at = find_huge_number(text);
-    if (at == std::string_view::npos) return "it has a value that no program can read";
-    const auto number = text.substr(at, std::min(text.find_first_not_of("+-.0123456789eE", at), text.size()) - at);
-    return cat(place_text(text.substr(0, at)), ": ", number.substr(0, shown_bytes), " is beyond any number");
-  }
-  if (byte > text.size()) return cat("it ends before its JSON does, at ", place_text(text));
-  const auto at = byte - 1;
-  return cat(place_text(text.substr(0, at)), ": no JSON at '", printable(text.substr(at, shown_bytes)), "'");
-}
-
-std::string json_depth_fault(std::string_view text) {
-  constexpr int most = 100;
-  int depth = 0;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (c == '"') at = end_of_quoted(text, at);
-    if (c == ']' || c == '}') --depth;
-    if ((c == '[' || c == '{') && ++depth > most)
-      return cat(place_text(text.substr(0, at)), ": a list or an object inside of ", most, " others");
-  }
-  return {};
-}
+bool is_utf8(std::string_view text) { return find_no_utf8(text) == std::string_view::npos; }
 
 }  // namespace capstan

@@ -5,7 +5,6 @@
 #include <capstan/command/command.h>
 #include "plugin/guard.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 
@@ -13,25 +12,26 @@
 
 namespace capstan::cli {
 
-std::vector<std::string> command_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
-  return names;
+plugin::Host plugin_host(const launch::Environment& env, bool uses_gpu) {
+  std::vector<std::filesystem::path> folders;
+  for (const auto& folder : split(env("CAPSTAN_PLUGIN_PATH").value_or(""), ':')) {
+    if (!folder.empty()) folders.emplace_back(folder);
+  }
+  return plugin::Host(folders, uses_gpu, env("CAPSTAN_TRUST_PLUGINS") == "1");
 }
 
-void list_commands(CLI::App& app, const std::vector<plugin::Noted>& commands) {
-  const auto own = command_names(app);
+void list_commands(command::Arguments& program, const std::vector<plugin::Noted>& commands) {
+  const auto own = program.actions();
   std::string problems;
   for (const auto& one : commands) {
     if (std::find(own.begin(), own.end(), one.name) != own.end()) continue;
     if (one.problem.empty()) {
-      app.add_subcommand(one.name, one.line);
+      program.action(one.name, one.line);
     } else {
       problems += cat("\n", one.name, " cannot be used: ", one.problem);
     }
   }
-  if (!problems.empty()) app.footer(app.get_footer() + "\n" + problems);
+  if (!problems.empty()) program.add_footer("\n" + problems);
 }
 
 int call_command(plugin::Host& host, const std::string& name, const std::vector<std::string>& arguments,
@@ -54,7 +54,8 @@ std::string fix_of_unknown(const std::string& name, const std::vector<std::strin
   const auto own = split(CAPSTAN_COMMANDS, ' ');
   if (std::find(own.begin(), own.end(), name) == own.end()) return suggestion(name, names);
   return cat("this installation lacks ", (plugin::Host::builtin_folder() / "command" / (name + ".so")).string(),
-             ": install it, or name the folder that holds command/", name, ".so in CAPSTAN_PLUGIN_PATH");
+             ": build it (`ninja installable` in a build folder) or install it, or name the folder that holds command/",
+             name, ".so in CAPSTAN_PLUGIN_PATH");
 }
 
 }  // namespace capstan::cli

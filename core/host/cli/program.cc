@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <optional>
@@ -16,8 +15,7 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/own_commands.h"
-#include "cli/plugins_command.h"
+#include "launch/cpu_share.h"
 #include "launch/error_report.h"
 #include "launch/lost_file.h"
 #include "plugin/hints.h"
@@ -26,25 +24,21 @@ namespace capstan::cli {
 namespace {
 
 // Says why the arguments could not be read, or the help that they ask for. The exit code.
-int parse_failure(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments,
-                  plugin::Host& host) {
-  const auto say = [](const std::string& text) {
-    terminal::print_error(text);
-    return static_cast<int>(ExitCode::usage);
-  };
-  const auto first = arguments.empty() ? std::string() : arguments.front();
-  if (app.get_subcommands().empty() && !first.empty() && first[0] != '-') {
-    return say(
-        launch::error_text(Error(cat("there is no command '", first, "'"), fix_of_unknown(first, command_names(app)))));
+int say(const command::Arguments& arguments, const command::Unread& unread, const std::vector<std::string>& words,
+        plugin::Host& host) {
+  auto text = unread.text;
+  const auto first = words.empty() ? std::string() : words.front();
+  if (arguments.chosen().empty() && !first.empty() && first[0] != '-') {
+    const auto fix = fix_of_unknown(first, arguments.actions());
+    text = launch::error_text(Error(cat("there is no command '", first, "'"), fix));
+  } else if (!unread.is_fault) {
+    terminal::print(text);
+    return static_cast<int>(ExitCode::success);
+  } else if (const auto faults = plugin::flag_faults(words, host.hints()); !faults.empty()) {
+    text = launch::error_text(Error(faults.list()));
   }
-  if (error.get_exit_code() != 0) {  // not the help
-    const auto faults = plugin::flag_faults(arguments, host.hints());
-    if (!faults.empty()) return say(launch::error_text(Error(faults.list())));
-  }
-  terminal::PrintedStream out(terminal::print);
-  terminal::PrintedStream err(terminal::print_error);
-  const auto code = app.exit(error, out, err);
-  return code == 0 ? 0 : static_cast<int>(ExitCode::usage);
+  terminal::print_error(text);
+  return static_cast<int>(ExitCode::usage);
 }
 
 // What a command has printed is its result: where that did not all arrive, all is not well. A run's lie in its folder.
@@ -66,19 +60,6 @@ void keep_standard_descriptors() {
   }
 }
 
-// A name that a script's variable left empty: it would be the current folder, or be ignored.
-void refuse_empty_names(CLI::App& app) {
-  const auto fault = [](const std::string& text) {
-    return text.empty() ? std::string("it is empty: name something, or leave it out") : std::string();
-  };
-  for (auto* command : app.get_subcommands([](CLI::App*) { return true; })) {
-    refuse_empty_names(*command);
-    for (auto* option : command->get_options()) {
-      if (option->get_type_size() != 0) option->check(fault);
-    }
-  }
-}
-
 int code_of(const std::exception& error, bool is_run, plugin::Host& host) {
   const auto* known = dynamic_cast<const Error*>(&error);
   const int code = known ? launch::report_exception(plugin::with_hints(*known, host)) : launch::report_exception(error);
@@ -87,13 +68,13 @@ int code_of(const std::exception& error, bool is_run, plugin::Host& host) {
 
 // Calls the plugin that the first word names, and returns its exit code. Nothing: it names none, and the parser, which
 // then knows what plugins there are, has the word.
-std::optional<int> called_plugin(CLI::App& app, const std::vector<std::string>& words, const launch::Environment& env,
-                                 plugin::Host& host) {
+std::optional<int> called_plugin(command::Arguments& arguments, const std::vector<std::string>& words,
+                                 const launch::Environment& env, plugin::Host& host) {
   const auto name = words.empty() ? std::string() : words.front();
-  const auto own = command_names(app);
+  const auto own = arguments.actions();
   if (name == "--version" || std::find(own.begin(), own.end(), name) != own.end()) return {};
   const auto commands = host.commands();
-  list_commands(app, commands);
+  list_commands(arguments, commands);
   if (std::none_of(commands.begin(), commands.end(), [&](const auto& one) { return one.name == name; })) return {};
   try {
     return with_output(call_command(host, name, {words.begin() + 1, words.end()}, env), /*is_result=*/true);
@@ -108,29 +89,27 @@ int program(int argc, char** argv) {
   keep_standard_descriptors();
   launch::report_lost_files();
   const auto env = launch::process_environment();
-  CLI::App app{
+  launch::calm_waiting_threads(env);
+  command::Arguments arguments(
+      argv[0],
       "Capstan trains large language models; strategies, models, optimizers, data and monitors are plugins named in a "
-      "TOML file."};
-  app.set_version_flag("--version", "capstan " + version());
-  app.require_subcommand(1);
-  app.footer("Every option of a configuration: docs/configuration.md, or capstan plugins NAME.");
-  Chosen chosen;
+      "TOML file.");
+  arguments.version("capstan " + version());
+  arguments.add_footer(
+      "Every option of a configuration: docs/configuration.md, capstan reference WORD or capstan plugins NAME.");
   const std::vector<std::string> words(argv + 1, argv + argc);
   auto host = plugin_host(env);
-  add_run_command(app, chosen);
-  add_check_command(app, chosen);
-  add_plugins_command(app, chosen);
-  refuse_empty_names(app);
-  if (const auto code = called_plugin(app, words, env, host)) return *code;
+  OwnCommands own;
+  own.run.command_line.assign(argv, argv + argc);
+  declare_own(arguments, own);
+  if (const auto code = called_plugin(arguments, words, env, host)) return *code;
+  if (const auto unread = arguments.parse(words))
+    return with_output(say(arguments, *unread, words, host), /*is_result=*/true);
+  const bool is_run = arguments.chosen() == "run";
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return with_output(parse_failure(app, error, words, host), /*is_result=*/true);
-  }
-  try {
-    return with_output(chosen({argc, argv, env}), !app.got_subcommand("run"));
+    return with_output(call_own(arguments.chosen(), own, env), !is_run);
   } catch (const std::exception& error) {
-    return code_of(error, app.got_subcommand("run"), host);
+    return code_of(error, is_run, host);
   }
 }
 

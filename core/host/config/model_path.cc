@@ -1,3 +1,4 @@
+#include <capstan/base/json.h>
 #include <capstan/config/model_path.h>
 
 #include <capstan/base/error.h>
@@ -6,7 +7,6 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -131,10 +131,10 @@ std::string lacking_weights(const fs::path& folder) {
   const auto index = folder / "model.safetensors.index.json";
   if (is_there(folder / "model.safetensors")) return {};
   if (is_there(index)) {
-    const auto json = nlohmann::json::parse(read_file(index), nullptr, false);
-    if (!json.is_object() || !json.contains("weight_map")) return {};
+    const auto json = try_parse_json(read_file(index));
+    if (!json.is_object() || !json.contains("weight_map") || !json.at("weight_map").is_object()) return {};
     for (const auto& [tensor, file] : json.at("weight_map").items()) {
-      if (file.is_string() && !is_there(folder / file.get<std::string>())) return file;
+      if (file.is_string() && !is_there(folder / file.get<std::string>())) return file.text();
     }
     return {};
   }

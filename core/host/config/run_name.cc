@@ -6,6 +6,7 @@
 namespace capstan::config {
 
 std::string name_of_run(const std::filesystem::path& file) {
+  if (file.empty()) return {};  // a command was given a model's folder; absolute("") throws
   std::vector<std::string> below;
   bool in_configs = false;
   for (const auto& folder : std::filesystem::absolute(file).lexically_normal().parent_path()) {

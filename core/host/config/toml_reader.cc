@@ -148,6 +148,13 @@ std::optional<toml::table> parse_value(const std::string& text, Diagnostics& dia
   return std::nullopt;
 }
 
+// White space is the value's own, such as a template's last line break, but "train.lr = 1e-4" is written as in a file.
+std::string typed_value(const std::string& text, std::size_t equals) {
+  auto value = text.substr(equals + 1);
+  if (equals > 0 && text[equals - 1] == ' ') value.erase(0, value.find_first_not_of(' '));
+  return trim(value).empty() ? "" : value;
+}
+
 // Parts of the longest dotted key. The parser makes a table in a table of each part, as deep as a stack is not.
 std::size_t longest_key(std::string_view text) {
   std::size_t longest = 0;
@@ -233,7 +240,7 @@ std::vector<Item> read_override(const std::string& text, Diagnostics& diagnostic
     return {};
   }
   item.origin.layer = Origin::Layer::command_line;
-  item.text = trim(text.substr(equals + 1));
+  item.text = typed_value(text, equals);
   const auto faults = diagnostics.size();
   const auto table = parse_value(item.text, diagnostics);
   if (!table) {

@@ -25,9 +25,9 @@ std::vector<Item> read_toml(const std::string& file, Diagnostics& diagnostics);
 /// The same of a text; `file` is what messages call it.
 std::vector<Item> parse_toml(const std::string& content, const std::string& file, Diagnostics& diagnostics);
 
-/// Reads one command-line override, "train.max_steps=250". The value is read as TOML, and is a string if that
-/// fails ("model.path=/models/gpt"); nothing after '=' unsets the option. No item and a diagnostic when the text is
-/// malformed.
+/// Reads one command-line override, "train.max_steps=250". The value is read as TOML, and is a string as typed, with
+/// its white space, if that fails ("model.path=/models/gpt"); blanks after '=' belong to it unless one stands before
+/// '=', too. Nothing but white space after '=' unsets the option. No item and a diagnostic when the text is malformed.
 std::vector<Item> read_override(const std::string& text, Diagnostics& diagnostics);
 
 }  // namespace config

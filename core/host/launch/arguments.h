@@ -17,7 +17,9 @@ struct RunArguments {
   bool spawn_local = false;  ///< a task that is the only one srun started on its node starts the node's ranks
   std::vector<std::string> command_line;  ///< the program's name and all that follows, to start local ranks with
   setup::Purpose purpose = setup::Purpose::train;
-  std::string weights;  ///< folder of a run's weights, see setup::JobRequest
+  std::string weights;     ///< folder of a run's weights, see setup::JobRequest
+  std::string split = {};  ///< the same
+  bool verbose = false;    ///< say at the start all that is known of ranks and model
 };
 
 /// The command line of `capstan check`.

@@ -149,7 +149,20 @@ CpuShare cpu_share(const Environment& env, const Launch& launch, const std::vect
     have = std::max(1, have / launch.world.local_size);
   }
   share.threads = asked_threads(env).value_or(have);
+  // Ranks that `capstan run -n` started have its mask, whatever part of the machine that is.
+  const bool is_shared = launch.world.launcher == "local" || launch.spawned || shared_mask(launch, own, root);
+  share.crowded = share.threads * (is_shared ? launch.world.local_size : 1) > (quota > 0 ? std::min(own, quota) : own);
   return share;
+}
+
+void calm_waiting_threads(const Environment& env) {
+  if (env("OMP_WAIT_POLICY") || env("GOMP_SPINCOUNT")) return;
+  try {
+    if (!cpu_share(env, read_launch(env), own_cpus(), cpu_quota()).crowded) return;
+  } catch (const Error&) {
+    return;
+  }
+  ::setenv("OMP_WAIT_POLICY", "PASSIVE", 0);  // NOLINT(concurrency-mt-unsafe): see above
 }
 
 std::string offload_warning(const Launch& launch, int threads) {

@@ -19,9 +19,10 @@ int cpu_quota(const std::filesystem::path& root = "/");
 
 /// A rank's part of its node's CPUs.
 struct CpuShare {
-  int threads = 1;    ///< for ATen
-  std::string mask;   ///< "0-7,16-23"
-  std::string nodes;  ///< the NUMA nodes of the mask: "0", "0-1"; "" if unknown
+  int threads = 1;       ///< for ATen
+  bool crowded = false;  ///< the ranks that run on these CPUs have more threads than there are CPUs
+  std::string mask;      ///< "0-7,16-23"
+  std::string nodes;     ///< the NUMA nodes of the mask: "0", "0-1"; "" if unknown
   std::vector<std::string> warnings;
 };
 
@@ -30,6 +31,11 @@ struct CpuShare {
 /// Error for an OMP_NUM_THREADS that is no number.
 CpuShare cpu_share(const Environment& env, const Launch& launch, const std::vector<int>& cpus, int quota,
                    const std::filesystem::path& root = "/");
+
+/// Where ranks are crowded: threads of OpenMP that wait for others sleep instead of spinning on a CPU that those need
+/// (OMP_WAIT_POLICY, unless the user has set it or GOMP_SPINCOUNT). To be called before LibTorch, and so OpenMP, is
+/// opened, and before any thread is started. What is wrong with the environment is said by the rank that starts.
+void calm_waiting_threads(const Environment& env);
 
 /// A warning if optimizer state is offloaded to the host and too few threads update it; else "".
 std::string offload_warning(const Launch& launch, int threads);

@@ -11,14 +11,18 @@
 #include <cerrno>
 #include <filesystem>
 #include <new>
+#include <set>
 #include <system_error>
+#include <utility>
 
 #include "base/limit_text.h"
 
 namespace capstan::launch {
 
 std::string error_text(const Error& error) {
-  const auto faults = error.diagnostics().size();
+  std::set<std::pair<std::string, std::string>> kinds;  // the same fault at several places is one
+  for (const auto& fault : error.diagnostics()) kinds.emplace(fault.what, fault.fix);
+  const auto faults = kinds.size();
   return cat("capstan: error", faults > 1 ? cat(" (", faults, " faults)") : "", "\n", error.what(), "\n");
 }
 

@@ -21,8 +21,9 @@ std::string abi_difference(std::string_view host, std::string_view plugin);
 /// names the file when it is no ELF file, is cut short, or has no note.
 std::string read_abi_tag(const std::filesystem::path& file);
 /// What else a file's notes say (CAPSTAN_NOTE): a command's line for `capstan --help`, that its plugin has hints
-/// (CAPSTAN_HINTS), what files a tokenizer opens, that a command has a table in configurations (CAPSTAN_RUN_COMMAND).
-enum class Note { command_line = 2, hints = 3, tokenizer_files = 4, table = 5 };
+/// (CAPSTAN_HINTS), what files a tokenizer opens, that a command has a table in configurations (CAPSTAN_RUN_COMMAND),
+/// that runs open the plugin without being told to (CAPSTAN_OPENED_BY_DEFAULT).
+enum class Note { command_line = 2, hints = 3, tokenizer_files = 4, table = 5, by_default = 6 };
 /// Empty in a file without such a note. Throws as read_abi_tag.
 std::string read_note(const std::filesystem::path& file, Note note);
 /// Throws Error, field by field, when the file was built for another Capstan than this one. Returns whether the plugin

@@ -118,7 +118,11 @@ void Host::fail_not_found(const std::string& kind, const std::string& name, cons
   std::string what = cat("there is no ", kind, " plugin '", name, "'; looked for");
   for (const auto& file : tried) what += "\n      " + file.string();
   auto fix = suggestion(name, names);
-  if (fix.empty()) fix = cat("build it, or name the folder that holds ", kind, "/", name, ".so in CAPSTAN_PLUGIN_PATH");
+  const auto build = builtin_folder().parent_path().parent_path().parent_path();
+  const bool in_tree = is_there(build / "build.ninja");  // where perhaps only a part was built
+  const auto make = in_tree ? cat("`ninja -C ", build.string(), " installable` builds all of Capstan's own; ") : "";
+  if (fix.empty())
+    fix = cat(make, "build it, or name the folder that holds ", kind, "/", name, ".so in CAPSTAN_PLUGIN_PATH");
   throw Error(what, fix);
 }
 

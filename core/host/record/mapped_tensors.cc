@@ -8,15 +8,12 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "record/dtype.h"
 
 namespace capstan::checkpoint {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::uint64_t max_header = 100'000'000;
 const char* const again = "it is damaged: copy or download it again";
@@ -137,7 +134,8 @@ Header parse_header(const std::string& where, const std::byte* file, std::size_t
   const auto text = header_text(where, file, size);
   Header header;
   header.data_begin = text.size() + 8;
-  const auto json = parse_json<Json>(text, "its header is no valid JSON: ", again, where);
+  const auto json = parse_json(text, "its header is no valid JSON: ", again, where);
+  if (!json.is_object()) throw Error(cat("its header is ", json.type_name(), ", not an object"), again, where);
   for (const auto& [name, entry] : json.items()) {
     if (name != "__metadata__") {
       header.tensors.emplace(name, parse_tensor(where, name, entry));

@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/log.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
@@ -14,14 +15,12 @@
 #include <cerrno>
 #include <condition_variable>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 namespace capstan::record {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 std::int64_t now_s() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -56,13 +55,13 @@ std::string this_machine() {
 std::string text_of(const LockHolder& holder) {
   const Json json{{"host", holder.host},       {"pid", holder.pid}, {"machine", holder.machine},
                   {"started", holder.started}, {"job", holder.job}, {"since", holder.since}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2) + "\n";
 }
 
 // Nothing of a file that was cut off: then only its beats count.
 LockHolder holder_in(const std::string& text) {
   LockHolder holder;
-  const auto json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto json = try_parse_json(text);
   if (!json.is_object()) return holder;
   const auto word = [&](const char* key) {
     return json.contains(key) && json.at(key).is_string() ? json.at(key).get<std::string>() : std::string();

@@ -4,11 +4,13 @@
 #include <capstan/base/text.h>
 #include <capstan/config/run_name.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "config/paths.h"
 #include "config/plugin_table.h"
+#include "plugin/by_default.h"
 #include "setup/precision.h"
 #include "setup/schedule.h"
 
@@ -19,6 +21,12 @@ void check_train(const config::Options<TrainOptions>& train, Diagnostics& faults
   if (train->temperature == 0 && train->top_p != 1) {
     faults.add(train.where(&TrainOptions::top_p), "train.top_p is below 1, but no token is drawn",
                "set train.temperature, such as 0.7, or train.top_p = 1");
+  }
+  constexpr double coldest = 0.01;  // below, what is drawn is the most probable token, or a quotient overflows
+  if (train->temperature > 0 && train->temperature < coldest) {
+    faults.add(train.where(&TrainOptions::temperature),
+               cat("train.temperature is ", number_text(train->temperature), ", from which nothing can be drawn"),
+               cat("set it to 0 for the most probable token each time, or to ", coldest, " or more"));
   }
   if (train->stop_min_delta > 0 && train->stop_after_evals == 0) {
     faults.add(train.where(&TrainOptions::stop_min_delta),
@@ -74,11 +82,29 @@ std::string device_for(const JobRequest& request, const RunOptions& run, const T
   return request.may_move && train.precision == "fp16" ? "cuda" : request.device;
 }
 
+// With a table for each plugin that a run opens without being told to and that has none.
+config::Document with_defaults(const config::Document& document) {
+  std::vector<config::Section> sections = document.of_commands();
+  for (const auto& table : config::table_names()) sections.push_back(document.section(table));
+  for (const auto& kind : config::group_names()) {
+    const auto named = document.children(kind);
+    sections.insert(sections.end(), named.begin(), named.end());
+    for (const auto& name : plugin::opened_by_default(kind)) {
+      const auto path = cat(kind, ".", name);
+      const auto is_it = [&](const config::Section& section) { return section.path == path; };
+      if (std::none_of(named.begin(), named.end(), is_it)) sections.push_back({path, {}, {}});
+    }
+  }
+  return {document.file(), std::move(sections)};
+}
+
 }  // namespace
 
 Configuration read_configuration(const JobRequest& request, Diagnostics& faults, const plugin::Host* host) {
   auto document = config::load(request.file, request.overrides, faults,
                                [host](const std::string& table) { return host && host->has_table(table); });
+  const bool is_run = request.phases && request.purpose == Purpose::train;  // of a rank
+  if (is_run && host) document = with_defaults(document);
   config::Options<RunOptions> run(document.section("run"), faults);
   bool auto_micro_batch = false;
   auto train = train_options(document, auto_micro_batch, faults);

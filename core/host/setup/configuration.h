@@ -35,6 +35,7 @@ struct JobRequest {
   int ranks_per_node = 0;      ///< 0: all ranks are on one node
   Purpose purpose = Purpose::train;
   std::string weights;           ///< folder of a run's weights, which win over what [model] starts from; empty: none
+  std::string split = {};        ///< "train" or "eval": the only one that is read; empty: all
   config::HubCache hub;          ///< where models that model.path names by a hub id are looked for
   bool activations = false;      ///< predict the memory of a micro-step on a GPU too; see assembly/dry_run.h
   bool any_host_memory = false;  ///< skip the check of host memory: the run will be on another machine

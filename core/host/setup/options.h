@@ -118,10 +118,11 @@ struct CheckpointOptions {
   double every_minutes = 0;
   bool every_epoch = false;
   bool every_eval = false;
+  bool on_interrupt = true;
   std::int64_t keep = 3;
   bool keep_best = false;
   std::string metric = "eval_loss";
-  std::string mode = "min";
+  std::string mode = "auto";
   std::string final_weights = "last";
   std::string save = "all";
   bool asynchronous = true;
@@ -130,6 +131,8 @@ struct CheckpointOptions {
   std::vector<std::string> accept;
   /// Checkpoints are saved while the run continues, when it is asked to stop, and at its end.
   bool saves() const { return every_steps > 0 || every_minutes > 0 || every_epoch || every_eval || keep_best; }
+  /// One may be saved, if only since somebody interrupts the run.
+  bool may_save() const { return saves() || on_interrupt; }
   static void describe(config::OptionTable<CheckpointOptions>& t);
 };
 

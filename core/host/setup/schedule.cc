@@ -1,17 +1,15 @@
 #include "setup/schedule.h"
 
 #include <capstan/base/counted.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numbers>
 
 namespace capstan::setup {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Hugging Face's, where there is no warm-up.
 constexpr double default_timescale = 10000;
@@ -131,6 +129,13 @@ void check_schedule(const config::Options<OptimizerOptions>& options, Diagnostic
   refuse(options->decay_shape != "linear", &OptimizerOptions::decay_shape, "wsd");
   refuse(options->restarts > 1, &OptimizerOptions::restarts, "cosine_restarts");
   refuse(options->min_lr > 0 && schedule == "constant", &OptimizerOptions::min_lr, "linear");
+  if (options->min_lr > options->lr && schedule != "constant") {
+    diagnostics.add(
+        options.where(&OptimizerOptions::min_lr),
+        cat("optimizer.min_lr = ", number_text(options->min_lr), " is above optimizer.lr = ", number_text(options->lr),
+            " (", options.where(&OptimizerOptions::lr), "): the learning rate would rise where it is to fall"),
+        "set optimizer.min_lr to less, or optimizer.lr to more");
+  }
   refuse_both(options->warmup_ratio > 0 && options->warmup_steps > 0, &OptimizerOptions::warmup_ratio,
               &OptimizerOptions::warmup_steps);
   refuse_both(options->decay_ratio > 0 && options->decay_steps > 0, &OptimizerOptions::decay_ratio,
@@ -144,8 +149,14 @@ void check_schedule(const config::Options<OptimizerOptions>& options, Diagnostic
 
 void check_schedule_length(const config::Options<OptimizerOptions>& options, std::int64_t steps,
                            Diagnostics& diagnostics) {
-  if (options->schedule != "wsd") return;
   const auto warmup = warmup_of(*options, steps);
+  if (options->schedule == "cosine_restarts" && options->restarts > std::max<std::int64_t>(1, steps - warmup)) {
+    diagnostics.add(options.where(&OptimizerOptions::restarts),
+                    cat("optimizer.restarts = ", options->restarts, " in the ", counted(steps, "step"), " of the run, ",
+                        warmup, " of them its warm-up: the learning rate cannot fall so often"),
+                    "set it to less, or make the run longer");
+  }
+  if (options->schedule != "wsd") return;
   const bool is_share = options->decay_steps == 0;
   const auto decay = is_share ? share_of(options->decay_ratio, steps) : options->decay_steps;
   // Shares that are both rounded up may be one step too many.
@@ -156,6 +167,16 @@ void check_schedule_length(const config::Options<OptimizerOptions>& options, std
       cat("a warm-up of ", counted(warmup, "step"), " and a decay of ", decay, " do not fit into a run of ", steps),
       cat("set optimizer.", is_share ? "decay_ratio" : "decay_steps",
           " to less, or make the warm-up shorter or the run longer"));
+}
+
+std::string long_warmup(const config::Options<OptimizerOptions>& options, std::int64_t steps) {
+  const auto warmup = warmup_of(*options, steps);
+  if (warmup == 0 || steps == 0 || warmup < steps) return {};  // 0: the data are not there yet
+  const bool is_ratio = options->warmup_ratio > 0;
+  return cat(is_ratio ? options.where(&OptimizerOptions::warmup_ratio) : options.where(&OptimizerOptions::warmup_steps),
+             ": a warm-up of ", counted(warmup, "step"), " takes all of a run of ", steps,
+             ": the learning rate comes to ", number_text(learning_rate(*options, steps - 1, steps)),
+             " and never reaches optimizer.lr = ", number_text(options->lr));
 }
 
 std::string schedule_text(const OptimizerOptions& options, std::int64_t steps) {
@@ -175,7 +196,7 @@ std::string schedule_text(const OptimizerOptions& options, std::int64_t steps) {
 
 std::vector<std::string> schedule_changes(const std::string& saved, const std::string& now) {
   std::vector<std::string> changes;
-  const auto theirs = Json::parse(saved, nullptr, /*allow_exceptions=*/false);
+  const auto theirs = try_parse_json(saved);
   const auto mine = Json::parse(now);
   for (const auto& [key, value] : mine.items()) {
     const auto before = theirs.is_object() && theirs.contains(key) ? theirs.at(key) : Json();

@@ -34,9 +34,12 @@ double learning_rate(const OptimizerOptions& options, std::int64_t step, std::in
 
 /// Faults of the schedule's options: those without effect, and those that contradict each other.
 void check_schedule(const config::Options<OptimizerOptions>& options, Diagnostics& diagnostics);
-/// A warm-up and a decay that a run of `steps` has no room for.
+/// What a run of `steps` has no room for: a warm-up and a decay, or its restarts.
 void check_schedule_length(const config::Options<OptimizerOptions>& options, std::int64_t steps,
                            Diagnostics& diagnostics);
+
+/// A warning where a run of `steps`, which may be a short trial, is over before its warm-up; else empty.
+std::string long_warmup(const config::Options<OptimizerOptions>& options, std::int64_t steps);
 
 /// What the learning rate follows from in a run of `steps`, besides the step; for checkpoints.
 std::string schedule_text(const OptimizerOptions& options, std::int64_t steps);

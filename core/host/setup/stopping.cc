@@ -8,22 +8,21 @@
 
 namespace capstan::setup {
 
-std::string reason_to_stop(const TrainOptions& train, const CheckpointOptions& checkpoint,
+std::string reason_to_stop(const TrainOptions& train, const std::string& metric, bool lowest_is_best,
                            const std::vector<double>& values) {
   if (train.stop_after_evals == 0) return {};
   std::optional<double> best;
   std::int64_t in_vain = 0;
   for (const auto value : values) {
-    const auto gain = best ? (checkpoint.mode == "min" ? *best - value : value - *best) : 0;
+    const auto gain = best ? (lowest_is_best ? *best - value : value - *best) : 0;
     const bool is_better = std::isfinite(value) && (!best || gain > train.stop_min_delta);
     if (is_better) best = value;
     in_vain = is_better ? 0 : in_vain + 1;
   }
   if (in_vain < train.stop_after_evals) return {};
   const auto evaluations = counted(in_vain, "evaluation");
-  if (!best) return cat(checkpoint.metric, " was not finite in ", evaluations);
-  return cat(checkpoint.metric, " was no better than ", number_text(*best), " in ", evaluations,
-             " (train.stop_after_evals)");
+  if (!best) return cat(metric, " was not finite in ", evaluations);
+  return cat(metric, " was no better than ", number_text(*best), " in ", evaluations, " (train.stop_after_evals)");
 }
 
 void check_stopping(const config::Options<TrainOptions>& train, std::int64_t steps, std::int64_t steps_per_epoch,

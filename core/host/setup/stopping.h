@@ -11,9 +11,9 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace setup {
 
-/// Why a run ends before its last step, by train.stop_after_evals; empty: it continues. `values`: checkpoint.metric of
-/// all evaluations since the run's beginning. A value that is not finite is no better than any other.
-std::string reason_to_stop(const TrainOptions& train, const CheckpointOptions& checkpoint,
+/// Why a run ends before its last step, by train.stop_after_evals; empty: it continues. `values`: this metric in all
+/// evaluations since the run's beginning. A value that is not finite is no better than any other.
+std::string reason_to_stop(const TrainOptions& train, const std::string& metric, bool lowest_is_best,
                            const std::vector<double>& values);
 
 /// Faults of the options for it in a run of this number of steps: without evaluation data (steps_per_epoch is 0 then),

@@ -16,7 +16,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +28,23 @@
 #endif
 
 CAPSTAN_BEGIN_NAMESPACE
+namespace tokenizer {
+class Tokenizer;
+}
+namespace data {
+class DataSource;
+struct SampleForm;
+struct SplitRequest;
+}  // namespace data
+namespace monitor {
+class Monitor;
+}
+namespace optimizer {
+class Rule;
+}
+namespace objective {
+class Objective;
+}
 namespace testing {
 
 /// A short run. By default a transformer of two blocks (odd sizes, a tied head, fused q, k, v) learns 70 short
@@ -110,6 +129,34 @@ TrainResult train_resumed(const Setting& first, std::int64_t steps, const Settin
 /// more. Ranks' copies must
 /// agree as well. A tolerance of 0 requires the same bits of all.
 std::string differences(const TrainResult& run, const TrainResult& reference, double tolerance);
+
+/// Which of these options change nothing, a line each; "" where each one changes a loss. Trains the setting as it is,
+/// and then with each of them, as on the command line. Layouts do not show that an option or a port is never asked:
+/// several ranks pass over it as one does.
+///
+///     CHECK(testing::without_effect({.plugins = {"build/mine.so"}}, {"strategy.mine.factor=2"}) == "");
+std::string without_effect(const Setting& setting, const std::vector<std::string>& options);
+
+/// What any plugin of a kind promises by its interface, whatever it is for. Each returns what is not so, a line each,
+/// and
+/// "" where all is:
+///
+///     CHECK(testing::optimizer_breaches([] { return std::make_shared<Mine>(options); }) == "");
+///
+/// Ids in the vocabulary, the same ones each time and on several threads; texts of known words come back the same from
+/// the second time on; special ids; UTF-8 of every id. `more`: texts besides the usual ones.
+std::string tokenizer_breaches(const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& more = {});
+/// Samples as `form` declares them and `request` limits them, the same ones in any order; questions and scores.
+std::string data_breaches(const data::DataSource& source, const data::SplitRequest& request,
+                          const data::SampleForm& form);
+/// Runs of three steps, of none, and one that fails, on the first and on another rank; one step has no finite loss.
+std::string monitor_breaches(const std::function<std::shared_ptr<monitor::Monitor>()>& make);
+/// Zero stays zero, a skipped update changes nothing, gradients are scaled, slices may be cut where the grain is an
+/// element, copies are the masters'. Of a rule that needs whole matrices only its states: train() shows the rest.
+std::string optimizer_breaches(const std::function<std::shared_ptr<optimizer::Rule>()>& make);
+/// A plan that is whole; and the same samples teach the same in one micro-batch, in four and on two ranks: `setting` is
+/// for one rank and has a global batch of 24.
+std::string objective_breaches(const objective::Objective& objective, const Setting& setting);
 
 /// The largest difference between elements of the final weights: how far runs that are meant to differ are apart.
 double weight_distance(const TrainResult& run, const TrainResult& reference);

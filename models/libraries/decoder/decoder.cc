@@ -105,7 +105,10 @@ layout::FileMap Model::file_map() const {
   const auto made = spec();
   auto map = files(made);
   describe_files(map);
-  if (made.tied_head) map.ignored.push_back(made.names.head + ".weight");
+  const auto in_files = [&](const std::string& name) {
+    return name.starts_with(made.names.prefix) ? name.substr(made.names.prefix.size()) : name;
+  };
+  if (made.tied_head) map.copies[in_files(made.names.head) + ".weight"] = in_files(made.names.tokens) + ".weight";
   return map;
 }
 

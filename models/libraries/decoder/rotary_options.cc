@@ -1,6 +1,7 @@
 #include <capstan/base/text.h>
 #include <capstan/decoder/rotary_options.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace capstan::decoder {
@@ -90,6 +91,7 @@ void describe_rotary_positions(config::OptionTable<RotaryOptions> table, std::ve
   spelled(table.add("rope_type", &R::rope_type), "rope_type")
       .choices(std::move(types))
       .spelling("rope_scaling.type")
+      .spelling("rope_parameters.type")
       .doc("how rotary frequencies are scaled: " + doc);
 }
 
@@ -262,6 +264,11 @@ void check_layer_types(const config::Options<WindowOptions>& options, std::int64
     diagnostics.add(at, cat("model.layer_types has \"", type, "\""),
                     R"(use "full_attention" and "sliding_attention"; there are no others)");
     return;
+  }
+  const bool slides = std::find(o.layer_types.begin(), o.layer_types.end(), "sliding_attention") != o.layer_types.end();
+  if (slides && !o.use_sliding_window.value_or(false)) {
+    diagnostics.add(at, "model.layer_types has \"sliding_attention\", but model.use_sliding_window is not true",
+                    "set use_sliding_window = true, or \"full_attention\" for each block");
   }
 }
 

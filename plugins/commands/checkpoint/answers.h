@@ -1,5 +1,6 @@
 #pragma once
-#include <CLI/CLI.hpp>
+#include <capstan/command/arguments.h>
+
 #include <iosfwd>
 #include <string>
 
@@ -13,8 +14,8 @@ struct Arguments {
   bool tensors = false;
 };
 
-/// Declares them to the parser: ls|verify|show.
-void declare(CLI::App& command, Arguments& arguments);
+/// Declares all but the action, which is the one that is chosen: ls|verify|show.
+void declare(capstan::command::Arguments& arguments, Arguments& given);
 
 /// ls: a table of the checkpoints (and final weights) of a run: step, size, date, metrics, which is the best, layout,
 /// whether their files are whole; then what a crash left there. verify: compares every byte with its hash, says every

@@ -1,19 +1,18 @@
 #include <capstan/base/counted.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 #include <capstan/command.h>
 #include <capstan/record/checkpoints.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <optional>
 
 #include "answers.h"
-#include "arguments/arguments.h"
 
 namespace checkpoints {
 namespace {
@@ -62,19 +61,17 @@ std::string layout_text(const checkpoint::Meta& meta) {
   return meta.mesh.empty() ? ranks : cat(ranks, " (", meta.mesh, ")");
 }
 
-// The step of the best checkpoint, as the newest one knows it that can be read; nothing: none is kept as the best.
+// The step of the best checkpoint by what the manifests say; nothing: none is kept as the best.
 std::optional<std::int64_t> best_step(const std::vector<fs::path>& newest_first) {
+  std::vector<Checkpoint> whole;
   for (const auto& path : newest_first) {
     try {
-      const Checkpoint one(path);
-      if (!one.has_section("best")) continue;
-      const auto best = nlohmann::json::parse(one.section("best"), nullptr, false);
-      if (best.is_object() && best.contains("step") && best["step"].is_number_integer())
-        return best["step"].get<std::int64_t>();
+      whole.emplace_back(path);
     } catch (const Error&) {  // its own row says why
     }
   }
-  return {};
+  const auto best = checkpoint::best_kept(whole);
+  return best ? std::optional(best->step) : std::nullopt;
 }
 
 std::vector<std::string> row_of(const fs::path& path, const std::optional<std::int64_t>& best) {
@@ -192,7 +189,7 @@ std::vector<std::vector<std::string>> summary_rows(const Checkpoint& one) {
 int show(const Place& place, const Arguments& arguments, std::ostream& out) {
   const Checkpoint one(place.checkpoints.front());
   const auto& meta = one.meta();
-  const auto pretty = [](const std::string& json) { return nlohmann::ordered_json::parse(json).dump(2); };
+  const auto pretty = [](const std::string& json) { return Json::parse(json).dump(2); };
   if (!arguments.section.empty()) {
     out << pretty(one.section(arguments.section)) << '\n';
   } else if (arguments.config) {
@@ -219,10 +216,11 @@ int show(const Place& place, const Arguments& arguments, std::ostream& out) {
 
 /// capstan checkpoint ls|verify|show PATH
 int run(const capstan::command::Call& call) {
-  CLI::App app;
+  capstan::command::Arguments arguments;
   Arguments given;
-  declare(app, given);
-  if (const auto code = arguments::read(app, call)) return *code;
+  declare(arguments, given);
+  if (const auto code = arguments.read(call)) return *code;
+  given.action = arguments.chosen();
   capstan::terminal::PrintedStream out(capstan::terminal::print);
   capstan::terminal::PrintedStream progress(capstan::terminal::print_error);
   return answer(given, out, progress);
@@ -237,20 +235,18 @@ int answer(const Arguments& arguments, std::ostream& out, std::ostream& progress
   return show(place, arguments, out);
 }
 
-void declare(CLI::App& command, Arguments& arguments) {
-  command.require_subcommand(1);
+void declare(capstan::command::Arguments& arguments, Arguments& given) {
   const auto add = [&](const std::string& name, const std::string& help) {
-    auto* action = command.add_subcommand(name, help);
-    action->add_option("path", arguments.path, "a run's folder, its folder of checkpoints, or one of them")->required();
-    action->callback([&arguments, name] { arguments.action = name; });
+    auto action = arguments.action(name, help);
+    action.value("path", given.path, "a run's folder, its folder of checkpoints, or one of them").required();
     return action;
   };
   add("ls", "a table of all: step, size, date, metrics, which is the best, layout, whether their files are whole");
   add("verify", "compare every byte with its hash; exit status 1 when something is damaged");
-  auto* show = add("show", "what a checkpoint (of several the newest) says of itself");
-  show->add_option("--section", arguments.section, "only this section, as JSON");
-  show->add_flag("--config", arguments.config, "only the resolved configuration");
-  show->add_flag("--tensors", arguments.tensors, "only its tensors, with shape and dtype");
+  auto show = add("show", "what a checkpoint (of several the newest) says of itself");
+  show.value("--section", given.section, "only this section, as JSON");
+  show.flag("--config", given.config, "only the resolved configuration");
+  show.flag("--tensors", given.tensors, "only its tensors, with shape and dtype");
 }
 
 CAPSTAN_COMMAND("checkpoint", "0.1.0", "list, verify or show checkpoints", run)

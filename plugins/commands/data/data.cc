@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "arguments/arguments.h"
 #include "sample_text.h"
 
 namespace looking {
@@ -143,13 +142,13 @@ int show(const DataArguments& arguments, const command::Call& call) {
 
 /// capstan data FILE …: prints samples, with counts
 int run(const command::Call& call) {
-  CLI::App app;
+  command::Arguments arguments;
   DataArguments given;
-  arguments::add_config(app, given.config, given.overrides);
-  app.add_option("--show", given.show, "how many (default 3)")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--from", given.from, "the first one, from 0")->check(CLI::NonNegativeNumber);
-  app.add_option("--split", given.split, "train or eval (default train)")->check(CLI::IsMember({"train", "eval"}));
-  if (const auto code = arguments::read(app, call)) return *code;
+  arguments.configuration(given.config, given.overrides);
+  arguments.value("--show", given.show, "how many (default 3)").range(1, 1 << 20);
+  arguments.value("--from", given.from, "the first one, from 0").not_negative();
+  arguments.value("--split", given.split, "train or eval (default train)").one_of({"train", "eval"});
+  if (const auto code = arguments.read(call)) return *code;
   return show(given, call);
 }
 

@@ -2,23 +2,21 @@
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 #include <capstan/command.h>
 #include <capstan/ranks/model_session.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-
-#include "arguments/arguments.h"
 
 namespace eval {
 namespace {
 
 using namespace capstan;
-using Json = nlohmann::ordered_json;
 using ranks::ModelSession;
 namespace fs = std::filesystem;
 
@@ -26,7 +24,7 @@ struct EvalArguments {
   std::string config;  // or a run's folder or checkpoint
   std::vector<std::string> overrides;
   std::string split = "eval";  // or "train"
-  long long samples = -1;      // questions to answer, the first ones; -1: all
+  std::int64_t samples = -1;   // questions to answer, the first ones; -1: all
   int ranks = 0;
 };
 
@@ -80,22 +78,25 @@ int evaluate(ModelSession& session, const EvalArguments& given, const ranks::Mod
 /// capstan eval CONFIG: loss and scores of a base model or a run, without training. Writes evaluation-SPLIT.json and
 /// predictions-SPLIT.json into a new folder: for a run <run>/evaluations/<weights>.
 int run(const command::Call& call) {
-  CLI::App app;
+  command::Arguments arguments;
   EvalArguments given;
-  arguments::add_config(app, given.config, given.overrides);
-  app.get_option("config")->description("configuration file (TOML), or a run's folder or checkpoint");
-  arguments::add_ranks(app, given.ranks);
-  app.add_option("--split", given.split, "eval or train (default eval)")->check(CLI::IsMember({"train", "eval"}));
-  app.add_option("--samples", given.samples, "questions to answer, the first ones; -1 (default): all")
-      ->check(CLI::Range(-1LL, 1LL << 40));
-  if (const auto code = arguments::read(app, call)) return *code;
-  if (!is_there(given.config)) {
+  arguments.configuration(
+      given.config, given.overrides,
+      "configuration file (TOML), a run's folder or checkpoint, or a Hugging Face model's folder or hub id");
+  arguments.ranks(given.ranks);
+  arguments.value("--split", given.split, "eval or train (default eval)").one_of({"train", "eval"});
+  arguments.value("--samples", given.samples, "questions to answer, the first ones; -1 (default): all")
+      .range(-1, std::int64_t{1} << 40);
+  if (const auto code = arguments.read(call)) return *code;
+  const bool is_configuration = std::filesystem::path(given.config).extension() == ".toml";
+  if (is_configuration && !is_there(given.config)) {
     throw Error(cat("there is no ", given.config),
-                "name a configuration (TOML), a run's folder or one of its checkpoints");
+                "name a configuration (TOML), a run's folder or one of its checkpoints, or a Hugging Face model");
   }
   ranks::ModelChoice choice{given.config, {}, {}, {}};
-  if (is_folder(given.config)) choice = ranks::choose_model(given.config, call);
-  return ranks::with_model({call, choice.config, given.overrides, given.ranks}, choice, ranks::ModelUse::evaluate,
+  if (!is_configuration && !is_file(given.config)) choice = ranks::choose_model(given.config, call);
+  return ranks::with_model({call, choice.config, given.overrides, given.ranks, false, given.split}, choice,
+                           ranks::ModelUse::evaluate,
                            [&](ModelSession& session) { return evaluate(session, given, choice); });
 }
 

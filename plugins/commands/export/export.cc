@@ -6,9 +6,9 @@
 #include <capstan/command.h>
 #include <capstan/session/run_to_export.h>
 
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
-
-#include "arguments/arguments.h"
 
 namespace exporting {
 namespace {
@@ -48,31 +48,35 @@ fs::path out_folder(const ExportArguments& arguments, const fs::path& run, const
   return out;
 }
 
-void declare(CLI::App& app, ExportArguments& given) {
-  app.add_option("run", given.run, "folder of a run, or of one of its checkpoints")->required();
-  app.add_option("--to", given.form.to,
-                 "hf: a folder that transformers loads; or what a strategy of the run writes for another program");
-  app.add_flag("--merge", given.form.merge, "with hf: add a run's adapters into the model that they were trained for");
-  app.add_option("--quantization", given.form.quantization,
-                 "with hf: the form in which a strategy of the run kept the frozen model, which is written so, "
-                 "without adapters");
-  app.add_option("--out", given.out, "folder to write; model, or the format's own, in the run's folder when not given");
-  app.add_option("--dtype", given.form.dtype, "auto: that of the model the run started from, else of its weights")
-      ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
-  const auto above_0 = [](const std::string& text) {
-    const bool is_finite = text.find_first_of("nN") == std::string::npos;  // "nan", "inf" and their like
-    return is_finite && CLI::PositiveNumber(text).empty() ? std::string() : text + " is no number above 0";
-  };
-  app.add_option("--shard-gb", given.shard_gb, "largest file, in GB (default 5)")
-      ->check(CLI::Validator(above_0, "above 0"));
+std::string fault_of_size(const std::string& text) {
+  char* end = nullptr;
+  const double size = std::strtod(text.c_str(), &end);
+  const bool is_number = !text.empty() && *end == '\0';
+  return is_number && size > 0 && std::isnormal(size) ? std::string() : text + " is no number above 0";
+}
+
+void declare(command::Arguments& arguments, ExportArguments& given) {
+  arguments.value("run", given.run, "folder of a run, or of one of its checkpoints").required();
+  arguments.value("--to", given.form.to,
+                  "hf: a folder that transformers loads; or what a strategy of the run writes for another program");
+  arguments.flag("--merge", given.form.merge,
+                 "with hf: add a run's adapters into the model that they were trained for");
+  arguments.value("--quantization", given.form.quantization,
+                  "with hf: the form in which a strategy of the run kept the frozen model, which is written so, "
+                  "without adapters");
+  arguments.value("--out", given.out,
+                  "folder to write; model, or the format's own, in the run's folder when not given");
+  arguments.value("--dtype", given.form.dtype, "auto: that of the model the run started from, else of its weights")
+      .one_of({"auto", "fp32", "bf16", "fp16"});
+  arguments.value("--shard-gb", given.shard_gb, "largest file, in GB (default 5)").check(fault_of_size, "above 0");
 }
 
 /// capstan export RUN
 int run(const command::Call& call) {
-  CLI::App app;
+  command::Arguments arguments;
   ExportArguments given;
-  declare(app, given);
-  if (const auto code = arguments::read(app, call)) return *code;
+  declare(arguments, given);
+  if (const auto code = arguments.read(call)) return *code;
   given.form.shard_bytes = static_cast<std::int64_t>(given.shard_gb * 1e9);
   const auto folder = run_of(given.run);
   const session::RunToExport exported(folder, call.environment, call.plugins);

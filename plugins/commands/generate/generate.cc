@@ -5,28 +5,25 @@
 #include <capstan/base/text.h>
 #include <capstan/command.h>
 #include <capstan/ranks/model_session.h>
-#include <nlohmann/json.hpp>
 
 #include <cstdio>
 #include <iostream>
 
-#include "arguments/arguments.h"
 #include "prompts.h"
 
 namespace generate {
 namespace {
 
 using namespace capstan;
-using Json = nlohmann::ordered_json;
 using ranks::ModelSession;
 
 PromptLine json_prompt(const std::string& line, std::int64_t number) {
-  const auto json = try_parse_json<nlohmann::json>(line);
+  const auto json = try_parse_json(line);
   if (!json.is_object() || !json.contains("prompt") || !json.at("prompt").is_string()) {
     throw Error(cat("line ", number, " of the input is not a JSON object with a prompt"),
                 R"(write one object a line, such as {"prompt": "The capital of France is"})");
   }
-  return {json.at("prompt"), json.contains("id") ? json.at("id").dump() : std::string()};
+  return {json.at("prompt").text(), json.contains("id") ? json.at("id").dump() : std::string()};
 }
 
 struct GenerateArguments {
@@ -37,7 +34,7 @@ struct GenerateArguments {
   int ranks = 0;
 };
 
-std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string line_of(const Json& json) { return json.dump(); }
 
 // The first rank reads, all ranks know.
 std::vector<PromptLine> shared_prompts(const GenerateArguments& given, const ModelSession& session) {
@@ -50,7 +47,7 @@ std::vector<PromptLine> shared_prompts(const GenerateArguments& given, const Mod
     return line_of(pairs);
   });
   std::vector<PromptLine> all;
-  for (const auto& pair : Json::parse(text)) all.push_back({pair.at(0), pair.at(1)});
+  for (const auto& pair : Json::parse(text)) all.push_back({pair.at(0).text(), pair.at(1).text()});
   return all;
 }
 
@@ -80,19 +77,19 @@ int answer(ModelSession& session, const GenerateArguments& given) {
 
 /// capstan generate MODEL: answers prompts.
 int run(const command::Call& call) {
-  CLI::App app;
+  command::Arguments arguments;
   GenerateArguments given;
-  app.add_option(
-         "model", given.model,
-         "a Hugging Face model folder or an id of the hub in its cache, a run's folder or one of its checkpoints")
-      ->required();
-  const auto* prompts = app.add_option("prompts", given.prompts, "prompts; none: one a line from standard input");
-  app.add_flag("--json", given.json, R"(JSON lines: {"prompt": ..., "id": ...} in, with "answer" out)");
-  app.add_option("--set", given.overrides,
-                 "options of a configuration: train.max_new_tokens=100 train.temperature=0.7 train.top_p=0.9 "
-                 "run.seed=1 strategy.fsdp.mode=full_shard");
-  arguments::add_ranks(app, given.ranks);
-  if (const auto code = arguments::read(app, call, prompts)) return *code;
+  arguments
+      .value("model", given.model,
+             "a Hugging Face model folder or an id of the hub in its cache, a run's folder or one of its checkpoints")
+      .required();
+  arguments.texts("prompts", given.prompts, "prompts; none: one a line from standard input");
+  arguments.flag("--json", given.json, R"(JSON lines: {"prompt": ..., "id": ...} in, with "answer" out)");
+  arguments.values("--set", given.overrides,
+                   "options of a configuration: train.max_new_tokens=100 train.temperature=0.7 train.top_p=0.9 "
+                   "run.seed=1 strategy.fsdp.mode=full_shard");
+  arguments.ranks(given.ranks);
+  if (const auto code = arguments.read(call)) return *code;
   return ranks::with_model({call, {}, given.overrides, given.ranks}, ranks::choose_model(given.model, call),
                            ranks::ModelUse::generate, [&](ModelSession& session) { return answer(session, given); });
 }

@@ -1,5 +1,6 @@
 #include "deepspeed_json.h"
 
+#include <capstan/base/json.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
@@ -57,25 +58,18 @@ Value plain_value(const Json& value, JsonType type) {
   return value.get<std::string>();
 }
 
-// nlohmann keeps the last of two equal keys.
 Json parse_deepspeed(const std::string& file, const std::string& text, Diagnostics& faults) {
-  constexpr int most_deep = 100;
   constexpr const char* right_file = "give the file that deepspeed.initialize or the Trainer reads";
-  std::vector<std::set<std::string>> open;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > most_deep) throw Error("a table or a list is inside of too many others", right_file, file);
-    if (event == Json::parse_event_t::object_start) open.emplace_back();
-    if (event == Json::parse_event_t::object_end) open.pop_back();
-    if (event == Json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second)
-      faults.add(file, cat("the key ", parsed.dump(), " stands twice in one table"), "remove one of the two");
-    return true;
-  };
+  std::vector<std::string> repeated;
   try {
-    return Json::parse(text, watch, /*allow_exceptions=*/true, /*ignore_comments=*/true);
-  } catch (const Json::parse_error& error) {
-    throw Error(cat("it is not JSON: ", json_fault(text, error.byte)), right_file, file);
-  } catch (const Json::exception&) {
-    throw Error(cat("it is not JSON: ", json_fault(text, 0)), right_file, file);
+    auto json = Json::parse(text, {.comments = true, .repeated = &repeated});
+    for (const auto& key : repeated)
+      faults.add(file, cat("the key ", Json(key).dump(), " stands twice in one table"), "remove one of the two");
+    return json;
+  } catch (const JsonParseError& error) {
+    if (error.fault() == JsonParseError::Fault::depth)
+      throw Error("a table or a list is inside of too many others", right_file, file);
+    throw Error(cat("it is not JSON: ", json_fault(text, error)), right_file, file);
   }
 }
 

@@ -1,16 +1,15 @@
 #pragma once
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan/config/value.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "deepspeed_keys.h"
 
 namespace import_deepspeed {
 
-/// With its keys in the order of the file.
-using Json = nlohmann::ordered_json;
+using capstan::Json;
 
 /// Parses a DeepSpeed configuration; comments are allowed. A key that occurs twice in one table is a fault; text that
 /// is no JSON throws Error with its line.

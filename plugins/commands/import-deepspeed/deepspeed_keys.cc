@@ -3,9 +3,11 @@
 #include <capstan/base/text.h>
 
 namespace import_deepspeed {
-namespace {
 
 using capstan::cat;
+namespace config = capstan::config;
+
+namespace {
 
 using Keys = std::vector<DeepSpeedKey>;
 
@@ -21,6 +23,10 @@ DeepSpeedKey above_0(DeepSpeedKey key) {
 DeepSpeedKey at_most(double most, DeepSpeedKey key) {
   key.most = most;
   return key;
+}
+
+DeepSpeedKey required(std::string path, JsonType type, std::string value, std::string why) {
+  return {std::move(path), type, Take::required, {}, std::move(why), true, 0, std::move(value)};
 }
 
 // An "auto" of Hugging Face for the whole table adds nothing to the values in it.
@@ -63,8 +69,8 @@ Keys optimizer() {
        "absent: 0.9, 0.999, for Lion 0.9, 0.99", true},
       above_0(copied("optimizer.params.eps", JsonType::number, "optimizer.eps", 0, "absent: 1e-8")),
       copied("optimizer.params.weight_decay", JsonType::number, "optimizer.weight_decay", 0, "absent: 0"),
-      {"optimizer.params.adam_w_mode", JsonType::boolean, Take::required, "", "always so", false, 0, "true"},
-      {"optimizer.params.bias_correction", JsonType::boolean, Take::required, "", "always so", false, 0, "true"},
+      required("optimizer.params.adam_w_mode", JsonType::boolean, "true", "always so"),
+      required("optimizer.params.bias_correction", JsonType::boolean, "true", "always so"),
       ignored("optimizer.params.torch_adam", JsonType::boolean, "AdamW is fused"),
       {"optimizer.legacy_fusion", JsonType::boolean, Take::ignored, "", "AdamW is fused"},
       {"scheduler.type", JsonType::text, Take::schedule, "optimizer.schedule",
@@ -73,10 +79,11 @@ Keys optimizer() {
              "absent: 0.001 for WarmupDecayLR, the optimizer's for the others"),
       copied("scheduler.params.warmup_num_steps", JsonType::integer, "optimizer.warmup_steps", 0, "absent: 1000"),
       copied("scheduler.params.total_num_steps", JsonType::integer, "train.max_steps", 1),
-      ignored("scheduler.params.warmup_min_lr", JsonType::number, "the warm-up starts at 0"),
-      ignored("scheduler.params.warmup_min_ratio", JsonType::number, "the warm-up starts at 0"),
-      ignored("scheduler.params.warmup_type", JsonType::text, "the warm-up is linear"),
-      ignored("scheduler.params.cos_min_ratio", JsonType::number, "see optimizer.min_lr, a learning rate"),
+      required("scheduler.params.warmup_min_lr", JsonType::number, "0", "the warm-up starts at 0"),
+      required("scheduler.params.warmup_min_ratio", JsonType::number, "0", "the warm-up starts at 0"),
+      required("scheduler.params.warmup_type", JsonType::text, "\"linear\"", "the warm-up is linear"),
+      at_most(1, {"scheduler.params.cos_min_ratio", JsonType::number, Take::cosine_end, "optimizer.min_lr",
+                  "times the learning rate; absent: 0.0001", true}),
   };
   return keys;
 }
@@ -94,11 +101,10 @@ Keys precision() {
       ignored("fp16.hysteresis", JsonType::integer, "the scale is halved by every step that overflows"),
       ignored("fp16.consecutive_hysteresis", JsonType::boolean, "the scale is halved by every step that overflows"),
       ignored("fp16.auto_cast", JsonType::boolean, "inputs are token ids"),
-      {"fp16.fp16_master_weights_and_grads", JsonType::boolean, Take::required, "", "masters are fp32", false, 0,
-       "false"},
+      required("fp16.fp16_master_weights_and_grads", JsonType::boolean, "false", "masters are fp32"),
       {"bf16.enabled", JsonType::boolean, Take::precision, "train.precision", "\"bf16\"", true},
       ignored("bf16.immediate_grad_update", JsonType::boolean, "a unit's gradients are taken when its backward ends"),
-      {"amp.enabled", JsonType::boolean, Take::required, "", "there is no Apex", false, 0, "false"},
+      required("amp.enabled", JsonType::boolean, "false", "there is no Apex"),
       ignored("amp.opt_level", JsonType::text, "there is no Apex"),
       ignored_table("data_types", "gradients are summed in fp32"),
   };
@@ -163,9 +169,8 @@ Keys zero_details() {
        ignored(z + "zero_hpz_partition_size", JsonType::integer, "see strategy.fsdp.reshard_size"),
        ignored(z + "mics_shard_size", JsonType::integer, "see strategy.fsdp.mode = \"hybrid_shard\""),
        ignored(z + "mics_hierarchical_params_gather", JsonType::boolean, "see strategy.fsdp.mode = \"hybrid_shard\""),
-       {z + "zero_quantized_weights", JsonType::boolean, Take::required, "", "nothing is quantized", false, 0, "false"},
-       {z + "zero_quantized_gradients", JsonType::boolean, Take::required, "", "nothing is quantized", false, 0,
-        "false"}});
+       required(z + "zero_quantized_weights", JsonType::boolean, "false", "nothing is quantized"),
+       required(z + "zero_quantized_gradients", JsonType::boolean, "false", "nothing is quantized")});
   return keys;
 }
 
@@ -176,13 +181,14 @@ Keys tables() {
   for (const char* name : {"tensorboard", "wandb", "csv_monitor", "comet", "flops_profiler", "comms_logger"})
     keys.push_back(ignored_table(name, "monitors have tables of their own: capstan plugins"));
   for (const char* name : {"autotuning", "elasticity"})
-    keys.push_back(ignored_table(name, "batch sizes are those of [train]"));
+    keys.push_back({name, JsonType::anything, Take::off, "", "batch sizes are those of [train]", true});
   return keys;
 }
 
 std::string cell(const DeepSpeedKey& key) {
   if (!key.ours.empty()) return cat("`", key.ours, "`", key.why.empty() ? "" : ": ", key.why);
   if (key.take == Take::required) return cat("only `", key.required, "`: ", key.why);
+  if (key.take == Take::off) return cat("not with `\"enabled\": true`: ", key.why);
   return cat("not taken over: ", key.why);
 }
 
@@ -199,6 +205,20 @@ const std::vector<DeepSpeedKey>& deepspeed_keys() {
     return all;
   }();
   return keys;
+}
+
+std::vector<config::FileKeys> deepspeed_file_keys() {
+  config::FileKeys table{"a DeepSpeed configuration",
+                         "capstan import-deepspeed reads it, and refuses every key that is not in this table.",
+                         {}};
+  for (const auto& key : deepspeed_keys()) {
+    config::FileKey out{key.path, config::FileKey::Use::used, cat(key.ours, key.why.empty() ? "" : ": ", key.why)};
+    if (key.take == Take::ignored) out = {key.path, config::FileKey::Use::neutral, key.why};
+    if (key.take == Take::required) out = {key.path, config::FileKey::Use::only, key.why, {key.required}};
+    if (key.take == Take::off) out = {key.path + ".enabled", config::FileKey::Use::only, key.why, {"false"}};
+    table.keys.push_back(std::move(out));
+  }
+  return {table};
 }
 
 std::string deepspeed_keys_markdown() {

@@ -1,4 +1,6 @@
 #pragma once
+#include <capstan/config/file_keys.h>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +21,8 @@ enum class Take {
   schedule,      ///< a scheduler's name
   offload,       ///< a device: "none" or "cpu"
   offload_flag,  ///< true: "cpu"
+  cosine_end,    ///< a fraction of the learning rate: optimizer.min_lr
+  off,           ///< a table that may not say "enabled": true
 };
 
 enum class JsonType { boolean, integer, number, text, numbers, anything };
@@ -41,6 +45,9 @@ struct DeepSpeedKey {
 
 /// Every key that `capstan import-deepspeed` knows, in DeepSpeed's order.
 const std::vector<DeepSpeedKey>& deepspeed_keys();
+
+/// The same as `capstan reference --files` prints it.
+std::vector<capstan::config::FileKeys> deepspeed_file_keys();
 
 /// "DeepSpeed's key -> ours" for docs/sharding.md, a Markdown table.
 std::string deepspeed_keys_markdown();

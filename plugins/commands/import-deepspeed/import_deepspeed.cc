@@ -4,7 +4,6 @@
 #include <capstan/base/text.h>
 #include <capstan/command.h>
 
-#include "arguments/arguments.h"
 #include "deepspeed_keys.h"
 #include "hints.h"
 #include "translate.h"
@@ -17,10 +16,10 @@ using namespace capstan;
 /// capstan import-deepspeed FILE: the TOML on standard output, the notes on standard error. Without a file it prints
 /// the table of keys.
 int run(const command::Call& call) {
-  CLI::App app;
+  command::Arguments arguments;
   std::string file;
-  app.add_option("file", file, "DeepSpeed's JSON file");
-  if (const auto code = arguments::read(app, call)) return *code;
+  arguments.value("file", file, "DeepSpeed's JSON file");
+  if (const auto code = arguments.read(call)) return *code;
   if (file.empty()) {
     terminal::print(deepspeed_keys_markdown());
     return static_cast<int>(ExitCode::success);
@@ -34,7 +33,8 @@ int run(const command::Call& call) {
 }  // namespace
 
 CAPSTAN_COMMAND("import-deepspeed", "0.1.0",
-                "print a DeepSpeed configuration as TOML; without a file, what its keys become", run, all_hints)
+                "print a DeepSpeed configuration as TOML; without a file, what its keys become", run, all_hints,
+                deepspeed_file_keys)
 CAPSTAN_HINTS
 
 }  // namespace import_deepspeed

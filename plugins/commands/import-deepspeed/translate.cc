@@ -80,7 +80,8 @@ class Import {
   std::set<std::string> seen_;     // paths of the file
   std::set<std::string> enabled_;  // "fp16", "bf16"
   bool precision_is_auto_ = false;
-  std::string scheduler_;  // "WarmupLR"
+  std::string scheduler_;     // "WarmupLR"
+  double cosine_end_ = 1e-4;  // of the learning rate; DeepSpeed's default
   std::map<std::string, Setting> settings_;
   std::vector<std::string> order_;  // the keys of settings_
   std::vector<std::string> notes_;
@@ -122,7 +123,7 @@ void Import::take(const DeepSpeedKey& key, const Json& value) {
   if (value == "auto" && key.may_be_auto && key.type != JsonType::anything) {
     if (key.take == Take::precision) {
       precision_is_auto_ = true;
-    } else if (key.take == Take::ignored) {
+    } else if (key.ours.empty()) {
       notes_.push_back(cat(key.path, " is not taken over: ", key.why));
     } else {
       set(key, {});
@@ -167,6 +168,13 @@ void Import::take_value(const DeepSpeedKey& key, const Json& value) {
       return take_device(key, value.get<std::string>());
     case Take::offload_flag:
       return set(key, value.get<bool>() ? "cpu" : "none");
+    case Take::cosine_end:
+      cosine_end_ = value.get<double>();
+      return;
+    case Take::off:
+      if (value.is_object() && value.value("enabled", Json()) == true)
+        return fault(key.path, cat("is enabled, which Capstan does not offer: ", key.why), "remove it");
+      return notes_.push_back(cat(key.path, " is not taken over: ", key.why));
   }
 }
 
@@ -282,10 +290,15 @@ void Import::finish_schedule() {
   finish_peak();
   if (!seen_.contains("scheduler.params.warmup_type"))
     notes_.emplace_back("scheduler.params.warmup_type is absent, \"log\" for DeepSpeed: the warm-up is linear");
-  if (scheduler_ == "WarmupCosineLR" && !seen_.contains("scheduler.params.cos_min_ratio")) {
-    notes_.emplace_back(
-        "scheduler.params.cos_min_ratio is absent, 0.0001 for DeepSpeed: see optimizer.min_lr, a learning rate");
+  const std::string from = "scheduler.params.cos_min_ratio";
+  if (scheduler_ != "WarmupCosineLR") {
+    if (seen_.contains(from)) fault(from, cat("is a parameter of WarmupCosineLR, not of ", scheduler_), "remove it");
+    return;
   }
+  const auto lr = get<double>("optimizer.lr");
+  if (lr) return set_default("optimizer.min_lr", cosine_end_ * *lr, from);
+  notes_.push_back(
+      cat(from, " is not taken over: set optimizer.min_lr to ", number_text(cosine_end_), " of optimizer.lr"));
 }
 
 // WarmupDecayLR warms up to a rate of its own; so did WarmupLR before DeepSpeed let it use the optimizer's.

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "arguments/arguments.h"
 #include "runs/memory_use.h"
 
 namespace memory {
@@ -83,12 +82,12 @@ int print_memory(const MemoryChoice& choice) {
 
 /// capstan memory RUN|FILE…
 int run(const command::Call& call) {
-  CLI::App app;
+  command::Arguments arguments;
   MemoryChoice choice;
-  app.add_option("logs", choice.paths, "folders of runs, or logs")->required();
-  auto* gpu = app.add_flag("--gpu-only", choice.gpu_only, "only GPUs' memory");
-  app.add_flag("--cpu-only", choice.cpu_only, "only host memory")->excludes(gpu);
-  if (const auto code = arguments::read(app, call)) return *code;
+  arguments.values("logs", choice.paths, "folders of runs, or logs").required();
+  const auto gpu = arguments.flag("--gpu-only", choice.gpu_only, "only GPUs' memory");
+  arguments.flag("--cpu-only", choice.cpu_only, "only host memory").not_with(gpu);
+  if (const auto code = arguments.read(call)) return *code;
   return print_memory(choice);
 }
 

@@ -14,7 +14,6 @@
 #include <filesystem>
 #include <iomanip>
 
-#include "arguments/arguments.h"
 #include "search.h"
 
 namespace planning {
@@ -104,49 +103,53 @@ struct Factors {
   std::vector<std::string> slow_links;
 };
 
-void declare_disturbances(CLI::App& app, Disturbances& given, Factors& factors) {
+void declare_disturbances(command::Arguments& arguments, Disturbances& given, Factors& factors) {
   const auto* group = "Simulation of all ranks with the first of the table";
-  app.add_option("--slow-gpu", factors.slow_gpus, "RANK=FACTOR: this GPU computes that many times as long; repeatable")
-      ->allow_extra_args(false)
-      ->group(group);
-  app.add_option("--slow-link", factors.slow_links,
-                 "RANK=FACTOR: what this rank sends and receives takes that many times as long; repeatable")
-      ->allow_extra_args(false)
-      ->group(group);
-  app.add_option("--lost-link", given.lost_links, "RANK: nothing reaches it, and nothing of it arrives; repeatable")
-      ->allow_extra_args(false)
-      ->group(group);
-  auto* jitter =
-      app.add_option("--jitter", given.jitter, "each action of each rank takes up to this share longer, such as 0.05")
-          ->check(CLI::Range(0.0, 100.0))
-          ->group(group);
-  app.add_option("--seed", given.seed, "of the jitter (default 1)")->needs(jitter)->group(group);
+  arguments
+      .values("--slow-gpu", factors.slow_gpus, "RANK=FACTOR: this GPU computes that many times as long; repeatable")
+      .one_each()
+      .group(group);
+  arguments
+      .values("--slow-link", factors.slow_links,
+              "RANK=FACTOR: what this rank sends and receives takes that many times as long; repeatable")
+      .one_each()
+      .group(group);
+  arguments.values("--lost-link", given.lost_links, "RANK: nothing reaches it, and nothing of it arrives; repeatable")
+      .one_each()
+      .group(group);
+  const auto jitter =
+      arguments.value("--jitter", given.jitter, "each action of each rank takes up to this share longer, such as 0.05")
+          .real_range(0, 100)
+          .group(group);
+  arguments.value("--seed", given.seed, "of the jitter (default 1)").only_with(jitter).group(group);
 }
 
-void declare(CLI::App& app, PlanArguments& given) {
-  arguments::add_config(app, given.config, given.overrides);
-  app.add_option("--gpus", given.gpus, "number of all GPUs")->required()->check(CLI::Range(1, 1000000));
-  app.add_option("--nodes", given.nodes, "number of nodes that they are on, as many on each (default 1)")
-      ->check(CLI::Range(1, 1000000));
-  app.add_option("--gpu", given.gpu,
-                 "v100-32g, a100-40g, a100-80g, h100-80g, h200-141g, or a size such as 80GiB, for which no time is "
-                 "predicted")
-      ->required();
-  app.add_option("--node-bandwidth", given.node_bandwidth,
-                 "GB/s of bus bandwidth between nodes, as capstan preflight measures it; without it no time is "
-                 "predicted of what crosses nodes")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--write", given.write, "write the best as a configuration that extends the given one");
+void declare(command::Arguments& arguments, PlanArguments& given) {
+  arguments.configuration(given.config, given.overrides);
+  arguments.value("--gpus", given.gpus, "number of all GPUs").required().range(1, 1000000);
+  arguments.value("--nodes", given.nodes, "number of nodes that they are on, as many on each (default 1)")
+      .range(1, 1000000);
+  arguments
+      .value("--gpu", given.gpu,
+             "v100-32g, a100-40g, a100-80g, h100-80g, h200-141g, or a size such as 80GiB, for which no time is "
+             "predicted")
+      .required();
+  arguments
+      .value("--node-bandwidth", given.node_bandwidth,
+             "GB/s of bus bandwidth between nodes, as capstan preflight measures it; without it no time is "
+             "predicted of what crosses nodes")
+      .positive();
+  arguments.value("--write", given.write, "write the best as a configuration that extends the given one");
 }
 
 /// capstan plan FILE … --gpus N --gpu NAME
 int run(const command::Call& call) {
-  CLI::App app;
+  command::Arguments arguments;
   PlanArguments given;
   Factors factors;
-  declare(app, given);
-  declare_disturbances(app, given.disturbances, factors);
-  if (const auto code = arguments::read(app, call)) return *code;
+  declare(arguments, given);
+  declare_disturbances(arguments, given.disturbances, factors);
+  if (const auto code = arguments.read(call)) return *code;
   for (const auto& text : factors.slow_gpus) read_factor(text, "--slow-gpu", given.disturbances.slow_gpus);
   for (const auto& text : factors.slow_links) read_factor(text, "--slow-link", given.disturbances.slow_links);
   return plan(given, call);

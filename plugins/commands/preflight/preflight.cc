@@ -18,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "arguments/arguments.h"
 #include "link_measures.h"
 #include "rank_measures.h"
 #include "report.h"
@@ -177,16 +176,16 @@ class Preflight : public command::Command, public command::RunExtension {
   explicit Preflight(config::Options<PreflightOptions> options) : options_(std::move(options)) {}
 
   int run(const command::Call& call) override {
-    CLI::App app;
+    command::Arguments arguments;
     std::string config;
     std::vector<std::string> overrides;
     int ranks = 0;
     bool spawn_local = false;
-    arguments::add_config(app, config, overrides);
-    arguments::add_ranks(app, ranks);
-    app.add_flag("--spawn-local", spawn_local,
-                 "under srun with one task a node: start the node's ranks, one a GPU, or -n of them");
-    if (const auto code = arguments::read(app, call)) return *code;
+    arguments.configuration(config, overrides);
+    arguments.ranks(ranks);
+    arguments.flag("--spawn-local", spawn_local,
+                   "under srun with one task a node: start the node's ranks, one a GPU, or -n of them");
+    if (const auto code = arguments.read(call)) return *code;
     ranks::StartTables tables;
     const auto prepare = [&](const ranks::StartTables& read, Diagnostics& faults) {
       tables = read;

@@ -1,18 +1,16 @@
 #include "report.h"
 
 #include <capstan/base/counted.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 namespace preflight {
 namespace {
 
 using namespace capstan;
-
-using Json = nlohmann::ordered_json;
 
 // What is asked for beyond these is a slip of the keyboard, and would be measured for days without a word.
 constexpr double most_mib = 1 << 20;
@@ -149,14 +147,12 @@ void check_options(const config::Options<PreflightOptions>& options, Diagnostics
              "set preflight.min_bus_gbps, such as 5, or preflight.before_run = \"off\"");
 }
 
-std::string RankMeasures::serialized() const {
-  return to_json(*this).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string RankMeasures::serialized() const { return to_json(*this).dump(); }
 
 RankMeasures RankMeasures::parse(const std::string& text) {
   const auto json = Json::parse(text);
   RankMeasures one;
-  each_field(one, [&](const char* name, auto& field) { json.at(name).get_to(field); });
+  each_field(one, [&](const char* name, auto& field) { field = json.at(name).get<std::decay_t<decltype(field)>>(); });
   return one;
 }
 
@@ -194,7 +190,7 @@ std::string report_json(const PreflightReport& report, const Verdict& verdict) {
     json["pairs"].push_back({{"ranks", {pair.a, pair.b}}, {"gbps", pair.gbps}});
   json["ranks"] = Json::array();
   for (const RankMeasures& one : report.ranks) json["ranks"].push_back(to_json(one));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2) + "\n";
 }
 
 }  // namespace preflight

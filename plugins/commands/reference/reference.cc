@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "arguments/arguments.h"
+#include "filter.h"
 
 namespace reference {
 namespace {
@@ -27,18 +27,6 @@ Relative paths start at the folder of the file that names them; on the command l
 `capstan check CONFIG` finds every mistake without running anything.
 )";
 
-// A cell of a Markdown table: no line ends, no bars.
-std::string cell(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '|') out += '\\';
-    out += c == '\n' ? ' ' : c;
-  }
-  return out;
-}
-
-std::string code(const std::string& text) { return "`" + cell(text) + "`"; }
-
 std::string default_cell(const config::OptionSpec& spec) {
   const auto text = default_text(spec);
   return spec.required || std::holds_alternative<std::monostate>(spec.default_value) ? text : code(text);
@@ -56,16 +44,6 @@ std::string options_table(const config::Schema& schema) {
   for (const auto& spec : config::listed(schema)) {
     out += cat("| ", code(spec.key), " | ", type_text(spec), " | ", default_cell(spec), " | ", meaning(spec), " |\n");
   }
-  return out;
-}
-
-// The plugins of a kind, by name.
-std::vector<const plugin::Registration*> of_kind(const std::vector<plugin::Found>& plugins, const std::string& kind) {
-  std::vector<const plugin::Registration*> out;
-  for (const auto& one : plugins) {
-    if (one.registration && one.registration->kind == kind) out.push_back(one.registration);
-  }
-  std::sort(out.begin(), out.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
   return out;
 }
 
@@ -109,15 +87,44 @@ std::string kind_chapter(const std::vector<plugin::Found>& plugins, const std::s
   return out;
 }
 
-/// capstan reference
+/// capstan reference [WORD…] [--files]
 int run(const command::Call& call) {
-  CLI::App app;
-  if (const auto code = arguments::read(app, call)) return *code;
-  terminal::print(markdown(setup::host_schemas(), call.plugins.discover()));
+  command::Arguments arguments;
+  std::vector<std::string> words;
+  bool files = false;
+  arguments.values("words", words, "only options that have all these words in their table, name or meaning");
+  arguments.flag("--files", files, "instead the keys of other programs' files (docs/other-files.md)");
+  if (const auto code = arguments.read(call)) return *code;
+  if (files && !words.empty()) throw Error("--files takes no words", "leave one of them out", "command line");
+  const auto found = call.plugins.discover();
+  const auto tables = setup::host_schemas();
+  terminal::print(files           ? files_markdown(found)
+                  : words.empty() ? markdown(tables, found)
+                                  : matching(tables, found, words));
   return static_cast<int>(ExitCode::success);
 }
 
 }  // namespace
+
+std::string cell(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out;
+}
+
+std::string code(const std::string& text) { return "`" + cell(text) + "`"; }
+
+std::vector<const plugin::Registration*> of_kind(const std::vector<plugin::Found>& plugins, const std::string& kind) {
+  std::vector<const plugin::Registration*> out;
+  for (const auto& one : plugins) {
+    if (one.registration && (kind.empty() || one.registration->kind == kind)) out.push_back(one.registration);
+  }
+  std::sort(out.begin(), out.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
+  return out;
+}
 
 std::string markdown(const std::vector<HostTable>& tables, const std::vector<plugin::Found>& plugins) {
   std::string out = introduction;
@@ -137,6 +144,8 @@ std::string markdown(const std::vector<HostTable>& tables, const std::vector<plu
   return out;
 }
 
-CAPSTAN_COMMAND("reference", "0.1.0", "print the reference of all options (docs/configuration.md)", run)
+CAPSTAN_COMMAND("reference", "0.1.0",
+                "print the reference of all options, those that have some words, or the keys of other programs' files",
+                run)
 
 }  // namespace reference

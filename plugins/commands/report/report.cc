@@ -7,7 +7,6 @@
 #include <capstan/command.h>
 #include <capstan/monitor/output_file.h>
 
-#include "arguments/arguments.h"
 #include "page.h"
 #include "tables.h"
 
@@ -80,24 +79,22 @@ int print_report(const ReportChoice& choice) {
 
 /// capstan report RUN…
 int run(const command::Call& call) {
-  CLI::App app;
+  command::Arguments arguments;
   ReportChoice choice;
-  app.add_option("runs", choice.runs, "folders of runs")->required();
+  arguments.values("runs", choice.runs, "folders of runs").required();
   // One value each time, so that a folder may follow it.
-  app.add_option("--table", choice.tables,
-                 "which table, once for each or with commas between (default runs): " + join(table_names()))
-      ->type_name("NAME")
-      ->delimiter(',')
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->allow_extra_args(false);
-  app.add_option("--base", choice.base,
-                 "the run that the others are compared with, by its name or folder (default: the smallest)");
-  app.add_option("--format", choice.format, "text, csv, markdown or html (default text)")
-      ->check(CLI::IsMember({"text", "csv", "markdown", "html"}));
-  app.add_option("-o,--output", choice.output, "write to this file instead of standard output");
-  app.add_flag("--leave-out", choice.leave_out, "leave out runs that are not there, with a warning");
-  if (const auto code = arguments::read(app, call)) return *code;
+  arguments
+      .values("--table", choice.tables,
+              "which table, once for each or with commas between (default runs): " + join(table_names()))
+      .one_each("NAME")
+      .commas();
+  arguments.value("--base", choice.base,
+                  "the run that the others are compared with, by its name or folder (default: the smallest)");
+  arguments.value("--format", choice.format, "text, csv, markdown or html (default text)")
+      .one_of({"text", "csv", "markdown", "html"});
+  arguments.value("-o,--output", choice.output, "write to this file instead of standard output");
+  arguments.flag("--leave-out", choice.leave_out, "leave out runs that are not there, with a warning");
+  if (const auto code = arguments.read(call)) return *code;
   return print_report(choice);
 }
 

@@ -13,7 +13,6 @@
 #include <cctype>
 #include <filesystem>
 
-#include "arguments/arguments.h"
 #include "child.h"
 #include "planned_runs.h"
 
@@ -246,37 +245,32 @@ int run_sweep(const SweepChoice& choice) {
   return static_cast<int>(ExitCode::success);
 }
 
-void declare(CLI::App& app, SweepChoice& choice) {
-  app.add_option("config", choice.config, "configuration file (TOML)")->required();
-  app.add_option("overrides", choice.overrides,
-                 "options that win over the file; train.micro_batch=1,2,4 makes a run of each value");
-  app.add_option("--gpus,--ranks,-n", choice.ranks, "GPUs of a node, or ranks on CPUs: 1,2,4 (default 1)");
-  app.add_option("--nodes", choice.nodes, "nodes: 1,2,4 (default 1); more than one needs --submit");
-  app.add_option("--weak", choice.weak,
-                 "layers: model.num_layers grows with the ranks and train.micro_batch shrinks; samples: "
-                 "data.train_samples grows; both from the smallest run's")
-      ->check(CLI::IsMember({"layers", "samples"}));
-  app.add_flag("--submit", choice.submit, "as SLURM jobs, and the report as a job after them");
-  app.add_option("--submitter", choice.submitter, "what submits a run (default slurm/submit)");
-  app.add_option("--sbatch", choice.sbatch, "an option for sbatch, such as --sbatch=--time=01:00:00")
-      ->allow_extra_args(false);
-  app.add_option("--table", choice.tables, "as of capstan report")
-      ->type_name("NAME")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->allow_extra_args(false);
-  app.add_option("--base", choice.base, "as of capstan report: one of the sweep's runs");
-  app.add_option("--format", choice.format, "as of capstan report")
-      ->check(CLI::IsMember({"text", "csv", "markdown", "html"}));
-  app.add_option("-o,--output", choice.output, "as of capstan report");
+void declare(command::Arguments& arguments, SweepChoice& choice) {
+  arguments.value("config", choice.config, "configuration file (TOML)").required();
+  arguments.values("overrides", choice.overrides,
+                   "options that win over the file; train.micro_batch=1,2,4 makes a run of each value");
+  arguments.value("--gpus,--ranks,-n", choice.ranks, "GPUs of a node, or ranks on CPUs: 1,2,4 (default 1)");
+  arguments.value("--nodes", choice.nodes, "nodes: 1,2,4 (default 1); more than one needs --submit");
+  arguments
+      .value("--weak", choice.weak,
+             "layers: model.num_layers grows with the ranks and train.micro_batch shrinks; samples: "
+             "data.train_samples grows; both from the smallest run's")
+      .one_of({"layers", "samples"});
+  arguments.flag("--submit", choice.submit, "as SLURM jobs, and the report as a job after them");
+  arguments.value("--submitter", choice.submitter, "what submits a run (default slurm/submit)");
+  arguments.values("--sbatch", choice.sbatch, "an option for sbatch, such as --sbatch=--time=01:00:00").one_each();
+  arguments.values("--table", choice.tables, "as of capstan report").one_each("NAME");
+  arguments.value("--base", choice.base, "as of capstan report: one of the sweep's runs");
+  arguments.value("--format", choice.format, "as of capstan report").one_of({"text", "csv", "markdown", "html"});
+  arguments.value("-o,--output", choice.output, "as of capstan report");
 }
 
 /// capstan sweep CONFIG
 int run(const command::Call& call) {
-  CLI::App app;
+  command::Arguments arguments;
   SweepChoice choice;
-  declare(app, choice);
-  if (const auto code = arguments::read(app, call)) return *code;
+  declare(arguments, choice);
+  if (const auto code = arguments.read(call)) return *code;
   // The report's job may run in another folder.
   if (choice.submit && !choice.output.empty()) choice.output = fs::absolute(choice.output).string();
   return run_sweep(choice);

@@ -6,12 +6,10 @@
 #include <capstan/command.h>
 #include <capstan/config/model_path.h>
 #include <capstan/tokenizer/open.h>
-#include <nlohmann/json.hpp>
 
 #include <filesystem>
 #include <iostream>
 
-#include "arguments/arguments.h"
 #include "tokenize_lines.h"
 
 namespace tokenize {
@@ -20,8 +18,8 @@ namespace {
 using namespace capstan;
 
 std::string text_of(const std::string& line, std::int64_t number) {
-  const auto json = try_parse_json<nlohmann::json>(line);
-  if (json.is_object() && json.contains("text") && json.at("text").is_string()) return json.at("text");
+  const auto json = try_parse_json(line);
+  if (json.is_object() && json.contains("text") && json.at("text").is_string()) return json.at("text").text();
   throw Error(cat("line ", number, " of the input is not a JSON object with a text"),
               R"(write one object a line, such as {"text": "Where is Paris?"})");
 }
@@ -32,12 +30,12 @@ void append(std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& mor
 
 /// capstan tokenize TOKENIZER < LINES
 int run(const command::Call& call) {
-  CLI::App app;
+  command::Arguments arguments;
   std::string name;
   bool special = false;
-  app.add_option("tokenizer", name, "a model's folder or hub id, a tokenizer.json, or byte")->required();
-  app.add_flag("--special", special, "with the begin and end tokens that it puts around a text");
-  if (const auto code = arguments::read(app, call)) return *code;
+  arguments.value("tokenizer", name, "a model's folder or hub id, a tokenizer.json, or byte").required();
+  arguments.flag("--special", special, "with the begin and end tokens that it puts around a text");
+  if (const auto code = arguments.read(call)) return *code;
   const auto folder = config::find_tokenizer({name, std::filesystem::absolute(name).string(), {}},
                                              config::hub_cache(call.environment), tokenizer::file_names(call.plugins));
   const auto opened = tokenizer::open_named(folder ? folder->string() : name, {}, call.plugins);
@@ -56,7 +54,7 @@ void tokenize_lines(const tokenizer::Tokenizer& tokenizer, bool special, std::is
     if (special) append(ids, tokenizer.prefix_ids());
     append(ids, tokenizer.encode(text));
     if (special) append(ids, tokenizer.suffix_ids());
-    nlohmann::ordered_json answer;
+    Json answer;
     answer["ids"] = ids;
     answer["decoded"] = tokenizer.decode(ids);
     out << answer.dump() << '\n';

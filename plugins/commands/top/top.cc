@@ -15,7 +15,6 @@
 #include <map>
 #include <thread>
 
-#include "arguments/arguments.h"
 #include "runs/numbers.h"
 #include "snapshot.h"
 
@@ -127,7 +126,9 @@ std::string gpus_text(const Run& run) {
                       cat(fixed(peak, 0), " MiB"), last.utilisation ? cat(fixed(*last.utilisation, 0), " %") : "-"});
     }
   }
-  return rows.size() > 1 ? table_text(rows) : "GPU memory is not logged: the run's folder has no gpu_memory/*.csv\n";
+  if (rows.size() > 1) return table_text(rows);
+  if (run.option_text("run.device") != "cuda") return {};  // it may have none
+  return "GPU memory is not logged: add [monitor.memory_log] to the configuration\n";
 }
 
 std::size_t terminal_columns() {
@@ -152,12 +153,12 @@ void show(const std::string& folder, double every_s) {
 
 /// capstan top RUN
 int run(const command::Call& call) {
-  CLI::App app;
+  command::Arguments arguments;
   std::string folder;
   double every_s = 2;
-  app.add_option("run", folder, "the run's folder")->required();
-  app.add_option("--every", every_s, "seconds between two looks (default 2)")->check(CLI::Range(0.1, 3600.0));
-  if (const auto code = arguments::read(app, call)) return *code;
+  arguments.value("run", folder, "the run's folder").required();
+  arguments.value("--every", every_s, "seconds between two looks (default 2)").real_range(0.1, 3600);
+  if (const auto code = arguments.read(call)) return *code;
   show(folder, every_s);
   return static_cast<int>(ExitCode::success);
 }

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "arguments/arguments.h"
 #include "trace_report.h"
 
 namespace trace {
@@ -33,10 +32,10 @@ std::vector<std::filesystem::path> trace_files(const std::string& path) {
 
 /// capstan trace RUN|FILE…
 int run(const command::Call& call) {
-  CLI::App app;
+  command::Arguments arguments;
   std::vector<std::string> paths;
-  app.add_option("traces", paths, "folders of runs, or traces")->required();
-  if (const auto code = arguments::read(app, call)) return *code;
+  arguments.values("traces", paths, "folders of runs, or traces").required();
+  if (const auto code = arguments.read(call)) return *code;
   for (const auto& path : paths) {
     for (const auto& file : trace_files(path))
       terminal::print(cat(file.string(), ": ", trace_text(read_trace(read_file(file), file.string())), "\n"));

@@ -7,7 +7,6 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "runs/numbers.h"
@@ -18,8 +17,6 @@ using namespace capstan;
 using runs::fixed;
 
 namespace {
-
-using TraceJson = nlohmann::json;
 
 constexpr std::size_t top_kernels = 12, top_transfers = 16;
 
@@ -71,12 +68,12 @@ std::string cargo_of(const std::string& span) {
   return span.substr(begin.size(), span.size() - begin.size() - 1);
 }
 
-std::int64_t integer_of(const TraceJson& object, const char* key) {
+std::int64_t integer_of(const Json& object, const char* key) {
   return object.contains(key) && object.at(key).is_number_integer() ? object.at(key).get<std::int64_t>() : 0;
 }
 
 // When an event was, in microseconds. No clock has run for longer than `most`, and nothing lasts less than no time.
-Interval time_of(const TraceJson& event, const std::string& where) {
+Interval time_of(const Json& event, const std::string& where) {
   constexpr double most = 1e16;  // three hundred years
   const double begin = event.at("ts").get<double>();
   const double lasts = event.at("dur").get<double>();
@@ -86,7 +83,7 @@ Interval time_of(const TraceJson& event, const std::string& where) {
               "the file is damaged: copy it again, or record another one", where);
 }
 
-void add_event(const TraceJson& event, const std::string& where, Events& events) {
+void add_event(const Json& event, const std::string& where, Events& events) {
   const auto category = event.value("cat", "");
   const auto name = event.value("name", "");
   const auto time = time_of(event, where);
@@ -101,7 +98,7 @@ void add_event(const TraceJson& event, const std::string& where, Events& events)
   }
 }
 
-Events events_of(const TraceJson& trace, const std::string& file) {
+Events events_of(const Json& trace, const std::string& file) {
   Events events;
   std::size_t number = 0;
   for (const auto& event : trace.at("traceEvents")) {
@@ -299,13 +296,13 @@ std::string kernel_kind(const std::string& name) {
 }
 
 TraceReport read_trace(const std::string& text, const std::string& file) {
-  const auto json = try_parse_json<TraceJson>(text);
+  const auto json = try_parse_json(text);
   const auto no_trace = [&] { return Error("this is no Chrome trace", "give a file of a run's folder traces", file); };
   if (!json.is_object() || !json.contains("traceEvents")) throw no_trace();
   Events events;
   try {
     events = events_of(json, file);
-  } catch (const TraceJson::exception&) {  // a value is of another kind than in a trace
+  } catch (const JsonError&) {  // a value is of another kind than in a trace
     throw no_trace();
   }
   if (events.steps.empty())

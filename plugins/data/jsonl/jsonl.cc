@@ -1,9 +1,11 @@
 #include "jsonl.h"
 
 #include "jsonl_source.h"
+#include "keys.h"
 #include "numbers.h"
 #include "teacher.h"
 
+#include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -75,6 +77,28 @@ void refuse_too_long(const MappedLines& file, const JsonlSource& source, const T
   throw Error(std::move(named));
 }
 
+// The keys that nothing reads, each with the first line that has it.
+class UnknownKeys {
+ public:
+  void add(const std::vector<std::string>& keys, const std::string& where) {
+    for (const auto& key : keys) first_.emplace(key, where.substr(where.rfind(':') + 1));
+  }
+
+  /// Metadata is no fault, but a key may be one that was meant.
+  void warn(const std::string& path) const {
+    if (first_.empty()) return;
+    std::vector<std::string> named;
+    for (const auto& [key, line] : first_) named.push_back(cat("'", key, "' (line ", line, ")"));
+    constexpr std::size_t most_named = 20;
+    const auto more = named.size() > most_named ? cat(" and ", named.size() - most_named, " more") : std::string();
+    named.resize(std::min(named.size(), most_named));
+    log::warning(cat(path, ": nothing reads these keys, named with their first lines: ", join(named), more));
+  }
+
+ private:
+  std::map<std::string, std::string> first_;
+};
+
 // What is wrong with a text that says how a message is written.
 Diagnostic template_fault(const std::string& text) {
   constexpr std::string_view content = "{content}";
@@ -134,9 +158,14 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
   t.add("assistant_turn", &JsonlOptions::assistant_turn).doc("how the assistant's messages are written instead");
 }
 
+std::vector<config::FileKeys> JsonlOptions::file_keys() { return all_keys(); }
+
 data::SampleForm JsonlData::form() const {
   data::SampleForm form;
-  if (options_->pairs) form.sequences = 2;
+  if (options_->pairs) {
+    form.sequences = 2;
+    form.meaning = "a preferred answer and a rejected one";
+  }
   for (const auto& key : options_->numbers)
     form.fields.push_back({key, data::FieldSpec::Type::float32, data::FieldSpec::Per::sequence});
   const auto of_teacher = teacher_fields(options_->teacher_words);
@@ -163,6 +192,10 @@ Turns JsonlData::turns(Diagnostics& diagnostics) const {
 std::shared_ptr<const MappedLines> JsonlData::read(const data::SplitFile& split, Diagnostics& diagnostics) const {
   if (!split.is_there(json_lines(), diagnostics)) return nullptr;
   auto file = std::make_shared<const MappedLines>(split.path);
+  if (const auto fault = file->encoding_fault(); !fault.empty()) {
+    diagnostics.add(split.path, fault, cat("write JSON lines in UTF-8, and name that file as ", split.key));
+    return nullptr;
+  }
   return split.is_enough(file->size(), json_lines(), diagnostics) ? file : nullptr;
 }
 
@@ -170,12 +203,13 @@ std::shared_ptr<const MappedLines> JsonlData::read(const data::SplitFile& split,
 void JsonlData::check_lines(const MappedLines& file, const Turns& turns, Diagnostics& diagnostics) const {
   constexpr int most = 10;
   int faults = 0;
+  UnknownKeys unknown;
   for (std::int64_t i = 0; i < file.size() && faults < most; ++i) {
     try {
       if (options_->pairs) {
-        read_pair(file, i, turns);
+        unknown.add(read_pair(file, i, turns, options_->numbers).chosen.others, file.where(i));
       } else {
-        read_record(file, i, turns);
+        unknown.add(read_record(file, i, turns, options_->numbers).others, file.where(i));
         if (options_->teacher_words > 0) read_teacher(file, i, options_->teacher_words);
       }
       read_numbers(file, i, options_->numbers, form().sequences);
@@ -184,6 +218,7 @@ void JsonlData::check_lines(const MappedLines& file, const Turns& turns, Diagnos
       for (const auto& diagnostic : error.diagnostics()) diagnostics.add(diagnostic);
     }
   }
+  unknown.warn(file.path());
 }
 
 void JsonlData::check(Diagnostics& diagnostics) const {
@@ -221,6 +256,7 @@ std::shared_ptr<data::DataSource> JsonlData::open(const data::SplitRequest& requ
                                                             .numbers = options_->numbers,
                                                             .teacher_words = options_->teacher_words});
   refuse_too_long(*file, *source, written, request.max_length);
+  warn_of_ends(*source, *file, *request.tokenizer, options_->pairs, end_warnings_);
   return source;
 }
 

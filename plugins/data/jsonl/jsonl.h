@@ -1,9 +1,10 @@
 #pragma once
+#include "ends.h"
 #include "mapped_lines.h"
 #include "template.h"
 
 #include <capstan/data.h>
-#include <capstan/data/split_file.h>
+#include <capstan/data_parts/split_file.h>
 
 #include <cstdint>
 #include <memory>
@@ -31,6 +32,7 @@ struct JsonlOptions {
   std::optional<std::string> assistant_turn;
 
   static void describe(capstan::config::OptionTable<JsonlOptions>& t);
+  static std::vector<capstan::config::FileKeys> file_keys();
 };
 
 /// Samples from files of JSON lines: {"prompt", "completion"}, {"messages": [{"role", "content"}]} or {"text"}; with
@@ -53,6 +55,7 @@ class JsonlData final : public capstan::data::Data {
   void check_lines(const MappedLines& file, const Turns& turns, capstan::Diagnostics& diagnostics) const;
   Turns turns(capstan::Diagnostics& diagnostics) const;
   capstan::config::Options<JsonlOptions> options_;
+  mutable tokens::EndWarnings end_warnings_;
 };
 
 }  // namespace jsonl

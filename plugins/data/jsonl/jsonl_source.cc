@@ -27,8 +27,8 @@ void append_end(const Record& record, const tokenizer::Tokenizer& tokenizer, Ids
   if (record.needs_end && tokenizer.end_id() >= 0) ids.push_back(tokenizer.end_id());
 }
 
-// Which tokens belong to answers, and where the last answer begins.
-void mark_answers(const Record& record, const tokenizer::Tokenizer& tokenizer, data::Sample& sample) {
+// Which tokens bear loss, those of answers or all but those of silent pieces, and where the last answer begins.
+void mark_targets(const Record& record, const tokenizer::Tokenizer& tokenizer, bool all, data::Sample& sample) {
   sample.is_target.assign(sample.tokens.size(), false);
   std::string before;
   std::size_t begin = 0;
@@ -39,18 +39,18 @@ void mark_answers(const Record& record, const tokenizer::Tokenizer& tokenizer, d
     // The last piece ends at the end of the sample, its end token included.
     const bool is_last = &piece == &record.pieces.back();
     const auto end = is_last ? sample.tokens.size() : std::max(begin, static_cast<std::size_t>(same - ids.begin()));
-    if (piece.is_answer) {
+    if (piece.is_answer || (all && !piece.is_silent)) {
       std::fill(sample.is_target.begin() + static_cast<std::ptrdiff_t>(begin),
                 sample.is_target.begin() + static_cast<std::ptrdiff_t>(end), true);
-      sample.prompt_length = static_cast<std::int64_t>(begin);
     }
+    if (piece.is_answer) sample.prompt_length = static_cast<std::int64_t>(begin);
     begin = end;
   }
 }
 
 // If the first token of the joined text spans the whole prompt, nothing of the prompt is left to start from: prompt and
 // answer are tokenised separately.
-void part_prompt(const Record& record, const tokenizer::Tokenizer& tokenizer, data::Sample& sample) {
+void part_prompt(const Record& record, const tokenizer::Tokenizer& tokenizer, bool all, data::Sample& sample) {
   std::string prompt;
   for (const auto& piece : record.pieces) {
     if (&piece != &record.pieces.back()) prompt += piece.text;
@@ -63,19 +63,19 @@ void part_prompt(const Record& record, const tokenizer::Tokenizer& tokenizer, da
   sample.tokens.insert(sample.tokens.end(), answer.begin(), answer.end());
   append_end(record, tokenizer, sample.tokens);
   sample.is_target.assign(sample.tokens.size(), true);
-  std::fill_n(sample.is_target.begin(), sample.prompt_length, false);
+  std::fill_n(sample.is_target.begin(), sample.prompt_length, all);
 }
 
-// All of a record, however long.
-data::Sample whole_sample(const Record& record, const tokenizer::Tokenizer& tokenizer) {
+// All of a record, however long; with `all` its prompt bears loss too.
+data::Sample whole_sample(const Record& record, const tokenizer::Tokenizer& tokenizer, bool all = false) {
   std::string text;
   for (const auto& piece : record.pieces) text += piece.text;
   data::Sample sample;
   sample.id = record.id;
   sample.tokens = first_ids(tokenizer, text);
   append_end(record, tokenizer, sample.tokens);
-  mark_answers(record, tokenizer, sample);
-  part_prompt(record, tokenizer, sample);
+  mark_targets(record, tokenizer, all, sample);
+  part_prompt(record, tokenizer, all, sample);
   if (!record.reference.empty()) sample.references = {record.reference};
   return sample;
 }
@@ -118,10 +118,14 @@ void cut(data::Sample& sample, bool is_text, std::size_t most, std::size_t prefi
 }
 
 bool has_conversations(const MappedLines& file, std::int64_t lines, bool pairs) {
-  // Inside of a text the quotation marks have backslashes.
+  // Inside of a text the quotation marks have backslashes. A column of a table may be null in each line.
   const std::string_view key = pairs ? R"("role")" : R"("messages")";
   for (std::int64_t i = 0; i < lines; ++i) {
-    if (file.line(i).find(key) != std::string_view::npos) return true;
+    const auto line = file.line(i);
+    const auto found = line.find(key);
+    if (found == line.npos) continue;
+    const auto value = std::min(line.find_first_not_of(" \t:", found + key.size()), line.size());
+    if (!line.substr(value).starts_with("null")) return true;
   }
   return false;
 }
@@ -130,9 +134,8 @@ bool has_conversations(const MappedLines& file, std::int64_t lines, bool pairs) 
 
 data::Sample make_sample(const Record& record, const std::string& where, const data::SplitRequest& request,
                          const SampleOptions& options) {
-  auto sample = whole_sample(record, *request.tokenizer);
+  auto sample = whole_sample(record, *request.tokenizer, options.whole_sequence);
   const auto most = static_cast<std::size_t>(request.max_length);
-  if (options.whole_sequence) sample.is_target.assign(sample.tokens.size(), true);
   if (options.teacher_words > 0)
     sample.fields = teacher_values(record.teacher, sample, options.teacher_words, request.vocab_size, where);
   if (sample.tokens.size() > most) {
@@ -197,9 +200,9 @@ data::Sample JsonlSource::get(std::int64_t index) const {
   auto numbers = read_numbers(*file_, index, options_.numbers, options_.pairs ? 2 : 1);
   data::Sample sample;
   if (options_.pairs) {
-    sample = make_pair_sample(read_pair(*file_, index, turns_), where, request_, options_);
+    sample = make_pair_sample(read_pair(*file_, index, turns_, options_.numbers), where, request_, options_);
   } else {
-    auto record = read_record(*file_, index, turns_);
+    auto record = read_record(*file_, index, turns_, options_.numbers);
     if (options_.teacher_words > 0) record.teacher = read_teacher(*file_, index, options_.teacher_words);
     sample = make_sample(record, where, request_, options_);
   }
@@ -208,7 +211,9 @@ data::Sample JsonlSource::get(std::int64_t index) const {
 }
 
 data::Sample JsonlSource::question(std::int64_t index, std::int64_t most) const {
-  const auto record = options_.pairs ? read_pair(*file_, index, turns_).chosen : read_record(*file_, index, turns_);
+  const auto& numbers = options_.numbers;
+  const auto record =
+      options_.pairs ? read_pair(*file_, index, turns_, numbers).chosen : read_record(*file_, index, turns_, numbers);
   return make_question(record, file_->where(index), request_, options_, most);
 }
 

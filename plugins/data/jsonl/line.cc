@@ -1,8 +1,10 @@
 #include "line.h"
 
+#include "keys.h"
 #include "record.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
@@ -13,58 +15,157 @@ namespace {
 
 using capstan::cat;
 using capstan::Error;
-using Json = nlohmann::json;
+using capstan::Json;
+using capstan::config::FileKey;
+using capstan::config::FileKeys;
+using Names = std::vector<std::string>;
 
 // A role that is known but for its letters' case would be learned as none of the assistant's.
 void check_role(const Line& line, const std::string& role, const std::string& message) {
-  auto meant = capstan::trim(role);
-  for (auto& letter : meant) letter = static_cast<char>(letter >= 'A' && letter <= 'Z' ? letter - 'A' + 'a' : letter);
+  const auto meant = capstan::lower(capstan::trim(role));
   const bool is_known = meant == "system" || meant == "user" || meant == "assistant";
   if (!is_known || meant == role) return;
   line.fail(cat("'", message, ".role' is '", role, "', and roles are written in lower case"),
             cat("write '", meant, "'"));
 }
 
+void drop_nulls(Json& object) {
+  for (auto entry = object.begin(); entry != object.end();) entry = entry->is_null() ? object.erase(entry) : ++entry;
+}
+
+bool says_nothing(const Json& value) { return value.is_string() ? value.text().empty() : value.empty(); }
+
+// Where the value under "id" of a line begins, which is a whole object; 0: that key is written with escapes.
+std::size_t find_id(std::string_view line) {
+  std::size_t found = 0;
+  std::string_view key;
+  for (std::size_t at = 0, depth = 0; at < line.size(); ++at) {
+    const char c = line[at];
+    if (c == '"') {
+      const auto begin = ++at;
+      for (; line[at] != '"'; ++at) at += line[at] == '\\' ? 1 : 0;
+      key = line.substr(begin, at - begin);
+    }
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') --depth;
+    if (c == ':' && depth == 1 && key == "id") found = at + 1;
+  }
+  return found;
+}
+
+// The number that begins after this place as the line writes it, which its value may not: 1.50, or one of 30 digits.
+std::string number_after(std::string_view line, std::size_t at) {
+  const auto begin = line.find_first_of("-0123456789", at);
+  return std::string(line.substr(begin, line.find_first_not_of("+-.0123456789eE", begin) - begin));
+}
+
 }  // namespace
 
-Line::Line(const MappedLines& file, std::int64_t index, const char* forms) : where_(file.where(index)), forms_(forms) {
-  const auto text = file.line(index);
-  try {
-    json_ = Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    const auto byte = std::min(error.byte, text.size());
-    fail(cat("broken JSON at column ", std::max<std::size_t>(1, byte), " of ", text.size()),
-         R"(write one JSON object a line; line breaks inside of texts are \n)");
-  } catch (const Json::exception&) {
-    fail("broken JSON: " + capstan::json_fault(text, 0), "write a number that a program can read");
-  }
+Line::Line(const MappedLines& file, std::int64_t index, const char* forms)
+    : line_(file.line(index)), where_(file.where(index)), forms_(forms) {
+  parse();
   if (!json_.is_object()) fail(cat("the line is of type ", json_.type_name(), ", not an object"));
+  drop_nulls(json_);
+}
+
+void Line::parse() {
+  std::string fault;
+  try {
+    json_ = Json::parse(line_);
+    // The parser takes a zero byte outside of texts for the end.
+    if (const auto zero = line_.find('\0'); zero != line_.npos) fault = capstan::json_fault(line_, zero + 1);
+  } catch (const capstan::JsonParseError& error) {
+    fault = capstan::json_fault(line_, error);
+  }
+  if (fault.empty()) return;
+  constexpr std::string_view known = "line 1, ";  // the place says which
+  if (const auto at = fault.find(known); at != fault.npos) fault.erase(at, known.size());
+  fail("broken JSON: " + fault, R"(write one JSON object a line, in UTF-8; line breaks inside of texts are \n)");
 }
 
 void Line::fail(const std::string& what, const std::string& fix) const { throw Error(what, fix, where_); }
 
 std::string Line::text(const Json& object, const char* key, const std::string& name) const {
   const auto found = object.find(key);
-  if (found == object.end()) fail(cat("'", name, "' is missing"));
+  if (found == object.end() || found->is_null()) fail(cat("'", name, "' is missing"));
   if (!found->is_string()) fail(cat("'", name, "' is of type ", found->type_name(), ", not a text"));
   return found->get<std::string>();
 }
 
 std::string Line::id() const {
-  const auto id = json_.value("id", Json());
-  return id.is_null()     ? cat("line ", where_.substr(where_.rfind(':') + 1))
-         : id.is_string() ? id.get<std::string>()
-                          : id.dump();
+  const auto id = json_.find("id");
+  if (id == json_.end()) return cat("line ", where_.substr(where_.rfind(':') + 1));
+  if (id->is_string()) return id->get<std::string>();
+  const auto at = find_id(line_);
+  return id->is_number() && at > 0 ? number_after(line_, at) : id->dump();
 }
 
-std::vector<Message> Line::messages(const Json& list, const std::string& name) const {
-  if (!list.is_array() || list.empty()) fail(cat("'", name, "' is not a list of messages"));
+void Line::judge(const FileKeys& table, const std::string& key, const Json& value, const std::string& name,
+                 Names& others) const {
+  const auto* known = table.find(key);
+  if (!known) {
+    others.push_back(name);
+  } else if (known->use == FileKey::Use::refused && !says_nothing(value)) {
+    fail(cat("'", name, "' is not supported"), known->words);
+  } else if (known->use == FileKey::Use::only) {
+    const auto is_value = [&](const std::string& text) { return Json::parse(text) == value; };
+    if (std::none_of(known->allowed.begin(), known->allowed.end(), is_value))
+      fail(cat("'", name, "' is ", value.dump(), ", and only ", capstan::join(known->allowed, " or "), " is supported"),
+           known->words);
+  }
+}
+
+void Line::judge(const FileKeys& table, const Names& numbers, Names& others) const {
+  for (const auto& [key, value] : json_.items()) {
+    if (std::find(numbers.begin(), numbers.end(), key) == numbers.end()) judge(table, key, value, key, others);
+  }
+}
+
+// A text, or OpenAI's list of parts; programs put different texts between several parts.
+std::string Line::content(const Json& message, const std::string& name) const {
+  const auto list = message.find("content");
+  if (list == message.end() || !list->is_array()) return text(message, "content", name);
+  Names ignored;
+  for (const auto& part : *list) {
+    if (!part.is_object()) fail(cat("'", name, "' has a part of type ", part.type_name(), ", not an object"));
+    for (const auto& [key, value] : part.items()) {
+      if (!value.is_null()) judge(keys_of_part(), key, value, cat(name, "[].", key), ignored);
+    }
+  }
+  if (list->size() != 1)
+    fail(cat("'", name, "' has ", list->size(), " parts, not one"), "write all of the message as one text");
+  return text(list->front(), "text", name + "[0].text");
+}
+
+bool Line::is_learned(const Json& message, const std::string& role, const std::string& name) const {
+  const auto weight = message.find("weight");
+  if (weight == message.end() || weight->is_null()) return true;
+  const bool is_zero = weight->is_number() && weight->get<double>() == 0;
+  const bool is_one = weight->is_number() && weight->get<double>() == 1;
+  if (!is_zero && !is_one)
+    fail(cat("'", name, "' is ", weight->dump(), ", and only 0 and 1 are supported"), "write 0, or 1");
+  if (is_one && role != "assistant")
+    fail(cat("'", name, "' is 1 in a message of the role '", role, "', and only the assistant's bear loss"),
+         "take the weight out of this message");
+  return is_one;
+}
+
+std::vector<Message> Line::messages(const char* key, Names& others) const {
+  const auto& list = json_.at(key);
+  if (!list.is_array() || list.empty()) fail(cat("'", key, "' is not a list of messages"));
   std::vector<Message> messages;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const auto one = cat(name, "[", i, "]");
-    if (!list[i].is_object()) fail(cat("'", one, "' is of type ", list[i].type_name(), ", not an object"));
-    messages.push_back({text(list[i], "role", one + ".role"), text(list[i], "content", one + ".content")});
-    check_role(*this, messages.back().role, one);
+    const auto& one = list[i];
+    const auto name = cat(key, "[", i, "]");
+    if (!one.is_object()) fail(cat("'", name, "' is of type ", one.type_name(), ", not an object"));
+    const auto known = others.size();
+    for (const auto& [its, value] : one.items()) {
+      if (!value.is_null()) judge(keys_of_message(), its, value, cat(name, ".", its), others);
+    }
+    for (auto at = known; at < others.size(); ++at) others[at] = cat(key, "[]", others[at].substr(name.size()));
+    const auto role = text(one, "role", name + ".role");
+    check_role(*this, role, name);
+    messages.push_back({role, content(one, name + ".content"), is_learned(one, role, name + ".weight")});
   }
   return messages;
 }
@@ -83,9 +184,10 @@ bool Line::add_turns(const std::vector<Message>& messages, const Turns& turns, b
       fail(error.diagnostics().front().what, error.diagnostics().front().fix);
     }
     const bool is_assistant = message.role == "assistant";
-    has_answer = has_answer || is_assistant;
+    const bool is_answer = is_assistant && message.is_learned;
+    has_answer = has_answer || is_answer;
     record.pieces.push_back({parts.before, false});
-    record.pieces.push_back({parts.after, is_assistant && answers});
+    record.pieces.push_back({parts.after, is_answer && answers, is_assistant && !message.is_learned});
   }
   record.needs_end = false;
   return has_answer;

@@ -2,7 +2,9 @@
 #include "mapped_lines.h"
 #include "template.h"
 
-#include <nlohmann/json.hpp>
+#include <capstan/base/json.h>
+#include <capstan/config/file_keys.h>
+
 #include <string>
 #include <vector>
 
@@ -10,7 +12,8 @@ namespace jsonl {
 
 struct Record;
 
-/// A line's object with its place, for messages. What is wrong with it is thrown as Error at "FILE:LINE".
+/// A line's object with its place, for messages. A key whose value is null counts as absent: tables whose rows have
+/// different keys are written so. What is wrong with it is thrown as Error at "FILE:LINE".
 class Line {
  public:
   /// `forms` says what a line may be.
@@ -18,23 +21,35 @@ class Line {
 
   [[noreturn]] void fail(const std::string& what, const std::string& fix) const;
   [[noreturn]] void fail(const std::string& what) const { fail(what, forms_); }
-  const nlohmann::json& json() const { return json_; }
+  const capstan::Json& json() const { return json_; }
   bool has(const char* key) const { return json_.contains(key); }
-  /// The text under `key` of the line, or of an object in it that messages call `name`.
+  /// The text under `key` of the line.
   std::string text(const char* key) const { return text(json_, key, key); }
-  std::string text(const nlohmann::json& object, const char* key, const std::string& name) const;
-  /// The line's "id"; if it has none "line 7", and not "7", which may well be another line's id.
+  /// The line's "id", a number's as the line has it; if it has none "line 7", and not "7", which may well be another
+  /// line's id.
   std::string id() const;
-  /// A list of messages that messages call `name`.
-  std::vector<Message> messages(const nlohmann::json& list, const std::string& name) const;
-  /// Adds messages as the turns write them. With `answers` the assistant's are marked as such. Returns whether there
-  /// are any of the assistant.
+  /// Refuses keys of the line that the table refuses, except `numbers`; adds those that it does not know to `others`.
+  void judge(const capstan::config::FileKeys& table, const std::vector<std::string>& numbers,
+             std::vector<std::string>& others) const;
+  /// The list of messages under `key`, which are judged too.
+  std::vector<Message> messages(const char* key, std::vector<std::string>& others) const;
+  /// Adds messages as the turns write them. With `answers` the assistant's are marked as such. Returns whether one of
+  /// the assistant's is to be learned.
   bool add_turns(const std::vector<Message>& messages, const Turns& turns, bool answers, Record& record) const;
 
  private:
+  void parse();
+  /// The text under `key` of an object in the line that messages call `name`.
+  std::string text(const capstan::Json& object, const char* key, const std::string& name) const;
+  std::string content(const capstan::Json& message, const std::string& name) const;
+  bool is_learned(const capstan::Json& message, const std::string& role, const std::string& name) const;
+  void judge(const capstan::config::FileKeys& table, const std::string& key, const capstan::Json& value,
+             const std::string& name, std::vector<std::string>& others) const;
+
+  std::string_view line_;
   std::string where_;
   const char* forms_;
-  nlohmann::json json_;
+  capstan::Json json_;
 };
 
 }  // namespace jsonl

@@ -1,5 +1,6 @@
 #include "mapped_lines.h"
 
+#include <capstan/base/encoding.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
@@ -18,6 +19,11 @@ MappedLines::MappedLines(std::string path) : path_(std::move(path)), file_(path_
       lines_.push_back({begin, end, number});
     begin = end + 1;
   }
+}
+
+std::string MappedLines::encoding_fault() const {
+  constexpr std::size_t bytes = 2;
+  return capstan::utf16_fault({reinterpret_cast<const char*>(file_.data()), std::min(bytes, file_.size())});
 }
 
 std::string_view MappedLines::line(std::int64_t index) const {

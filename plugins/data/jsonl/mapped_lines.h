@@ -15,6 +15,8 @@ class MappedLines {
   explicit MappedLines(std::string path);
 
   const std::string& path() const { return path_; }
+  /// That the file is in UTF-16, in words, and what to do; empty: it does not look like it.
+  std::string encoding_fault() const;
   std::int64_t size() const { return static_cast<std::int64_t>(lines_.size()); }
   /// 0 <= index < size().
   std::string_view line(std::int64_t index) const;

@@ -1,7 +1,9 @@
 #include "numbers.h"
 
 #include "line.h"
+#include "teacher.h"
 
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
 #include <cmath>
@@ -16,12 +18,17 @@ constexpr const char* fix = "give the line the numbers that data.numbers names, 
 std::vector<float> numbers_of(const Line& line, const std::string& key, std::int64_t sequences) {
   if (!line.has(key.c_str())) line.fail(cat("'", key, "' is missing"), fix);
   const auto& value = line.json().at(key);
-  const auto list = value.is_number() ? nlohmann::json::array({value}) : value;
+  const auto list = value.is_number() ? capstan::Json::array({value}) : value;
+  const bool is_logarithm = key.find("log_prob") != key.npos || key.find("logp") != key.npos;
   std::vector<float> numbers;
-  for (const auto& number : list.is_array() ? list : nlohmann::json::array()) {
+  for (const auto& number : list.is_array() ? list : capstan::Json::array()) {
     if (!number.is_number() || !std::isfinite(number.get<float>()))
       line.fail(cat("'", key, "' has ", number.dump(), ", which is no finite number"), fix);
     numbers.push_back(number.get<float>());
+    if (is_logarithm && numbers.back() > rounding) {
+      line.fail(cat("'", key, "' has ", number.dump(), ", and the logarithm of a probability is not above 0"),
+                "write log-probabilities: a negative log-likelihood is one with its sign turned round");
+    }
   }
   if (static_cast<std::int64_t>(numbers.size()) != sequences)
     line.fail(cat("'", key, "' has ", numbers.size(), " numbers, and the line ", sequences, " sequences"), fix);

@@ -1,11 +1,13 @@
 #include "pair.h"
 
+#include "keys.h"
 #include "line.h"
 
 #include <capstan/base/text.h>
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace jsonl {
@@ -35,7 +37,7 @@ Record of_messages(const Line& line, const Turns& turns, const Messages& prompt,
     line.fail(cat("'", name, "' has no message of the role 'assistant' after the prompt: nothing to learn"),
               "add the answer, or take the line out");
   }
-  if (answer.back().role == "assistant") record.reference = answer.back().content;
+  if (answer.back().role == "assistant" && answer.back().is_learned) record.reference = answer.back().content;
   return record;
 }
 
@@ -52,10 +54,13 @@ Messages shared_beginning(Messages& a, Messages& b) {
 }
 
 Pair of_conversations(const Line& line, const Turns& turns) {
-  const auto messages = [&](const char* key) { return line.messages(line.json().at(key), key); };
+  std::vector<std::string> others;
+  const auto messages = [&](const char* key) { return line.messages(key, others); };
   auto chosen = messages("chosen"), rejected = messages("rejected");
   const auto prompt = line.has("prompt") ? messages("prompt") : shared_beginning(chosen, rejected);
-  return {of_messages(line, turns, prompt, chosen, "chosen"), of_messages(line, turns, prompt, rejected, "rejected")};
+  Pair pair{of_messages(line, turns, prompt, chosen, "chosen"), of_messages(line, turns, prompt, rejected, "rejected")};
+  pair.chosen.others = std::move(others);
+  return pair;
 }
 
 // Texts and lists of messages in one line.
@@ -69,7 +74,8 @@ Pair of_conversations(const Line& line, const Turns& turns) {
 
 }  // namespace
 
-Pair read_pair(const MappedLines& file, std::int64_t index, const Turns& turns) {
+Pair read_pair(const MappedLines& file, std::int64_t index, const Turns& turns,
+               const std::vector<std::string>& numbers) {
   const Line line(file, index, pair_forms);
   for (const auto* answer : {"chosen", "rejected"}) {
     if (!line.has(answer)) line.fail(cat("'", answer, "' is missing"));
@@ -77,6 +83,8 @@ Pair read_pair(const MappedLines& file, std::int64_t index, const Turns& turns) 
   for (const auto* other : {"completion", "messages", "text"}) {
     if (line.has(other)) line.fail(cat("the line has '", other, "', and is a pair"));
   }
+  std::vector<std::string> others;
+  line.judge(keys_of_pair(), numbers, others);
   const auto is_text = [&](const char* key) { return line.json().at(key).is_string(); };
   const int texts = static_cast<int>(is_text("chosen")) + static_cast<int>(is_text("rejected")) +
                     static_cast<int>(line.has("prompt") && is_text("prompt"));
@@ -91,6 +99,7 @@ Pair read_pair(const MappedLines& file, std::int64_t index, const Turns& turns) 
     refuse_mixture(line);
   }
   pair.chosen.id = pair.rejected.id = line.id();
+  pair.chosen.others.insert(pair.chosen.others.end(), others.begin(), others.end());
   return pair;
 }
 

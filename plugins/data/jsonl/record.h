@@ -13,6 +13,7 @@ struct Record {
   struct TextPiece {
     std::string text;
     bool is_answer = false;
+    bool is_silent = false;  ///< bears no loss, even where data.loss is "sequence"
   };
   std::vector<TextPiece> pieces;
   std::string id;         ///< the line's "id", else its number
@@ -21,9 +22,12 @@ struct Record {
   bool needs_end = true;  ///< an end token follows; not after conversations, whose template says what ends a turn
   std::vector<TeacherRow> teacher =
       {};  ///< what a teacher says of the tokens that bear loss; read_record leaves it empty
+  std::vector<std::string> others = {};  ///< keys that nothing reads and keys.h does not know
 };
 
-/// Reads a line. Throws Error at "FILE:LINE" that says what is wrong and what a line may be.
-Record read_record(const MappedLines& file, std::int64_t index, const Turns& turns);
+/// Reads a line; `numbers` are keys that data.numbers names. Throws Error at "FILE:LINE" that says what is wrong and
+/// what a line may be, for a key that would mean something else as well.
+Record read_record(const MappedLines& file, std::int64_t index, const Turns& turns,
+                   const std::vector<std::string>& numbers = {});
 
 }  // namespace jsonl

@@ -3,6 +3,7 @@
 #include "line.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -15,8 +16,6 @@ namespace jsonl {
 using namespace capstan;
 
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr const char* ids_key = "teacher_words";
 constexpr const char* logs_key = "teacher_log_probabilities";
@@ -53,14 +52,20 @@ std::vector<Number> teacher_numbers(const Line& line, const Json& list, const st
 }
 
 void check_row(const Line& line, const TeacherRow& row, std::size_t index) {
-  constexpr double rounding = 1e-3;  // of numbers in 16 bits
   auto sorted = row.words;
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice != sorted.end())
     line.fail(cat("'", ids_key, "[", index, "]' has the word ", *twice, " twice"), teacher_fix);
   double sum = 0;
-  for (const auto value : row.log_probabilities) sum += std::exp(static_cast<double>(value));
+  for (const auto value : row.log_probabilities) {
+    if (value > rounding) {
+      line.fail(
+          cat("'", logs_key, "[", index, "]' has ", value, ", and the logarithm of a probability is not above 0"),
+          "write natural logarithms of probabilities: a negative log-likelihood is one with its sign turned round");
+    }
+    sum += std::exp(static_cast<double>(value));
+  }
   if (sum <= 1 + rounding) return;
   line.fail(cat("'", logs_key, "[", index, "]' are of probabilities whose sum is ", sum),
             "write natural logarithms of probabilities among all words, at the objective's temperature");

@@ -9,6 +9,9 @@
 
 namespace jsonl {
 
+/// How far above 0 the logarithm of a probability may lie, for numbers in 16 bits.
+inline constexpr float rounding = 1e-3F;
+
 /// What a teacher says of a token: its likeliest words, and the logarithms of their probabilities.
 struct TeacherRow {
   std::vector<std::int64_t> words;

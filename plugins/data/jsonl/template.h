@@ -13,6 +13,7 @@ namespace jsonl {
 struct Message {
   std::string role;
   std::string content;
+  bool is_learned = true;  ///< false: it bears no loss, though it is the assistant's
 };
 
 /// How turns of a conversation are written: a text with {content}, and maybe {role}, for every role or for one of its

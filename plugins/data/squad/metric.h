@@ -1,6 +1,7 @@
 #pragma once
 #include <capstan/monitor/monitor.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,13 @@ double f1(std::string_view prediction, std::string_view reference);
 /// The first line of a generated text, which is the answer.
 std::string_view predicted_answer(std::string_view text);
 
-/// {"exact_match", "f1"} of a generated text, each x100 and the best over the references. Empty without references.
-capstan::monitor::Values scores(std::string_view text, const std::vector<std::string>& references);
+/// {"exact_match", "f1"} of a generated text, each x100 and the best over the references, as SQuAD v1.1's metric has
+/// them. Empty without references.
+///
+/// With `no_answer`, the text that says that a question has no answer, as v2.0's (evaluate-v2.0.py) has them, to which
+/// that text is an empty answer, of the model's and of references: a question without an answer is answered by it or by
+/// nothing, references without a word do not count, and two empty answers agree, by F1 too.
+capstan::monitor::Values scores(std::string_view text, const std::vector<std::string>& references,
+                                const std::optional<std::string>& no_answer = {});
 
 }  // namespace squad

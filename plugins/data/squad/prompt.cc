@@ -101,11 +101,6 @@ Sample make_sample(const Question& question, const std::string& context, const T
   sample.id = question.id;
   sample.references = question.answers;
   sample.tokens = joined.ids(*kept);
-  if (question.answers.empty()) {
-    sample.prompt_length = static_cast<std::int64_t>(sample.tokens.size());
-    sample.is_target.assign(sample.tokens.size(), false);
-    return sample;
-  }
   const auto prompt = first_ids(tokenizer, joined.prompt(*kept));
   const auto differs = std::mismatch(prompt.begin(), prompt.end(), sample.tokens.begin(), sample.tokens.end()).first;
   sample.prompt_length = differs - prompt.begin();

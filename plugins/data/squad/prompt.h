@@ -20,8 +20,7 @@ std::string prompt_text(const std::string& question, const std::string& context)
 /// Tokens of the shortest sample that can be made of a question: without any context.
 std::int64_t least_tokens(const Question& question, const capstan::tokenizer::Tokenizer& tokenizer);
 
-/// A question as the model sees it: the prompt, " " and the first answer, the end token (if the tokenizer has one);
-/// without answers only the prompt, and no target.
+/// A question as the model sees it: the prompt, " " and the first answer, the end token (if the tokenizer has one).
 ///
 /// The joined text is tokenised at once, so that tokens are the same as in running text; the answer begins at the
 /// first token that differs from the prompt's own tokens. If it has more than `max_length` tokens the context is cut at

@@ -2,7 +2,11 @@
 
 #include "metric.h"
 #include "prompt.h"
+#include "squad_keys.h"
 
+#include <capstan/base/counted.h>
+#include <capstan/base/log.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -15,7 +19,7 @@ using data::Split;
 namespace {
 
 data::FileKind squad_json() {
-  return {"questions", "a file in SQuAD v1.1's format; tools/get-squad FOLDER downloads them",
+  return {"questions", "a file in SQuAD's format; tools/get-squad FOLDER downloads them",
           "tools/get-squad FOLDER downloads the official files, tools/make-quickstart-data makes the quickstart's"};
 }
 
@@ -43,11 +47,43 @@ void refuse_too_long(const SquadFile& squad, const data::SplitRequest& request) 
               squad.path);
 }
 
+// A score could not tell such an answer from none.
+void refuse_no_answer(const SquadFile& squad, const std::string& no_answer) {
+  const auto none = normalized_words(no_answer);
+  for (const auto& question : squad.questions) {
+    for (const auto& answer : question.answers) {
+      if (!question.is_answered || normalized_words(answer) != none) continue;
+      throw Error(cat("question '", question.id, "' has the answer '", printable(answer),
+                      "', which stands for no answer (data.no_answer)"),
+                  "set data.no_answer to a text that no question has as its answer", squad.path);
+    }
+  }
+}
+
+// What a person should know of a file that is used all the same.
+void tell(const SquadFile& squad, bool skips) {
+  constexpr std::size_t most = 10;
+  if (skips && squad.unanswerable > 0) {
+    const auto all = squad.unanswerable + static_cast<std::int64_t>(squad.questions.size());
+    log::warning(cat(squad.path, ": ", thousands(squad.unanswerable), " of ", counted(all, "question"),
+                     " have no answer and are left out (data.unanswerable)"));
+  }
+  if (squad.unknown_keys.empty()) return;
+  std::vector<std::string> named;
+  for (const auto& key : squad.unknown_keys) {
+    if (named.size() < most) named.push_back(printable(key));
+  }
+  const auto more = squad.unknown_keys.size() - named.size();
+  log::warning(cat(squad.path, ": Capstan does not know these keys and leaves them out: ", join(named),
+                   more > 0 ? cat(" and ", more, " more") : ""));
+}
+
 /// The questions of a file. Holds their text; get() tokenises.
 class SquadSource final : public data::DataSource {
  public:
-  SquadSource(SquadFile file, data::SplitRequest request, Loss loss)
-      : file_(std::move(file)), request_(std::move(request)), loss_(loss) {
+  /// `no_answer`: what stands for no answer, where questions that have none are learned.
+  SquadSource(SquadFile file, data::SplitRequest request, Loss loss, std::optional<std::string> no_answer)
+      : file_(std::move(file)), request_(std::move(request)), loss_(loss), no_answer_(std::move(no_answer)) {
     CAPSTAN_ASSERT(request_.tokenizer && request_.max_length > 0);
   }
   std::int64_t size() const override { return static_cast<std::int64_t>(file_.questions.size()); }
@@ -61,9 +97,9 @@ class SquadSource final : public data::DataSource {
       return make_prompt(question, context, *request_.tokenizer, std::min(most, request_.max_length));
     });
   }
-  /// The official exact_match and f1; none for a question without answers.
+  /// The official exact_match and f1.
   monitor::Values score(const data::Sample& sample, const std::string& text) const override {
-    return scores(text, sample.references);
+    return scores(text, sample.references, no_answer_);
   }
   /// The first line is the answer.
   std::size_t answer_end(std::string_view text) const override { return text.find('\n'); }
@@ -85,12 +121,13 @@ class SquadSource final : public data::DataSource {
   SquadFile file_;
   data::SplitRequest request_;
   Loss loss_;
+  std::optional<std::string> no_answer_;
 };
 
 }  // namespace
 
 void SquadOptions::describe(config::OptionTable<SquadOptions>& t) {
-  data::describe_split_files(t, "questions to train on: a file in SQuAD v1.1's JSON format",
+  data::describe_split_files(t, "questions to train on: a file in SQuAD's JSON format, version 1.1 or 2.0",
                              "questions to evaluate on, in the same format", squad_json());
   t.add("max_length", &SquadOptions::max_length)
       .min(0)
@@ -103,13 +140,26 @@ void SquadOptions::describe(config::OptionTable<SquadOptions>& t) {
       .doc(
           "in_context: the answer that is trained on, and one of those that are accepted, must stand in its context, "
           "as SQuAD's do; any: answers are free");
+  t.add("unanswerable", &SquadOptions::unanswerable)
+      .choices({"refuse", "skip", "learn"})
+      .doc(
+          "questions without an answer, as SQuAD v2.0 has them. refuse: a file that has some is refused; skip: they "
+          "are "
+          "left out; learn: no_answer is their answer, and scores follow version 2.0's rule");
+  t.add("no_answer", &SquadOptions::no_answer)
+      .doc(
+          "with unanswerable = \"learn\" the text by which the model says that a question has no answer; not set: "
+          "\"unanswerable\"");
 }
+
+std::vector<config::FileKeys> SquadOptions::file_keys() { return {squad_keys()}; }
 
 // The questions of a file that are used; none when the options name no file, or when it added a fault.
 std::optional<SquadFile> SquadData::read(const data::SplitFile& file, Split split, Diagnostics& diagnostics) const {
   if (!file.is_there(squad_json(), diagnostics)) return {};
   try {
-    auto squad = read_squad(file.path, split, options_->answers == "in_context");
+    auto squad = read_squad(file.path, split, reading());
+    if (reading().unanswerable == Unanswerable::learn) refuse_no_answer(squad, no_answer());
     const auto held = static_cast<std::int64_t>(squad.questions.size());
     if (!file.is_enough(held, squad_json(), diagnostics)) return {};
     squad.questions.resize(static_cast<std::size_t>(file.samples.value_or(held)));
@@ -120,9 +170,31 @@ std::optional<SquadFile> SquadData::read(const data::SplitFile& file, Split spli
   }
 }
 
+Reading SquadData::reading() const {
+  const bool learns = options_->unanswerable == "learn";
+  const auto other = options_->unanswerable == "skip" ? Unanswerable::skip : Unanswerable::refuse;
+  return {options_->answers == "in_context", learns ? Unanswerable::learn : other, no_answer()};
+}
+
+void SquadData::check_no_answer(Diagnostics& diagnostics) const {
+  if (!options_->no_answer) return;
+  const auto where = options_.where(&SquadOptions::no_answer);
+  if (options_->unanswerable != "learn") {
+    diagnostics.add(where, "data.no_answer has no effect: data.unanswerable is not \"learn\"",
+                    "remove it, or set data.unanswerable = \"learn\"");
+  }
+  if (trim(*options_->no_answer).empty() || predicted_answer(*options_->no_answer) != *options_->no_answer) {
+    diagnostics.add(where, "data.no_answer is not a line of text, as answers are", "write a word or a few");
+  }
+}
+
 void SquadData::check(Diagnostics& diagnostics) const {
+  check_no_answer(diagnostics);
   const auto files = data::all_files(options_, diagnostics);
-  for (std::size_t i = 0; i < files.size(); ++i) read(files[i], i == 0 ? Split::train : Split::eval, diagnostics);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const auto squad = read(files[i], i == 0 ? Split::train : Split::eval, diagnostics);
+    if (squad) tell(*squad, options_->unanswerable == "skip");
+  }
   data::require_file(files[0], files[1], options_.section().origin.text(), squad_json(), diagnostics);
 }
 
@@ -133,10 +205,18 @@ std::shared_ptr<data::DataSource> SquadData::open(const data::SplitRequest& requ
   if (!squad) return nullptr;
   refuse_too_long(*squad, request);
   const auto loss = options_->loss == "sequence" ? Loss::sequence : Loss::answer;
-  return std::make_shared<SquadSource>(std::move(*squad), request, loss);
+  const bool learns = options_->unanswerable == "learn";
+  const auto path = squad->path;
+  auto source = std::make_shared<SquadSource>(std::move(*squad), request, loss,
+                                              learns ? std::optional(no_answer()) : std::nullopt);
+  const auto where = [&](std::int64_t index) { return cat(path, ": question ", index); };
+  const auto wants_end = [](std::int64_t, const data::Sample& sample) {
+    return std::find(sample.is_target.begin(), sample.is_target.end(), true) != sample.is_target.end();
+  };
+  end_warnings_.warn(*source, {*request.tokenizer, where, wants_end});
+  return source;
 }
 
 }  // namespace squad
 
-CAPSTAN_DATA("squad", "1.0", "questions about a text, in SQuAD v1.1's JSON format", squad::SquadData,
-             squad::SquadOptions)
+CAPSTAN_DATA("squad", "1.0", "questions about a text, in SQuAD's JSON format", squad::SquadData, squad::SquadOptions)

@@ -1,14 +1,17 @@
 #pragma once
 #include "squad_file.h"
 
+#include <capstan/config/file_keys.h>
 #include <capstan/data.h>
-#include <capstan/data/split_file.h>
+#include <capstan/data_parts/split_file.h>
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "tokens/ends.h"
 
 namespace squad {
 
@@ -21,11 +24,14 @@ struct SquadOptions {
   std::int64_t max_length = 0;
   std::string loss = "answer";
   std::string answers = "in_context";
+  std::string unanswerable = "refuse";
+  std::optional<std::string> no_answer;
 
   static void describe(capstan::config::OptionTable<SquadOptions>& t);
+  static std::vector<capstan::config::FileKeys> file_keys();
 };
 
-/// Questions and answers from files in SQuAD v1.1's format.
+/// Questions and answers from files in SQuAD's format, version 1.1 or 2.0.
 class SquadData final : public capstan::data::Data {
  public:
   explicit SquadData(capstan::config::Options<SquadOptions> options) : options_(std::move(options)) {}
@@ -41,7 +47,12 @@ class SquadData final : public capstan::data::Data {
   std::optional<SquadFile> read(const capstan::data::SplitFile& file, capstan::data::Split split,
                                 capstan::Diagnostics& diagnostics) const;
 
+  Reading reading() const;
+  void check_no_answer(capstan::Diagnostics& diagnostics) const;
+  std::string no_answer() const { return options_->no_answer.value_or("unanswerable"); }
+
   capstan::config::Options<SquadOptions> options_;
+  mutable tokens::EndWarnings end_warnings_;
 };
 
 }  // namespace squad

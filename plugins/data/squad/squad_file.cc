@@ -1,26 +1,29 @@
 #include "squad_file.h"
 
+#include "squad_keys.h"
+
 #include <capstan/base/counted.h>
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 namespace squad {
 namespace {
 
 using capstan::cat;
 using capstan::Error;
+using capstan::Json;
 using capstan::data::Split;
-using Json = nlohmann::json;
 
 constexpr const char* format =
-    "SQuAD v1.1 is data[].paragraphs[] with a context and qas[] of id, question and answers[].text";
+    "SQuAD is data[].paragraphs[] with a context and qas[] of id, question and answers[].text";
 
 // A value of the file with its place, for messages.
 class Node {
@@ -36,6 +39,16 @@ class Node {
     return {*found, path, *file_};
   }
 
+  // Is there such a key? One that is null counts as absent.
+  bool has(const char* name) const {
+    return value_->is_object() && value_->contains(name) && !(*value_)[name].is_null();
+  }
+
+  bool truth() const {
+    if (!value_->is_boolean()) fail(path_, "true or false");
+    return value_->get<bool>();
+  }
+
   std::vector<Node> items() const {
     if (!value_->is_array()) fail(path_, "a list");
     std::vector<Node> nodes;
@@ -46,7 +59,7 @@ class Node {
 
   const std::string& text() const {
     if (!value_->is_string()) fail(path_, "a text");
-    return value_->get_ref<const std::string&>();
+    return value_->text();
   }
 
   const std::string& path() const { return path_; }
@@ -61,49 +74,80 @@ class Node {
   const std::string* file_;
 };
 
-[[noreturn]] void fail_broken(const Json::parse_error& error, std::string_view text, const std::string& path) {
-  const auto byte = std::min(error.byte, text.size());
-  const auto before = text.substr(0, byte);
-  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-  if (error.byte > text.size()) {
+[[noreturn]] void fail_broken(const capstan::JsonParseError& error, std::string_view text, const std::string& path) {
+  if (error.byte() > text.size()) {
+    const auto line = 1 + std::count(text.begin(), text.end(), '\n');
     throw Error(cat("the file ends before its JSON does, at byte ", text.size(), " (line ", line, ")"),
                 "it is cut off: fetch or write it again", path);
   }
-  const auto line_start = before.empty() ? 0 : before.substr(0, byte - 1).rfind('\n') + 1;
-  const auto rest = text.substr(byte == 0 ? 0 : byte - 1, 30);
-  throw Error(cat("broken JSON at byte ", byte, " (line ", line, ", column ", byte - line_start, "), at '",
-                  capstan::printable(rest), "'"),
-              "fetch or write the file again", path);
+  throw Error("broken JSON: " + capstan::json_fault(text, error), "fetch or write the file again", path);
 }
 
 Json parse(const std::string& path) {
   const auto text = capstan::read_file(path);
   try {
     return Json::parse(text);
-  } catch (const Json::parse_error& error) {
+  } catch (const capstan::JsonParseError& error) {
     fail_broken(error, text, path);
-  } catch (const Json::exception&) {
-    throw Error("broken JSON: " + capstan::json_fault(text, 0), "fetch or write the file again", path);
   }
 }
 
-Question read_question(const Node& node, std::size_t context, Split split, const std::string& path) {
+Question read_question(const Node& node, std::size_t context, const std::string& path) {
   Question question;
   question.id = node.key("id").text();
   question.text = node.key("question").text();
   question.context = context;
+  const bool is_impossible = node.has("is_impossible") && node.key("is_impossible").truth();
+  if (is_impossible && !node.has("answers")) return question;
   for (const auto& answer : node.key("answers").items()) {
     question.answers.push_back(answer.key("text").text());
     if (question.answers.back().empty()) {
       throw Error(cat(answer.path(), ".text of question '", question.id, "' is empty"), "give the answer a text", path);
     }
   }
-  if (question.answers.empty() && split == Split::train) {
-    throw Error(cat(node.path(), ".answers of question '", question.id, "' is empty: there is nothing to train on"),
-                "take the question out, or use the file for evaluation only", path);
+  if (is_impossible && !question.answers.empty()) {
+    throw Error(cat(node.path(), ".is_impossible of question '", question.id, "' is true, but it has the answer '",
+                    capstan::printable(question.answers.front()), "'"),
+                "take one of them out", path);
   }
   return question;
 }
+
+// Questions without an answer: what becomes of them, and how many there are.
+class Unanswered {
+ public:
+  Unanswered(const Reading& reading, std::int64_t& count) : reading_(reading), count_(count) {}
+
+  // Whether the question is used.
+  bool settle(Question& question, const std::string& place) {
+    if (!question.answers.empty()) return true;
+    if (count_++ == 0) first_ = cat(place, " (question '", question.id, "')");
+    if (reading_.unanswerable != Unanswerable::learn) return false;
+    question.answers = {reading_.no_answer};
+    question.is_answered = false;
+    return true;
+  }
+  void refuse(const std::string& path) const {
+    if (count_ == 0 || reading_.unanswerable != Unanswerable::refuse) return;
+    const auto others = count_ > 1 ? cat(", nor ", capstan::counted(count_ - 1, "other question")) : "";
+    throw Error(cat(first_, " has no answer", others, ", as in SQuAD v2.0"),
+                R"(set data.unanswerable = "skip" to leave such questions out, or "learn" to learn the text )"
+                R"(data.no_answer as their answer and to score them by version 2.0's rule)",
+                path);
+  }
+  // Nothing but questions that are left out.
+  void refuse_none(const SquadFile& file) const {
+    if (count_ == 0 || !file.questions.empty()) return;
+    throw Error(
+        cat("none of its ", capstan::counted(count_, "question"), " has an answer, and data.unanswerable is \"skip\""),
+        R"(set data.unanswerable = "learn", or name a file with answers)", file.path);
+  }
+
+ private:
+  const Reading& reading_;
+  std::int64_t& count_;
+  std::string first_;
+};
 
 // Questions whose answer does not stand in their context: the first one, and how many there are.
 class Strangers {
@@ -111,8 +155,8 @@ class Strangers {
   void judge(const Question& question, const std::string& context, Split split, const std::string& place) {
     const auto stands = [&](const std::string& answer) { return context.find(answer) != std::string::npos; };
     const auto& answers = question.answers;
-    const bool found = split == Split::train ? answers.empty() || stands(answers.front())
-                                             : answers.empty() || std::any_of(answers.begin(), answers.end(), stands);
+    const bool found = answers.empty() || (split == Split::train ? stands(answers.front())
+                                                                 : std::any_of(answers.begin(), answers.end(), stands));
     if (!found && count_++ == 0)
       first_ = cat(place, ".answers[0].text of question '", question.id, "' is '", answers.front(), "'");
   }
@@ -133,28 +177,32 @@ class Strangers {
 
 }  // namespace
 
-SquadFile read_squad(const std::string& path, Split split, bool in_context) {
+SquadFile read_squad(const std::string& path, Split split, const Reading& reading) {
   const auto json = parse(path);
   SquadFile file;
   file.path = path;
   std::unordered_map<std::string, std::string> places;  // by id
   Strangers strangers;
+  Unanswered unanswered(reading, file.unanswerable);
   for (const auto& article : Node(json, "", path).key("data").items()) {
     for (const auto& paragraph : article.key("paragraphs").items()) {
       file.contexts.push_back(paragraph.key("context").text());
-      for (const auto& question : paragraph.key("qas").items()) {
-        file.questions.push_back(read_question(question, file.contexts.size() - 1, split, path));
-        const auto& id = file.questions.back().id;
+      for (const auto& node : paragraph.key("qas").items()) {
+        auto question = read_question(node, file.contexts.size() - 1, path);
         // Predictions are read by id: where two questions have one id, one would lose its answer.
-        if (const auto [first, is_new] = places.emplace(id, question.path()); !is_new) {
-          throw Error(cat(question.path(), " has the id '", id, "', which ", first->second, " has too"),
+        if (const auto [first, is_new] = places.emplace(question.id, node.path()); !is_new) {
+          throw Error(cat(node.path(), " has the id '", question.id, "', which ", first->second, " has too"),
                       "give each question an id of its own; predictions stand under them", path);
         }
-        if (in_context) strangers.judge(file.questions.back(), file.contexts.back(), split, question.path());
+        if (reading.in_context) strangers.judge(question, file.contexts.back(), split, node.path());
+        if (unanswered.settle(question, node.path())) file.questions.push_back(std::move(question));
       }
     }
   }
   strangers.refuse(path);
+  unanswered.refuse(path);
+  unanswered.refuse_none(file);
+  file.unknown_keys = unknown_keys(json);
   return file;
 }
 

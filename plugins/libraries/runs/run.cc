@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <variant>
 
 namespace runs {
@@ -18,7 +17,6 @@ namespace runs {
 using namespace capstan;
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 namespace {
 
@@ -33,7 +31,7 @@ template <class Read>
 void reading(const std::string& where, const Read& read) {
   try {
     read();
-  } catch (const Json::exception&) {
+  } catch (const JsonError&) {
     throw Error("it holds a value of another type than a run writes there",
                 "it is damaged, or another program has written it: copy it again, or leave this run out", where);
   }
@@ -45,6 +43,8 @@ void reading(const std::string& where, const Read& read) {
               "it is damaged, or another program has written it: copy it again, or leave this run out", where);
 }
 
+bool is_whole(const Json& number) { return number.is_number_integer() || number.is_number_unsigned(); }
+
 // A whole number of at least `least`; `absent` where the object does not have it.
 std::int64_t whole(const Json& object, const char* key, std::int64_t absent, std::int64_t least,
                    const std::string& where) {
@@ -52,7 +52,7 @@ std::int64_t whole(const Json& object, const char* key, std::int64_t absent, std
   const auto found = object.find(key);
   if (found == object.end()) return absent;
   const auto number = found->get<double>();
-  if (!found->is_number_integer() || number < static_cast<double>(least) || number > most)
+  if (!is_whole(*found) || number < static_cast<double>(least) || number > most)
     impossible(key, *found, where);
   return found->get<std::int64_t>();
 }
@@ -108,8 +108,8 @@ EvaluationLine evaluation_of(const Json& line, const std::string& where) {
 }
 
 void add_metrics_line(const std::string& text, const std::string& where, Run& run) {
-  const auto line = try_parse_json<Json>(text);
-  if (!line.is_object() || !line.contains("step") || !line.at("step").is_number_integer()) {
+  const auto line = try_parse_json(text);
+  if (!line.is_object() || !line.contains("step") || !is_whole(line.at("step"))) {
     throw Error("the line is not a JSON object with a step", "take it out: another program may have written into it",
                 where);
   }
@@ -123,7 +123,7 @@ void add_metrics_line(const std::string& text, const std::string& where, Run& ru
 }
 
 Json read_json_file(const fs::path& file) {
-  auto json = try_parse_json<Json>(read_file(file));
+  auto json = try_parse_json(read_file(file));
   if (!json.is_object()) throw Error("the file is not a JSON object", "it is cut off: run it again", file.string());
   return json;
 }

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 
 namespace tokens {
 
@@ -16,31 +15,32 @@ using namespace capstan;
 
 namespace {
 
-using Json = nlohmann::json;
 using Tokens = std::map<std::int64_t, std::string>;
 
-Json at(const Json& json, const char* place) {
-  const Json::json_pointer pointer(place);
-  return json.contains(pointer) ? json[pointer] : Json();
-}
+Json at(const Json& json, const char* key) { return json.contains(key) ? json.at(key) : Json(); }
 
 // An object of ids by token, or a list of tokens with scores.
 void add_vocabulary(const Json& vocabulary, Tokens& tokens) {
   std::int64_t place = 0;
+  if (vocabulary.is_array()) {
+    for (const auto& scored : vocabulary) {
+      if (scored.is_array() && !scored.empty() && scored[0].is_string()) tokens[place] = scored[0].text();
+      ++place;
+    }
+  }
+  if (!vocabulary.is_object()) return;
   for (const auto& [token, id] : vocabulary.items()) {
     if (id.is_number_integer()) tokens[id.get<std::int64_t>()] = token;
-    if (id.is_array() && !id.empty() && id[0].is_string()) tokens[place] = id[0].get<std::string>();
-    ++place;
   }
 }
 
 Tokens tokens_of(const std::string& text, const std::string& file) {
-  const auto json = parse_json<Json>(text, "it is not JSON: ", "download the model's folder again", file);
+  const auto json = parse_json(text, "it is not JSON: ", "download the model's folder again", file);
   Tokens tokens;
-  add_vocabulary(at(json, "/model/vocab"), tokens);
-  const auto added = at(json, "/added_tokens");
+  add_vocabulary(at(at(json, "model"), "vocab"), tokens);
+  const auto added = at(json, "added_tokens");
   for (const auto& one : added) {
-    const auto id = at(one, "/id"), content = at(one, "/content");
+    const auto id = at(one, "id"), content = at(one, "content");
     if (id.is_number_integer() && content.is_string()) tokens[id.get<std::int64_t>()] = content.get<std::string>();
   }
   return tokens;

@@ -110,6 +110,24 @@ double rate(double amount, double seconds) { return seconds > 0 ? amount / secon
 
 double rate(std::int64_t amount, double seconds) { return rate(static_cast<double>(amount), seconds); }
 
+// Four digits at most: "0.25", "123", "12.3k", "4.56M".
+std::string with_unit(double number) {
+  constexpr std::array units{"", "k", "M", "G", "T"};
+  std::size_t unit = 0;
+  while (number >= 999.5 && unit + 1 < units.size()) {
+    number /= 1000;
+    ++unit;
+  }
+  return format("%.3g", number) + units.at(unit);
+}
+
+// "1.2 GiB", "980 MiB".
+std::string memory(std::int64_t bytes) {
+  constexpr double gibibyte = 1073741824, mebibyte = 1048576;
+  const auto all = static_cast<double>(bytes);
+  return all < gibibyte ? format("%.0f MiB", all / mebibyte) : format("%.1f GiB", all / gibibyte);
+}
+
 }  // namespace
 
 std::string python_rounded(double number, int digits) {
@@ -122,12 +140,14 @@ std::string python_rounded(double number, int digits) {
   return text;
 }
 
-std::string start_lines(const monitor::RunStarted& run) {
+std::string start_line(const monitor::RunStarted& run) {
   const auto hosts = std::set<std::string>(run.hosts.begin(), run.hosts.end()).size();
   auto text = cat("Run ", run.name, ": ", counted(run.world_size, "rank"));
   if (hosts > 1) text += cat(" on ", hosts, " hosts");
-  text += cat(", device ", run.device, ", backend ", run.backend, "\n");
-  text += cat("Steps: ", thousands(run.steps_per_epoch), " per epoch, ", thousands(run.steps), " in all");
+  text += cat(", device ", run.device);
+  if (run.world_size > 1) text += cat(", backend ", run.backend);
+  text += cat("; ", thousands(run.steps), plural(run.steps, " step", " steps"), " in all");
+  if (run.steps_per_epoch > 0) text += cat(", ", thousands(run.steps_per_epoch), " an epoch");
   if (run.first_step > 0) text += cat(", ", thousands(run.first_step), " done before");
   return text;
 }
@@ -185,9 +205,12 @@ std::string eval_line(const monitor::EvalEnded& eval) {
 }
 
 std::string checkpoint_line(const monitor::CheckpointSaved& saved) {
+  constexpr std::int64_t measures_the_disk = std::int64_t{64} << 20;
+  const auto speed =
+      saved.bytes < measures_the_disk ? "" : cat(" (", significant(saved.bytes_per_second / 1e9), " GB/s)");
   return cat("Checkpoint after step ", saved.step, ": ", bytes_text(static_cast<double>(saved.bytes)),
-             ", training waited ", significant(saved.stall_s), " s, written in ", significant(saved.write_s), " s (",
-             significant(saved.bytes_per_second / 1e9), " GB/s): ", saved.path);
+             ", training waited ", significant(saved.stall_s), " s, written in ", significant(saved.write_s), " s",
+             speed, ": ", saved.path);
 }
 
 std::string run_line(const monitor::RunEnded& run) {
@@ -197,16 +220,23 @@ std::string run_line(const monitor::RunEnded& run) {
              ", 'train_loss': ", format("%.4f", run.mean_loss), ", 'epoch': ", python_rounded(run.epochs, 2), "}");
 }
 
-std::string bar_line(const monitor::StepEnded& step, double seconds_per_step) {
-  constexpr std::int64_t width = 20;
-  const auto done = step.step + 1;
-  const auto filled = static_cast<std::size_t>(done * width / step.steps);
-  const auto bar = std::string(filled, '#') + std::string(width - filled, '-');
-  return cat("step ", done, "/", step.steps, " [", bar, "] ",
-             format("%3.0f", std::floor(100.0 * static_cast<double>(done) / static_cast<double>(step.steps))),
-             "% | epoch ", format("%.2f", step.epoch_progress), " | loss ", significant(step.loss), " | ",
-             format("%.1f", rate(step.samples, seconds_per_step)), " samples/s | ETA ",
-             duration_text(static_cast<double>(step.steps - done) * seconds_per_step), utilisation_text(step.values));
+std::string progress_line(const monitor::StepEnded& step, const Progress& progress) {
+  const auto steps = std::to_string(step.steps);
+  const auto done = std::to_string(step.step + 1);
+  const bool has_tokens = progress.tokens > 0;
+  const auto amount = static_cast<double>(has_tokens ? progress.tokens : progress.samples);
+  auto text = cat("step ", std::string(steps.size() - std::min(steps.size(), done.size()), ' '), done, "/", steps,
+                  step.skipped ? " | skipped" : " | loss " + significant(step.loss), " | ",
+                  with_unit(rate(amount, progress.seconds)), has_tokens ? " tokens/s" : " samples/s", " | lr ",
+                  format("%.2g", step.lr), " | ETA ", duration_text(progress.seconds_left));
+  if (progress.memory > 0) text += " | mem " + memory(progress.memory);
+  return text;
+}
+
+std::string bar_line(const monitor::StepEnded& step, const Progress& progress) {
+  constexpr std::int64_t width = 10;
+  const auto filled = static_cast<std::size_t>((step.step + 1) * width / step.steps);
+  return cat("[", std::string(filled, '#'), std::string(width - filled, '-'), "] ", progress_line(step, progress));
 }
 
 std::string arguments_table(const std::vector<monitor::Setting>& settings) {

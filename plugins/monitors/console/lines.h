@@ -13,13 +13,26 @@ namespace console {
 /// Python's repr(round(number, digits)): "39.41", "1.0".
 std::string python_rounded(double number, int digits);
 
-/// Ranks and devices, and the number of steps. The model, the batch and the folder stand above, where a run says them
-/// with or without this monitor.
-std::string start_lines(const capstan::monitor::RunStarted& run);
+/// Ranks, devices and the number of steps. The model, the batch and the folder stand above, where a run says them with
+/// or without this monitor.
+std::string start_line(const capstan::monitor::RunStarted& run);
 
 /// Where the time from the command to the end of the first step went, a table. `first_step_s`: from the run's start to
 /// there, the first samples included.
 std::string start_table(const capstan::monitor::Values& start_s, double first_step_s);
+
+/// What a line of the run's own style says besides the step itself.
+struct Progress {
+  double seconds = 0;        ///< that the steps since the line before took
+  std::int64_t tokens = 0;   ///< of those steps, without padding
+  std::int64_t samples = 0;  ///< of those steps
+  double seconds_left = 0;   ///< in the run, by what a step took so far
+  std::int64_t memory = 0;   ///< bytes that this rank holds: of its GPU, or of the host; 0: not known
+};
+
+/// The run's own line of a step, at most 100 columns: "step  20/1200 | loss 3.421 | 12.3k tokens/s | lr 1.2e-05 |
+/// ETA 1:05 | mem 1.2 GiB". Samples instead of tokens where no token was counted; `skipped` where there was no update.
+std::string progress_line(const capstan::monitor::StepEnded& step, const Progress& progress);
 
 /// NeMo's step line:
 /// "Training epoch 0, iteration 0/249 | lr: 1.961e-06 | global_batch_size: 8 | global_step: 0 |
@@ -34,16 +47,16 @@ std::string step_line(const capstan::monitor::StepEnded& step, const capstan::mo
 /// training questions were asked.
 std::string eval_line(const capstan::monitor::EvalEnded& eval);
 
-/// "Checkpoint after step 40: 1.50 GiB, training waited 0.03 s, written in 1.2 s (1.34 GB/s): runs/a/checkpoints/…".
+/// "Checkpoint after step 40: 1.50 GiB, training waited 0.03 s, written in 1.2 s (1.34 GB/s): runs/a/checkpoints/…". A
+/// small one is no measure of the disk and has no rate.
 std::string checkpoint_line(const capstan::monitor::CheckpointSaved& saved);
 
 /// Hugging Face's summary at a run's end: {'train_runtime': 125.2999, 'train_samples_per_second': 11.971,
 /// 'train_steps_per_second': 0.742, 'train_loss': 0.7039, 'epoch': 2.93}.
 std::string run_line(const capstan::monitor::RunEnded& run);
 
-/// "step 125/250 [##########----------]  50% | epoch 0.50 | loss 1.315 | 12.3 samples/s | ETA 1:05".
-/// Rate and ETA are computed from `seconds_per_step`.
-std::string bar_line(const capstan::monitor::StepEnded& step, double seconds_per_step);
+/// progress_line() with a bar: "[#####-----] step 125/250 | loss 1.315 | …".
+std::string bar_line(const capstan::monitor::StepEnded& step, const Progress& progress);
 
 /// NeMo's table of resolved arguments: a row for each table of the configuration, with the options that are not
 /// defaults: data │ squad(train="a.json", …).

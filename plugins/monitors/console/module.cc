@@ -3,8 +3,11 @@
 #include <capstan/base/clock.h>
 #include <capstan/base/output.h>
 #include <capstan/monitor.h>
+#include <capstan/monitor/resident.h>
+#include <capstan/nvml/nvml.h>
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,12 +19,32 @@ using namespace capstan;
 
 double now_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
+/// What this rank holds: of its GPU what nvidia-smi says, else what is in host memory.
+class Memory {
+ public:
+  void start(const monitor::RunStarted& run) {
+    if (run.device != "cpu") nvml_.emplace();
+    if (nvml_) gpu_ = nvml_->find(run.gpu_uuid);
+  }
+  std::int64_t bytes() const {
+    if (!nvml_) return monitor::resident_bytes();
+    const auto memory = gpu_ ? nvml_->memory(*gpu_) : std::nullopt;
+    return memory ? memory->used : 0;
+  }
+
+ private:
+  std::optional<monitor::Nvml> nvml_;
+  const monitor::Nvml::Gpu* gpu_ = nullptr;
+};
+
 /// Shows the run on rank 0's standard output. Output is not buffered, so that a file can be watched.
 class Console final : public monitor::Monitor {
  public:
-  explicit Console(const config::Options<ConsoleOptions>& options) : screen_(*options) {}
+  explicit Console(const config::Options<ConsoleOptions>& options)
+      : screen_(*options, [this] { return memory_.bytes(); }) {}
   void run_started(const monitor::RunStarted& run) override {
     shows_ = run.rank == 0;
+    if (shows_) memory_.start(run);
     if (shows_) write(screen_.run_started(run, now_s()));
     begin_ = std::chrono::steady_clock::now();
   }
@@ -44,6 +67,7 @@ class Console final : public monitor::Monitor {
  private:
   void write(const std::string& text) { output_.write(text); }
   Output output_;
+  Memory memory_;
   Screen screen_;
   bool shows_ = false;
   std::optional<std::chrono::steady_clock::time_point> begin_;  // the run's, until its first step has ended
@@ -52,5 +76,6 @@ class Console final : public monitor::Monitor {
 }  // namespace
 }  // namespace console
 
-CAPSTAN_MONITOR("console", "1.0", "shows steps, evaluations and summaries on standard output", console::Console,
+CAPSTAN_OPENED_BY_DEFAULT
+CAPSTAN_MONITOR("console", "1.1", "shows steps, evaluations and summaries on standard output", console::Console,
                 console::ConsoleOptions)

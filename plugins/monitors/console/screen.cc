@@ -1,8 +1,8 @@
 #include "screen.h"
 
-#include <algorithm>
+#include <capstan/base/text.h>
 
-#include "lines.h"
+#include <algorithm>
 
 namespace console {
 
@@ -16,7 +16,7 @@ std::string Screen::run_started(const monitor::RunStarted& run, double time) {
   std::string text;
   if (shows_job_) text += line(job_started(time));
   if (nemo()) text += line(arguments_table(run.settings));
-  return text + line(start_lines(run));
+  return text + line(start_line(run));
 }
 
 std::string Screen::start_table(double seconds) {
@@ -30,10 +30,22 @@ std::string Screen::step_ended(const monitor::StepEnded& step) {
     last_ = step;
     return {};
   }
-  if (step.step % options_.every != 0) return {};
+  if (!is_due(step)) return {};
   if (!uses_bar_) return line(step_text(step));
   bar_is_shown_ = true;
-  return "\r\033[K" + bar_text(step);
+  return cat("\r\033[K\033[?7l", bar_text(step), "\033[?7h");  // cut where the terminal is narrow, not wrapped
+}
+
+// The last one always is, and comes later.
+bool Screen::is_due(const monitor::StepEnded& step) const {
+  const bool is_own_style = !nemo() && !hf();
+  if (steps_seen_ == 1) return true;
+  if (!is_own_style) return step.step % std::max<std::int64_t>(1, options_.every) == 0;
+  if (options_.every > 0) return (step.step + 1) % options_.every == 0;
+  constexpr double seconds_a_line = 1;
+  constexpr std::int64_t most_lines = 100;
+  if (run_.output_is_terminal) return since_.seconds >= seconds_a_line;
+  return (step.step + 1) % std::max<std::int64_t>(1, (run_.steps + most_lines - 1) / most_lines) == 0;
 }
 
 // The line of the last step, once; after the bar, which ends with it.
@@ -47,17 +59,30 @@ std::string Screen::held_line() {
 }
 
 std::string Screen::step_text(const monitor::StepEnded& step) {
-  if (!hf()) return step_line(step, run_, val_loss_);
+  if (nemo()) return step_line(step, run_, val_loss_);
+  if (!hf()) return progress_line(step, progress_to(step));
   const double loss = losses_ / static_cast<double>(std::max<std::int64_t>(1, losses_of_));
   losses_ = 0;
   losses_of_ = 0;
   return hf_step_line(step, loss);
 }
 
-std::string Screen::bar_text(const monitor::StepEnded& step) const {
+std::string Screen::bar_text(const monitor::StepEnded& step) {
   if (hf()) return tqdm_line(step.step + 1, step.steps, first_seconds_ + seconds_);
-  const double each = steps_seen_ < 2 ? first_seconds_ : seconds_ / static_cast<double>(steps_seen_ - 1);
-  return bar_line(step, each);
+  return bar_line(step, progress_to(step));
+}
+
+// What was done since the last line, which counts from here again.
+Progress Screen::progress_to(const monitor::StepEnded& step) {
+  auto progress = std::exchange(since_, {});
+  progress.seconds_left = static_cast<double>(step.steps - step.step - 1) * seconds_each();
+  if (memory_) progress.memory = memory_();
+  return progress;
+}
+
+// Without the first as soon as there is another, since it includes warm-up.
+double Screen::seconds_each() const {
+  return steps_seen_ < 2 ? first_seconds_ : seconds_ / static_cast<double>(steps_seen_ - 1);
 }
 
 std::string Screen::eval_ended(const monitor::EvalEnded& eval) {
@@ -85,8 +110,10 @@ std::string Screen::line(const std::string& text) {
   return (erase ? "\r\033[K" : "") + text + "\n";
 }
 
-// Rates and ETA leave the first step out as soon as there is another, since it includes warm-up.
 void Screen::count_step(const monitor::StepEnded& step) {
+  since_.seconds += step.step_time_s;
+  since_.tokens += step.tokens;
+  since_.samples += step.samples;
   losses_ += step.loss;
   ++losses_of_;
   if (steps_seen_++ == 0) {

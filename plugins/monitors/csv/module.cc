@@ -1,8 +1,8 @@
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include <capstan/monitor.h>
-#include <capstan/monitor/metrics.h>
-#include <capstan/monitor/run_files.h>
+#include <capstan/monitor_parts/file_name.h>
+#include <capstan/monitor_parts/metrics.h>
 
 #include <filesystem>
 #include <optional>

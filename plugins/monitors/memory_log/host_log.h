@@ -1,7 +1,7 @@
 #pragma once
 #include <capstan/base/line_file.h>
 #include <capstan/config/options.h>
-#include <capstan/monitor/process_tree.h>
+#include <capstan/monitor_parts/process_tree.h>
 
 #include <atomic>
 #include <chrono>

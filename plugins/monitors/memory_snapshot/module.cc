@@ -3,8 +3,8 @@
 #include <capstan/base/output.h>
 #include <capstan/base/text.h>
 #include <capstan/monitor.h>
-#include <capstan/monitor/planned.h>
-#include <capstan/monitor/process_tree.h>
+#include <capstan/monitor/resident.h>
+#include <capstan/monitor_parts/chosen.h>
 
 #include <algorithm>
 #include <memory>

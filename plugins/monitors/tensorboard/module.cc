@@ -1,7 +1,7 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/monitor.h>
-#include <capstan/monitor/metrics.h>
+#include <capstan/monitor_parts/metrics.h>
 
 #include <chrono>
 #include <filesystem>

@@ -1,7 +1,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <capstan/base/output.h>
 #include <capstan/monitor.h>
-#include <capstan/monitor/process_tree.h>
+#include <capstan/monitor/resident.h>
 #include <capstan/nvml/nvml.h>
 #include <unistd.h>
 

@@ -1,8 +1,8 @@
 #include <capstan/base/output.h>
 #include <capstan/base/text.h>
 #include <capstan/monitor.h>
-#include <capstan/monitor/metrics.h>
-#include <capstan/monitor/process_tree.h>
+#include <capstan/monitor/resident.h>
+#include <capstan/monitor_parts/metrics.h>
 #include <capstan/nvml/nvml.h>
 
 #include <memory>

@@ -3,7 +3,7 @@
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
-#include <capstan/monitor/metrics.h>
+#include <capstan/monitor_parts/metrics.h>
 
 #include <algorithm>
 #include <array>

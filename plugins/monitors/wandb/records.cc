@@ -2,7 +2,7 @@
 
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
-#include <capstan/monitor/metrics.h>
+#include <capstan/monitor_parts/metrics.h>
 
 #include <algorithm>
 #include <boost/crc.hpp>

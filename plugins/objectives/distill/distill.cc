@@ -37,7 +37,7 @@ objective::Plan Distill::plan() const {
   plan.counts = {"target tokens"};
   const auto square = options_->temperature * options_->temperature;
   plan.terms = {{1 - options_->alpha}, {options_->alpha * square}};
-  plan.figures = {{"cross_entropy"}, {"divergence"}};
+  plan.figures = {{"cross_entropy", 0, objective::Better::lower}, {"divergence", 0, objective::Better::lower}};
   return plan;
 }
 

@@ -20,7 +20,8 @@ void DistillOptions::describe(config::OptionTable<DistillOptions>& t) {
       .max(1)
       .doc("the share of the divergence from the teacher; the rest is that of the labels' cross entropy");
   t.add("temperature", &DistillOptions::temperature)
-      .above(0)
+      .min(0.01)
+      .max(1000)
       .doc(
           "logits of both models are divided by it before they are compared, and the divergence counts times its "
           "square, so that gradients stay of one size");

@@ -48,8 +48,13 @@ objective::Plan Dpo::plan() const {
     plan.fields = {{reference_field, data::FieldSpec::Type::float32, data::FieldSpec::Per::sequence}};
   plan.counts = {"pairs"};
   plan.terms = {{}};
-  plan.figures = {{"reward_chosen"}, {"reward_rejected"}, {"reward_margin"}, {"accuracy"}};
+  using objective::Better;
+  plan.figures = {{"reward_chosen", 0, Better::higher},
+                  {"reward_rejected", 0, Better::lower},
+                  {"reward_margin", 0, Better::higher},
+                  {"accuracy", 0, Better::higher}};
   plan.sequences = 2;
+  plan.meaning = "a preferred answer and a rejected one";
   return plan;
 }
 

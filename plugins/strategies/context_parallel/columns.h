@@ -12,7 +12,8 @@ enum class Method { ulysses, gather, ring };
 /// Which columns rank `rank` of `ranks` has of rows that have `columns`.
 ///
 /// Rows are cut into 2 · ranks chunks, the last ones of which may be shorter or empty, and rank r has chunks r and
-/// 2 · ranks - 1 - r: causal attention costs the later columns more, and so every rank's queries cost the same.
+/// 2 · ranks - 1 - r: causal attention costs the later columns more, and so every rank's queries cost the same. Rows
+/// with as many columns as there are ranks leave each rank at least one.
 std::vector<capstan::nn::ColumnRange> own_columns(std::int64_t columns, int ranks, int rank);
 
 /// How many columns each rank has.

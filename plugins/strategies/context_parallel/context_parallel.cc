@@ -75,6 +75,14 @@ Diagnostic ContextParallel::indivisible(const RankHeads& heads, int tp) const {
           "choose a size that does, or method = \"gather\""};
 }
 
+void ContextParallel::refuse_short_rows(std::int64_t columns, Diagnostics& diagnostics) const {
+  if (columns == 0 || columns >= options_->size) return;
+  diagnostics.add(options_.where(&ContextParallelOptions::size),
+                  cat("strategy.context_parallel.size is ", options_->size, ", and the model's rows have at most ",
+                      counted(columns, "column"), ", so that some ranks would have none"),
+                  cat("use a size of at most ", columns));
+}
+
 void ContextParallel::check(const strategy::Facts& facts, Diagnostics& diagnostics) const {
   const auto size = options_->size;
   const auto tp = facts.mesh.size(Axis::tp);
@@ -87,6 +95,7 @@ void ContextParallel::check(const strategy::Facts& facts, Diagnostics& diagnosti
                     "the model has",
                     R"(set the model's attention_dropout = 0, or method = "ulysses" or "gather")");
   }
+  refuse_short_rows(model.max_positions, diagnostics);
   const auto inner = facts.mesh.size({Axis::ep, Axis::tp});
   if (size > 1 && facts.rank == 0 && facts.ranks_per_node % (size * inner) != 0) {
     log::warning(cat(options_.where(&ContextParallelOptions::size), ": strategy.context_parallel.size is ", size,
@@ -136,6 +145,7 @@ void ContextParallel::place(nn::Unit& unit, const strategy::Placement& placement
     const auto method = method_for(heads);
     if (!method) throw Error(std::vector{indivisible(heads, tp)});
     note(*method);
+    attention.around.must_act();
     if (*method == Method::ulysses) {
       attention.around.fill("context_parallel", Ulysses(group, unit.name()));
     } else if (*method == Method::ring) {

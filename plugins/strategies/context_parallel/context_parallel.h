@@ -44,6 +44,7 @@ class ContextParallel : public capstan::strategy::Strategy {
   /// None: the one that is asked for cannot be.
   std::optional<Method> method_for(const RankHeads& heads) const;
   capstan::Diagnostic indivisible(const RankHeads& heads, int tp) const;
+  void refuse_short_rows(std::int64_t columns, capstan::Diagnostics& diagnostics) const;
   void note(Method method);
 
   capstan::config::Options<ContextParallelOptions> options_;

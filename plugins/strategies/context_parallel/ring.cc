@@ -1,6 +1,7 @@
 #include "ring.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include <torch/csrc/autograd/custom_function.h>

@@ -99,8 +99,9 @@ void ExpertParallel::place(nn::Unit& unit, const strategy::Placement& placement)
     for (const auto& weight : {experts.gate_up(), experts.down()}) {
       for (auto& record : weight->records()) record.compute = record.compute.with({0, {Axis::ep}});
     }
-    const auto exchange =
-        std::make_shared<const Exchange>(placement.group({Axis::ep}), unit.name(), options_->memory_factor);
+    const auto exchange = std::make_shared<const Exchange>(placement.group({Axis::ep}), unit.name(),
+                                                           placement.takes_mean_load ? 1 : options_->memory_factor);
+    experts.exchange.must_act();
     experts.exchange.fill("expert_parallel", [exchange](const auto& body, const auto& rows, const auto& counts,
                                                         const auto& ids, nn::RecomputeContext* kept) {
       return (*exchange)(body, rows, counts, ids, kept);

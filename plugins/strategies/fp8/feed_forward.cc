@@ -1,6 +1,7 @@
 #include "feed_forward.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>

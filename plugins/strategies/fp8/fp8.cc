@@ -215,9 +215,8 @@ Fp8::How Fp8::multiplier(const nn::Layer& layer, const nn::WeightPtr& weight, co
   auto& made = multipliers_[weight];
   if (made) return made;
   auto how = std::make_shared<Multiplier>();
-  how->scaling = scaling(dynamic_cast<const nn::Experts*>(&layer) != nullptr);
-  how->mesh = placement.mesh;
-  how->rank = placement.rank;
+  how->of_experts = dynamic_cast<const nn::Experts*>(&layer) != nullptr;
+  how->scaling = scaling(how->of_experts);
   how->gradient = options_->backward == "e5m2" ? at::kFloat8_e5m2 : at::kFloat8_e4m3fn;
   how->weight_gradient = options_->backward != "bf16";
   how->fast = options_->accumulate == "fast";
@@ -262,7 +261,11 @@ void Fp8::place_experts(nn::Experts& experts, const strategy::Placement& placeme
   };
   fill(experts.gate_up_multiply, up);
   fill(experts.down_multiply, down);
-  if (!up || !down || !FeedForward::takes(*up, *down)) return;
+  if (!up || !down || !FeedForward::takes(*up, *down)) {
+    if (up) experts.gate_up_multiply.must_act();
+    if (down) experts.down_multiply.must_act();
+    return;
+  }
   experts.products.fill(
       owner, [both = FeedForward{up, down}](const auto& rows, const auto& w_up, const auto& w_down, const auto& ends) {
         return both.multiply(rows, w_up, w_down, ends);
@@ -271,7 +274,7 @@ void Fp8::place_experts(nn::Experts& experts, const strategy::Placement& placeme
 
 void Fp8::place(nn::Unit& unit, const strategy::Placement& placement) {
   if (stores()) refuse_trained(unit);
-  unit.each<nn::Linear>([&](nn::Linear& linear) { place_linear(linear, placement); });
+  std::set<const nn::Linear*> joined;  // an Mlp's products may take their place
   unit.each<nn::Experts>([&](nn::Experts& experts) { place_experts(experts, placement); });
   unit.each<nn::Mlp>([&](nn::Mlp& mlp) {
     const auto up = multiplier(mlp.up(), mlp.up().weight(), placement);
@@ -280,10 +283,16 @@ void Fp8::place(nn::Unit& unit, const strategy::Placement& placement) {
     mlp.products.fill(owner, [both = FeedForward{up, down}](const auto& x, const auto& w_up, const auto& w_down) {
       return both.multiply(x, w_up, w_down);
     });
+    joined.insert({&mlp.up(), &mlp.down()});
+  });
+  unit.each<nn::Linear>([&](nn::Linear& linear) {
+    place_linear(linear, placement);
+    if (linear.multiply.owner() == owner && joined.count(&linear) == 0) linear.multiply.must_act();
   });
 }
 
 std::vector<layout::Footprint> Fp8::footprint(const strategy::Facts& facts) const {
+  refuse_misfits(facts);
   refuse_cut_tiles(facts);
   // An element in forward's orientation, which the engine counts where weights are stored so, and in backward's where
   // there is one and it is kept; their scales are less than a thousandth of it.

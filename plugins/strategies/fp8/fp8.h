@@ -62,6 +62,7 @@ class Fp8 : public capstan::strategy::Strategy {
   void set_codecs(capstan::nn::Weight& weight, bool experts) const;
   void check_blocks(capstan::Diagnostics& faults) const;
   void refuse_trained(const capstan::nn::Unit& unit) const;
+  void refuse_misfits(const capstan::strategy::Facts& facts) const;
   void refuse_cut_tiles(const capstan::strategy::Facts& facts) const;
   Scaling scaling(bool experts) const;
   std::string sizes_text() const;  ///< what sizes are multiples of

@@ -1,6 +1,8 @@
 #include "multiplier.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include <capstan/ops/grouped.h>
@@ -33,23 +35,6 @@ const How& how_of(AutogradContext* ctx) {
 }
 
 at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
-
-// Checks each record: a block that two records share would be another one where these are split.
-void check_pieces(const Multiplier& how, const at::Tensor& weight) {
-  const auto sizes = how.sizes_of(), in = weight.size(-1);
-  auto out = weight.size(-2);
-  if (how.scaling == Scaling::block && how.cuts_outputs()) {
-    for (const auto& record : how.weight->records()) {
-      const auto rows = record.compute.box(record.shape, how.mesh, how.rank).size.front();
-      if (rows % sizes != 0) out = rows;
-    }
-  }
-  if (out % sizes == 0 && in % sizes == 0) return;
-  throw Error(cat("layer ", how.layer, " is split into pieces of ", out, " x ", in,
-                  " on this rank: ", how.scaling == Scaling::block ? "FP8 products by block" : "FP8 products",
-                  " take multiples of ", sizes),
-              "set a smaller strategy.tensor_parallel.size, or leave the layer out of strategy.fp8.targets");
-}
 
 class ProductFunction : public torch::autograd::Function<ProductFunction> {
  public:
@@ -157,6 +142,19 @@ std::vector<strategy::Figure> Counts::take() {
 
 bool Multiplier::cuts_inputs() const { return group && cuts(*weight, true); }
 bool Multiplier::cuts_outputs() const { return group && cuts(*weight, false); }
+
+std::optional<std::array<std::int64_t, 2>> Multiplier::misfit(const layout::Mesh& mesh, int rank) const {
+  const auto sizes = sizes_of();
+  std::array<std::int64_t, 2> all{0, 0};
+  for (const auto& record : weight->records()) {
+    const auto box = record.compute.box(record.shape, mesh, rank);
+    if (box.numel() == 0) continue;  // another stage's
+    const auto in = box.size.back(), rows = box.numel() / in / (of_experts ? box.size.front() : 1);
+    if (scaling == Scaling::block && cuts_outputs() && rows % sizes != 0) return {{rows, in}};
+    all = {all[0] + rows, in};
+  }
+  return all[0] % sizes == 0 && all[1] % sizes == 0 ? std::nullopt : std::optional(all);
+}
 
 Rounding Multiplier::rounding(const at::Tensor& of, at::ScalarType format) const {
   const bool is_counted = counts && (!unit || unit->batch().pass.measured);
@@ -273,13 +271,11 @@ void Multiplier::take_maximum(const std::vector<at::Tensor>& magnitudes) const {
 }
 
 at::Tensor Multiplier::multiply(const How& self, const at::Tensor& x, const at::Tensor& weight) {
-  check_pieces(*self, weight);
   return ProductFunction::apply(x, weight, self, at::GradMode::is_enabled());
 }
 
 at::Tensor Multiplier::multiply_grouped(const How& self, const at::Tensor& x, const at::Tensor& weight,
                                         const at::Tensor& ends) {
-  check_pieces(*self, weight);
   return GroupedProductFunction::apply(x, weight, ends, self);
 }
 

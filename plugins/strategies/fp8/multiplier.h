@@ -1,8 +1,10 @@
 #pragma once
 #include <capstan/strategy.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,11 +59,10 @@ struct Multiplier {
 
   std::string layer;  ///< for labels and messages: "blocks.0/mlp/linear_fc1"
   capstan::nn::WeightPtr weight;
+  bool of_experts = false;                      ///< the weight is a matrix for each expert
   std::shared_ptr<capstan::comm::Group> group;  ///< ranks that may hold pieces of the layer; null: this one has all
-  capstan::layout::Mesh mesh;                   ///< in which this is…
-  int rank = 0;
-  const capstan::nn::Unit* unit = nullptr;  ///< in whose forwards and backwards it counts, where these are measured
-  std::shared_ptr<Counts> counts;           ///< all layers' operands but the weights; null: nothing is counted
+  const capstan::nn::Unit* unit = nullptr;      ///< in whose forwards and backwards it counts, where these are measured
+  std::shared_ptr<Counts> counts;               ///< all layers' operands but the weights; null: nothing is counted
   /// The weight in 8 bits where it is frozen: forward's operand and backward's. Null: not kept. Where it is stored so,
   /// only backward's may be kept.
   std::shared_ptr<Frozen> frozen, frozen_transpose;
@@ -72,8 +73,10 @@ struct Multiplier {
 
   /// What the sizes of W and of its pieces are multiples of.
   std::int64_t sizes_of() const { return scaling == Scaling::block ? quantised_block : multiple; }
-  /// x [..., in], W [out, in] -> [..., out], in x's dtype and memory of its own. Throws Error if the pieces of W are no
-  /// multiples of sizes_of().
+  /// The sizes [out, in] of what a rank of the mesh multiplies with, where they are no multiples of sizes_of(). Each
+  /// record is looked at by block: a block that two of them share would be another one where these are split.
+  std::optional<std::array<std::int64_t, 2>> misfit(const capstan::layout::Mesh& mesh, int rank) const;
+  /// x [..., in], W [out, in] -> [..., out], in x's dtype and memory of its own.
   static at::Tensor multiply(const std::shared_ptr<const Multiplier>& self, const at::Tensor& x,
                              const at::Tensor& weight);
   /// Each row of x [R, in] times its expert's matrix of W [E, out, in]: [R, out]. Always by row; the weights' gradient

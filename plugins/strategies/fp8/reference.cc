@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstddef>
 #include <iomanip>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 namespace fp8 {
@@ -19,7 +18,7 @@ namespace {
 
 // Lines of evaluations and checkpoints have no gradient norm; a loss that was not finite is null.
 void add_line(std::string_view text, const std::string& where, Losses& losses) {
-  const auto line = try_parse_json<nlohmann::json>(text);
+  const auto line = try_parse_json(text);
   const auto require = [&](bool holds, const char* what) {
     if (!holds) throw Error(what, "strategy.fp8.reference is the metrics.jsonl of a run of Capstan in bf16", where);
   };

@@ -83,6 +83,32 @@ void Fp8::refuse_trained(const nn::Unit& unit) const {
   }
 }
 
+// A whole matrix that does not fit stays in train.precision, and was named. Where a split leaves pieces that do not,
+// another split would do: that is for the user to decide.
+void Fp8::refuse_misfits(const strategy::Facts& facts) const {
+  std::map<std::string, std::string> found;  // by layer: weights have no order
+  const Multiplier* first = nullptr;
+  for (const auto& [weight, how] : multipliers_) {
+    for (const int rank : facts.mesh.ranks_along(layout::model_axes, facts.rank)) {
+      const auto piece = how->misfit(facts.mesh, rank);
+      if (!piece) continue;
+      const auto text = cat((*piece)[0], " x ", (*piece)[1]);
+      if (found.empty() || how->layer < found.begin()->first) first = how.get();
+      auto& said = found[how->layer];  // experts have two weights: each rank names the same one
+      if (said.empty() || text < said) said = text;
+      break;
+    }
+  }
+  if (found.empty()) return;
+  const auto more = found.size() - 1;
+  throw Error(cat("layer ", found.begin()->first, " is split into pieces of ", found.begin()->second,
+                  more == 0 ? "" : cat(", and ", more, " more of the layers do not fit"), ": ",
+                  first->scaling == Scaling::block ? "FP8 products by block" : "FP8 products", " take multiples of ",
+                  first->sizes_of()),
+              "set a smaller strategy.tensor_parallel.size, or leave the layer out of strategy.fp8.targets",
+              place_of(&Fp8Options::targets));
+}
+
 // A rank's shard of a matrix ends with a row of tiles.
 void Fp8::refuse_cut_tiles(const strategy::Facts& facts) const {
   for (const auto& weight : chosen_) {

@@ -8,7 +8,6 @@
 #include <set>
 
 #include "forward.h"
-#include "peft.h"
 
 namespace lora {
 
@@ -79,17 +78,20 @@ void Lora::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
   of_linear_.clear();
   of_experts_.clear();
   notes_ = nn::notes_on_other_kinds(units, "lora");
-  adapted_units_.clear();
+  adapted_ = {};
   for (auto* record : nn::parameters(units)) record->trainable = false;
   Diagnostics faults;
   for (auto& unit : units) {
     adapt_linears(*unit);
     adapt_experts(*unit);
-    adapted_units_.push_back(unit.get());
+    adapted_.units.push_back(unit.get());
   }
   for (auto& unit : units) {
     train_biases(*unit, faults);
     train_whole(*unit, faults);
+  }
+  for (const auto* record : nn::parameters(units)) {
+    if (record->trainable) adapted_.trained.insert(record->name);
   }
   refuse_unused(units, faults);
   if (faults.empty()) refuse_nothing_trained(units, faults);
@@ -247,6 +249,7 @@ void Lora::place(nn::Unit& unit, const strategy::Placement& placement) {
       all.push_back({&unit, index, placement.mesh, placement.rank});
       all.back().router = dynamic_cast<const nn::Router*>(linear.parent());
     }
+    linear.adapter.must_act();
     linear.adapter.fill("lora", [all](const at::Tensor& x, const at::Tensor& y) {
       return all.front().acts() ? Beside::add_to(all, y, x) : y;  // a unit's adapters act together
     });
@@ -260,6 +263,7 @@ void Lora::place_beside(nn::Experts& experts, nn::Unit& unit, const strategy::Pl
   const auto at = [&](std::size_t index) { return Beside{&unit, index, placement.mesh, placement.rank}; };
   const auto fill = [&](nn::Experts::AdapterPort& port, std::size_t index) {
     if (index == static_cast<std::size_t>(-1)) return;
+    port.must_act();
     port.fill("lora", [one = at(index)](const auto& rows, const auto& y, const auto& ends, const auto& ids) {
       return one.acts() ? one.add_to_grouped(y, rows, ends, ids) : y;
     });
@@ -273,7 +277,12 @@ void Lora::place_beside(nn::Experts& experts, nn::Unit& unit, const strategy::Pl
 
 std::shared_ptr<layout::Source> Lora::values(const layout::FileMap& files) {
   if (!options_->adapter) return nullptr;
-  const auto contents = peft_contents(adapted_units_);
+  const auto contents = peft_contents(adapted_);
+  if (!contents.coded.empty()) {
+    throw Error(cat(options_.name(&LoraOptions::adapter), " brings values of ", contents.coded.front()->name,
+                    ", which another strategy holds in another form (nf4)"),
+                "leave its layer out of that strategy's targets", options_.where(&LoraOptions::adapter));
+  }
   try {
     return std::make_shared<PeftSource>(*options_->adapter, contents, files);
   } catch (const Error& error) {
@@ -287,7 +296,7 @@ std::shared_ptr<layout::Source> Lora::values(const layout::FileMap& files) {
 }
 
 std::vector<std::shared_ptr<const strategy::Exporter>> Lora::exporters() const {
-  return {std::make_shared<const PeftExporter>(adapted_units_)};
+  return {std::make_shared<const PeftExporter>(adapted_)};
 }
 
 }  // namespace lora

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "names.h"
+#include "peft.h"
 
 namespace lora {
 
@@ -24,6 +25,7 @@ struct LoraOptions {
   std::vector<std::string> modules_to_save;
   std::optional<std::string> adapter;
   static void describe(capstan::config::OptionTable<LoraOptions>& t);
+  static std::vector<capstan::config::FileKeys> file_keys() { return {peft_keys()}; }
 
   double alpha_value() const { return alpha.value_or(static_cast<double>(rank)); }
 };
@@ -62,7 +64,7 @@ class Lora : public capstan::strategy::Strategy {
   std::map<const capstan::nn::Linear*, std::vector<std::size_t>> of_linear_;
   std::map<const capstan::nn::Experts*, std::pair<std::size_t, std::size_t>> of_experts_;
   std::vector<std::string> notes_;
-  std::vector<const capstan::nn::Unit*> adapted_units_;
+  Adapted adapted_;
 };
 
 }  // namespace lora

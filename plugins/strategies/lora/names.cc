@@ -11,10 +11,6 @@ using namespace capstan;
 
 namespace {
 
-bool names_module(const std::string& name, const std::string& module) {
-  return !module.empty() && (module == name || module.ends_with("." + name));
-}
-
 bool has(const std::vector<std::string>& list, const std::string& name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
@@ -27,6 +23,10 @@ std::string not_there(const std::vector<std::string>& known) { return "but the m
 }  // namespace
 
 std::string leaf(const std::string& path) { return path.substr(path.rfind('.') + 1); }
+
+bool names_module(const std::string& name, const std::string& module) {
+  return !module.empty() && (module == name || module.ends_with("." + name));
+}
 
 Names::Names(const std::vector<std::string>& names) {
   for (const auto& name : names) used_[name] = false;

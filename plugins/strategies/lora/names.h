@@ -12,6 +12,8 @@ using Units = std::vector<std::unique_ptr<capstan::nn::Unit>>;
 
 /// "q_proj" of "model.layers.0.self_attn.q_proj".
 std::string leaf(const std::string& path);
+/// Whether the name is the module's, or the end of its path.
+bool names_module(const std::string& name, const std::string& module);
 
 /// What a list option names, and which of its names the model has.
 class Names {

@@ -1,10 +1,10 @@
 #include "peft.h"
 
 #include <ATen/ATen.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 namespace lora {
@@ -14,10 +14,9 @@ using namespace capstan;
 namespace {
 
 using layout::Box;
-using Json = nlohmann::json;
 
 std::string key_of(const std::string& module, const char* matrix) {
-  return cat("base_model.model.", module, ".", matrix, ".weight");
+  return cat(peft_prefix, module, ".", matrix, ".weight");
 }
 
 const layout::FileTensor& file_tensor(const layout::FileMap& files, const layout::Param& record) {
@@ -130,13 +129,16 @@ std::string config_text(const nn::Adapter& adapter, const std::vector<PeftTensor
   json["lora_alpha"] = adapter.alpha;
   json["lora_dropout"] = adapter.dropout;
   json["use_rslora"] = adapter.rank_stabilised;
-  json["target_modules"] = targets_of(adapted, modules_of(files));
+  const auto targets = targets_of(adapted, modules_of(files));
+  json["target_modules"] = std::vector<std::string>(targets.begin(), targets.end());
   json["bias"] = whole.bias;
   json["fan_in_fan_out"] = std::any_of(files.tensors.begin(), files.tensors.end(), transposed);  // GPT-2
   json["inference_mode"] = true;
   json["init_lora_weights"] = true;
+  // peft then has one matrix for both, as the model has.
+  json["ensure_weight_tying"] = !whole.tied.empty();
   json["modules_to_save"] = whole.modules_to_save.empty() ? Json() : Json(whole.modules_to_save);
-  return json.dump(2) + "\n";
+  return json.sorted().dump(2) + "\n";
 }
 
 }  // namespace
@@ -154,7 +156,7 @@ std::vector<PeftTensor> peft_tensors(const std::vector<const nn::Adapter*>& adap
 }
 
 std::string PeftExporter::write(const std::filesystem::path& folder, const strategy::Exported& run) const {
-  const auto contents = peft_contents(units_);
+  const auto contents = peft_contents(adapted_);
   const auto tensors = peft_tensors(contents.adapters, run.files);
   const auto whole = peft_whole(contents, run.files);
   std::vector<checkpoint::NamedTensor> values;
@@ -168,6 +170,8 @@ std::string PeftExporter::write(const std::filesystem::path& folder, const strat
   }
   for (auto& value : checkpoint::folder_tensors(contents.trained, whole.map, run.values, at::kFloat))
     values.push_back(std::move(value));
+  for (auto& value : checkpoint::folder_tensors(whole.tied, whole.map, run.values, at::kFloat))
+    values.push_back({tied_head_key, std::move(value.tensor)});
   const auto& first = *contents.adapters.front();
   checkpoint::write_safetensors(folder / peft_tensors_file, values);
   write_file(folder / peft_config_file, config_text(first, tensors, whole, run.files, run.base));

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "peft_config.h"
+
 namespace lora {
 
 namespace checkpoint = capstan::checkpoint;
@@ -39,19 +41,28 @@ struct PeftTensor {
 };
 std::vector<PeftTensor> peft_tensors(const std::vector<const nn::Adapter*>& adapters, const layout::FileMap& files);
 
+/// The model's units, which outlive this, and the names of what a run trains in them. An evaluation trains nothing and
+/// has the same names: their values are part of the adapter all the same.
+struct Adapted {
+  std::vector<const nn::Unit*> units;
+  std::set<std::string> trained;
+};
+
 /// What a PEFT folder is made of.
 struct PeftContents {
   std::vector<const nn::Adapter*> adapters;
   std::vector<const layout::Param*> trained;  ///< the model's own records that are trained too, each once
-  std::vector<const layout::Param*> tied;     ///< those of `trained` that two units use
+  std::vector<const layout::Param*> tied;     ///< the model's own that two units use, trained or not
+  std::vector<const layout::Param*> coded;    ///< those of `trained` that the model holds in another form
 };
-/// Made from all the model's units, which outlive it.
-PeftContents peft_contents(const std::vector<const nn::Unit*>& units);
+PeftContents peft_contents(const Adapted& adapted);
 /// Why a PEFT folder cannot hold what is trained; empty: it can.
 std::string not_peft(const PeftContents& contents, const layout::FileMap& files);
 
+/// As transformers' causal-LM classes name a head that is the embedding; FileMap has no record of it.
+inline constexpr const char* tied_head = "lm_head";
+inline constexpr const char* tied_head_key = "base_model.model.lm_head.weight";
 inline constexpr const char* peft_tensors_file = "adapter_model.safetensors";
-inline constexpr const char* peft_config_file = "adapter_config.json";
 
 /// Where a PEFT file holds the model's own records that were trained besides adapters: fully trained modules (peft's
 /// modules_to_save) and biases.
@@ -62,9 +73,12 @@ struct PeftWhole {
   layout::FileMap map;                       ///< only of these records; names are the file's keys
   std::vector<std::string> modules_to_save;  ///< full names, since peft selects every module whose name ends so
   std::string bias = "none";                 ///< "all", or "lora_only": some
+  std::vector<const layout::Param*> tied;    ///< trained records that the file has a second time, as the head
 };
 PeftWhole peft_whole(const PeftContents& contents, const layout::FileMap& files);
 
+/// "base_model.model.": what stands before every name in a PEFT file.
+inline constexpr std::string_view peft_prefix = "base_model.model.";
 /// The file's tensors that this one is made of.
 std::vector<std::string> names_in(const layout::FileTensor& tensor);
 /// The name under which transformers has the module of a tensor: "model.layers.0.mlp.up_proj".
@@ -76,16 +90,16 @@ std::vector<std::string> adapted_modules(const std::vector<PeftTensor>& tensors)
 /// dropout are the same.
 class PeftExporter : public capstan::strategy::Exporter {
  public:
-  /// Exports these units, which outlive it.
-  explicit PeftExporter(std::vector<const nn::Unit*> units) : units_(std::move(units)) {}
+  /// Exports these.
+  explicit PeftExporter(Adapted adapted) : adapted_(std::move(adapted)) {}
   std::string name() const override { return "peft"; }
   std::string folder() const override { return "adapter"; }
-  bool at_end() const override { return !peft_contents(units_).adapters.empty(); }
-  std::string refusal(const layout::FileMap& files) const override { return not_peft(peft_contents(units_), files); }
+  bool at_end() const override { return !peft_contents(adapted_).adapters.empty(); }
+  std::string refusal(const layout::FileMap& files) const override { return not_peft(peft_contents(adapted_), files); }
   std::string write(const std::filesystem::path& folder, const capstan::strategy::Exported& run) const override;
 
  private:
-  std::vector<const nn::Unit*> units_;
+  Adapted adapted_;
 };
 
 /// Values of adapters, and of other trained records, from a PEFT folder.
@@ -93,7 +107,8 @@ class PeftSource : public layout::Source {
  public:
   /// Compares the folder's files with the contents: every fault at once, in one Error (missing files, features that are
   /// not supported, another rank or scale, tensors that are missing, have another shape or that the run does not use;
-  /// an A that is not shared). Reads headers, and no values but an A that several modules share.
+  /// an A that is not shared, a tied head that is not its embedding). Reads headers, and values only of an A that
+  /// several modules share and of a head that is saved beside the embedding that it is.
   PeftSource(std::filesystem::path folder, const PeftContents& contents, const layout::FileMap& files);
 
   bool has(const layout::Param& param) const override {
@@ -114,6 +129,13 @@ class PeftSource : public layout::Source {
     std::vector<TensorRows> repeated;  // those of other modules that share the record
   };
   void find(const PeftTensor& tensor, capstan::Diagnostics& diagnostics);
+  bool fits(const std::string& key, const layout::Shape& shape, capstan::Diagnostics& diagnostics) const;
+  void judge_selection(const PeftConfig& config, const std::vector<PeftTensor>& tensors, const layout::FileMap& files,
+                       const std::set<std::string>& used, capstan::Diagnostics& diagnostics) const;
+  void judge_tied(const PeftContents& contents, const layout::FileMap& files, std::set<std::string>& used,
+                  capstan::Diagnostics& diagnostics) const;
+  bool same_values(const std::string& one, const std::string& other) const;
+  void refuse_unused(const std::set<std::string>& used, capstan::Diagnostics& diagnostics) const;
   void open_whole(const PeftContents& contents, const layout::FileMap& files, std::set<std::string>& used,
                   capstan::Diagnostics& diagnostics);
   void check_shared(capstan::Diagnostics& diagnostics) const;

@@ -4,7 +4,6 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "peft.h"
@@ -17,24 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using layout::Box;
-using Json = nlohmann::json;
-
-// Features of peft that adapters here do not have. They are refused by name: otherwise values would be wrong, or
-// tensors of the file would be left over without an explanation.
-struct Unknown {
-  const char* key;
-  const char* means;
-};
-constexpr Unknown unknown[] = {
-    {"alpha_pattern", "modules with an alpha of their own"},
-    {"rank_pattern", "modules with a rank of their own"},
-    {"use_dora", "adapters that change the size of weights apart from their direction (DoRA)"},
-    {"lora_bias", "adapters with a bias"},
-    {"layer_replication", "layers that stand in the model more than once"},
-    {"use_qalora", "quantised adapters (QALoRA)"},
-    {"target_parameters", "adapters of parameters that are no module's"},
-    {"trainable_token_indices", "single rows of the embedding"},
-};
 
 at::Tensor narrowed(at::Tensor tensor, const Box& box) {
   for (std::size_t d = 0; d < box.size.size(); ++d)
@@ -42,67 +23,38 @@ at::Tensor narrowed(at::Tensor tensor, const Box& box) {
   return tensor;
 }
 
-// What peft writes if a feature is off.
-bool is_off(const Json& value) {
-  if (value.is_structured()) return value.empty();
-  return value.is_null() || (value.is_boolean() && !value.get<bool>());
-}
-
-bool is_text_or_texts(const Json& value) {
-  if (value.is_null() || value.is_string()) return true;
-  return value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& item) { return item.is_string(); });
-}
-
-void refuse_unknown(const Json& json, const std::string& path, Diagnostics& diagnostics) {
-  const char* fix =
-      "let peft merge it into its model (merge_and_unload) and start from that with model.path, or take an adapter "
-      "without it";
-  if (const auto type = json.value("peft_type", Json("LORA")); type != "LORA")
-    diagnostics.add(path, cat("its peft_type is ", type.dump(), "; Capstan knows \"LORA\""), fix);
-  if (const auto targets = json.value("target_modules", Json()); !is_text_or_texts(targets))
-    diagnostics.add(path, cat("its target_modules is ", targets.dump(), ", neither a text nor a list of texts"), fix);
-  for (const auto& [key, means] : unknown) {
-    if (const auto value = json.value(key, Json()); !is_off(value))
-      diagnostics.add(path, cat("its ", key, " is ", value.dump(), ": Capstan does not know ", means), fix);
-  }
-}
-
-void compare(const Json& json, const nn::Adapter& adapter, const std::string& path, Diagnostics& diagnostics) {
-  const auto judge = [&](const char* key, const char* option, const Json& mine, const Json& missing) {
-    const auto theirs = json.value(key, missing);
-    if (theirs == mine) return;
-    diagnostics.add(path,
-                    cat("its ", key == std::string("r") ? "rank r" : key, " is ", theirs.dump(), ", ", adapter.table,
-                        ".", option, " is ", mine.dump()),
-                    cat("set ", adapter.table, ".", option, " = ", theirs.dump()));
-  };
-  const auto whole = static_cast<std::int64_t>(adapter.alpha);
-  const bool is_whole = static_cast<double>(whole) == adapter.alpha;
-  judge("r", "rank", adapter.rank, 0);
-  judge("lora_alpha", "alpha", is_whole ? Json(whole) : Json(adapter.alpha), 0);
-  judge("use_rslora", "rank_stabilised", adapter.rank_stabilised, false);
-}
-
-// False: nothing more can be checked.
-bool check_config(const fs::path& folder, const std::vector<const nn::Adapter*>& adapters, Diagnostics& diagnostics) {
-  const auto before = diagnostics.size();
+// Throws where the folder has nothing that can be compared with the run.
+PeftConfig read_config(const fs::path& folder) {
+  Diagnostics faults;
   for (const char* name : {peft_config_file, peft_tensors_file}) {
     if (is_there(folder / name)) continue;
-    diagnostics.add(folder.string(), is_there(folder) ? cat("it has no ", name) : "there is no such folder",
-                    cat("name a folder with ", peft_config_file, " and ", peft_tensors_file,
-                        ", as peft's save_pretrained and capstan export --to peft write it"));
-    return false;
+    faults.add(folder.string(), is_there(folder) ? cat("it has no ", name) : "there is no such folder",
+               cat("name a folder with ", peft_config_file, " and ", peft_tensors_file,
+                   ", as peft's save_pretrained and capstan export --to peft write it"));
+    faults.throw_if_any();
   }
-  const auto path = (folder / peft_config_file).string();
-  const auto json = try_parse_json<Json>(read_file(path));
-  if (!json.is_object()) {
-    diagnostics.add(path, "it is not a JSON object", "copy or download the adapter again");
-    return false;
-  }
-  refuse_unknown(json, path, diagnostics);
-  if (diagnostics.size() != before) return false;
-  if (!adapters.empty()) compare(json, *adapters.front(), path, diagnostics);
-  return true;
+  auto config = PeftConfig::read(folder / peft_config_file, faults);
+  faults.throw_if_any();
+  return config;
+}
+
+// A kind of adapter that Capstan has not, by what its tensors are called.
+struct OtherKind {
+  std::string_view part;
+  std::string_view means;
+};
+constexpr OtherKind other_kinds[] = {
+    {".lora_embedding_", "an embedding's adapter"},
+    {".lora_magnitude_vector", "the sizes of weights (DoRA)"},
+    {".lora_B.bias", "an adapter's bias"},
+    {".token_adapter.", "single rows of an embedding"},
+};
+
+// "lm_head.weight", or "embed_tokens.lora_embedding_A, which is an embedding's adapter".
+std::string unused_text(const std::string& name) {
+  const auto is_in = [&](const OtherKind& kind) { return name.find(kind.part) != std::string::npos; };
+  const auto* kind = std::find_if(std::begin(other_kinds), std::end(other_kinds), is_in);
+  return kind == std::end(other_kinds) ? name : cat(name, " (", kind->means, ", which Capstan does not have)");
 }
 
 // The place of a module's adapter when another module shares its A.
@@ -121,48 +73,107 @@ Diagnostic not_shared(const std::string& file, const std::vector<std::string>& k
 }  // namespace
 
 PeftSource::PeftSource(fs::path folder, const PeftContents& contents, const layout::FileMap& files)
-    : folder_(std::move(folder)), table_(contents.adapters.empty() ? "" : contents.adapters.front()->table) {
+    : folder_(std::move(folder)),
+      table_(contents.adapters.empty() ? "strategy.lora" : contents.adapters.front()->table) {
+  const auto config = read_config(folder_);
   Diagnostics diagnostics;
-  const bool known = check_config(folder_, contents.adapters, diagnostics);
-  if (!known) diagnostics.throw_if_any();
+  if (!contents.adapters.empty()) config.compare(*contents.adapters.front(), diagnostics);
   file_ = std::make_unique<const checkpoint::SafetensorsFile>(folder_ / peft_tensors_file);
   std::set<std::string> used;
-  for (const auto& tensor : peft_tensors(contents.adapters, files)) {
+  const auto tensors = peft_tensors(contents.adapters, files);
+  for (const auto& tensor : tensors) {
     used.insert(tensor.key);
     find(tensor, diagnostics);
   }
+  judge_tied(contents, files, used, diagnostics);
   if (!contents.trained.empty()) open_whole(contents, files, used, diagnostics);
-  std::vector<std::string> unused;
-  for (const auto& [name, info] : file_->tensors()) {
-    if (!used.contains(name)) unused.push_back(name);
-  }
-  if (!unused.empty()) {
-    diagnostics.add(file_->path().string(), cat("it has tensors that no adapter of this run uses: ", join(unused)),
-                    cat("choose ", table_, ".targets, modules_to_save and bias as in its adapter_config.json"));
-  }
+  judge_selection(config, tensors, files, used, diagnostics);
+  refuse_unused(used, diagnostics);
   check_shared(diagnostics);
   diagnostics.throw_if_any();
 }
 
+void PeftSource::refuse_unused(const std::set<std::string>& used, Diagnostics& diagnostics) const {
+  std::vector<std::string> unused;
+  for (const auto& [name, info] : file_->tensors()) {
+    if (!used.contains(name)) unused.push_back(unused_text(name));
+  }
+  if (unused.empty()) return;
+  diagnostics.add(file_->path().string(), cat("it has tensors that no adapter of this run uses: ", join(unused)),
+                  cat("choose ", table_, ".targets, modules_to_save and bias as in its adapter_config.json"));
+}
+
+// What the two files of the folder say of each other: peft passes over an adapter's tensors where adapter_config.json
+// has none, and fails without those of modules_to_save.
+void PeftSource::judge_selection(const PeftConfig& config, const std::vector<PeftTensor>& tensors,
+                                 const layout::FileMap& files, const std::set<std::string>& used,
+                                 Diagnostics& diagnostics) const {
+  std::vector<std::string> left_out;
+  for (const auto& module : adapted_modules(tensors)) {
+    const bool is_there = file_->has(cat(peft_prefix, module, ".lora_A.weight"));
+    if (is_there && !config.adapts(module)) left_out.push_back(module);
+  }
+  if (!left_out.empty()) {
+    diagnostics.add(config.path,
+                    cat("its target_modules, exclude_modules, layers_to_transform and modules_to_save leave out ",
+                        join(left_out), ", and ", peft_tensors_file, " has adapters of them, which peft passes over"),
+                    "take the file that was saved with these tensors");
+  }
+  std::set<std::string> missing;
+  for (const auto& [record, tensor] : files.tensors) {
+    for (const auto& name : names_in(tensor)) {
+      const auto key = cat(peft_prefix, files.published(name));
+      if (config.saves(module_of(files, name)) && !file_->has(key) && !used.contains(key)) missing.insert(key);
+    }
+  }
+  if (missing.empty()) return;
+  diagnostics.add(file_->path().string(),
+                  cat("it has no tensor ", join({missing.begin(), missing.end()}), ", which modules_to_save of its ",
+                      peft_config_file, " means"),
+                  "copy or download the adapter again");
+}
+
+// peft gives the embedding and a head that is tied to it values of their own, each what the file has for it and else
+// the base's. Here they are one matrix: the file must have both, and alike.
+void PeftSource::judge_tied(const PeftContents& contents, const layout::FileMap& files, std::set<std::string>& used,
+                            Diagnostics& diagnostics) const {
+  for (const auto* record : contents.tied) {
+    const auto at = files.tensors.find(record->name);
+    if (at == files.tensors.end()) continue;
+    const auto embedding = cat(peft_prefix, files.published(at->second.name));
+    const bool has_embedding = file_->has(embedding), has_head = file_->has(tied_head_key);
+    used.insert(tied_head_key);
+    if (has_embedding == has_head && (!has_head || same_values(embedding, tied_head_key))) continue;
+    used.insert(embedding);
+    diagnostics.add(
+        file_->path().string(),
+        cat(has_embedding ? embedding : tied_head_key, has_embedding && has_head ? cat(" is not ", tied_head_key) : "",
+            has_embedding != has_head ? " is saved alone" : "",
+            ": peft parts the embedding and the head, which are one matrix in this model"),
+        "train with ensure_weight_tying = true in peft's LoraConfig and \"lm_head\" beside the embedding in its "
+        "modules_to_save; or let peft with transformers 5 merge the adapter into its model (merge_and_unload), whose "
+        "head is then its own, and start from that with model.path");
+  }
+}
+
+bool PeftSource::same_values(const std::string& one, const std::string& other) const {
+  const auto& shape = file_->info(one).shape;
+  if (shape != file_->info(other).shape || shape.size() != 2) return false;
+  constexpr std::int64_t rows_at_once = 4096;
+  for (std::int64_t row = 0; row < shape[0]; row += rows_at_once) {
+    const Box box{{0, 0}, {std::min(rows_at_once, shape[0] - row), shape[1]}};
+    if (!at::equal(read({one, box, row}), read({other, box, row}))) return false;
+  }
+  return true;
+}
+
 void PeftSource::find(const PeftTensor& tensor, Diagnostics& diagnostics) {
-  const auto where = file_->path().string();
   if (!file_->has(tensor.key)) {
-    diagnostics.add(where, cat("it has no tensor ", tensor.key),
+    diagnostics.add(file_->path().string(), cat("it has no tensor ", tensor.key),
                     cat("choose ", table_, ".targets as in its adapter_config.json"));
     return;
   }
-  const auto& info = file_->info(tensor.key);
-  if (info.shape != tensor.shape) {
-    diagnostics.add(where, cat(tensor.key, " is ", layout::shape_text(info.shape), ", this run needs ",
-                               layout::shape_text(tensor.shape)));
-    return;
-  }
-  const auto dtype = checkpoint::torch_dtype(info.dtype);
-  if (!c10::isFloatingType(dtype)) {
-    diagnostics.add(where, cat(tensor.key, " is of ", c10::toString(dtype), ", and weights are floating-point numbers"),
-                    "copy or download the adapter again");
-    return;
-  }
+  if (!fits(tensor.key, tensor.shape, diagnostics)) return;
   for (const auto& part : tensor.parts) {
     auto& record = adapters_[part.record->name];
     record.shape = part.record->shape;
@@ -170,6 +181,23 @@ void PeftSource::find(const PeftTensor& tensor, Diagnostics& diagnostics) {
     const bool again = std::any_of(record.pieces.begin(), record.pieces.end(), is_same);
     (again ? record.repeated : record.pieces).push_back({tensor.key, part.box, part.first_row});
   }
+}
+
+// Whether a tensor of the file has the shape and the kind of numbers that the run needs.
+bool PeftSource::fits(const std::string& key, const layout::Shape& shape, Diagnostics& diagnostics) const {
+  const auto& info = file_->info(key);
+  const auto dtype = checkpoint::torch_dtype(info.dtype);
+  if (info.shape != shape) {
+    diagnostics.add(file_->path().string(),
+                    cat(key, " is ", layout::shape_text(info.shape), ", this run needs ", layout::shape_text(shape)));
+  } else if (!c10::isFloatingType(dtype)) {
+    diagnostics.add(file_->path().string(),
+                    cat(key, " is of ", c10::toString(dtype), ", and weights are floating-point numbers"),
+                    "copy or download the adapter again");
+  } else {
+    return true;
+  }
+  return false;
 }
 
 at::Tensor PeftSource::read(const TensorRows& piece) const {
@@ -200,20 +228,18 @@ void PeftSource::check_shared(Diagnostics& diagnostics) const {
 void PeftSource::open_whole(const PeftContents& contents, const layout::FileMap& files, std::set<std::string>& used,
                             Diagnostics& diagnostics) {
   auto map = peft_whole(contents, files).map;
+  std::set<std::string> judged;
   const auto judge = [&](std::string& name, const layout::Shape& expected) {
     constexpr std::string_view wrapped = ".base_layer.";  // as newer versions of peft name it
     if (const auto at = name.find(wrapped); at != std::string::npos && !file_->has(name)) {
       auto older = name;
       if (older.replace(at, wrapped.size(), "."); file_->has(older)) name = older;
     }
-    if (!used.insert(name).second) return;  // a fused tensor is checked once
-    if (!file_->has(name)) {
-      diagnostics.add(file_->path().string(), cat("it has no tensor ", name, ", which this run trains"),
-                      cat("choose ", table_, ".modules_to_save and bias as in its adapter_config.json"));
-    } else if (file_->info(name).shape != expected) {
-      diagnostics.add(file_->path().string(), cat(name, " is ", layout::shape_text(file_->info(name).shape),
-                                                  ", this run needs ", layout::shape_text(expected)));
-    }
+    if (!judged.insert(name).second) return;  // a fused tensor is checked once
+    used.insert(name);
+    if (file_->has(name)) return void(fits(name, expected, diagnostics));
+    diagnostics.add(file_->path().string(), cat("it has no tensor ", name, ", which this run trains"),
+                    cat("choose ", table_, ".modules_to_save and bias as in its adapter_config.json"));
   };
   for (const auto* record : contents.trained) {
     auto& tensor = map.tensors.at(record->name);

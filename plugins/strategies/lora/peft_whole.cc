@@ -12,8 +12,6 @@ using namespace capstan;
 
 namespace {
 
-constexpr std::string_view prefix = "base_model.model.";
-
 std::string leaf_of(const std::string& tensor) { return tensor.substr(tensor.rfind('.') + 1); }
 
 // The tensors of a module of the model's files, and which of them were trained.
@@ -42,6 +40,22 @@ std::map<std::string, Module> modules_of(const PeftContents& contents, const lay
   return modules;
 }
 
+// peft's word for the biases that were trained outside of whole modules.
+const char* bias_of(const std::map<std::string, Module>& modules) {
+  bool any = false;
+  bool all = true;
+  for (const auto& [name, module] : modules) {
+    if (module.has_trained_weight()) continue;
+    any = any || !module.trained.empty();
+    for (const auto& tensor : module.tensors) {
+      const bool is_trained = std::find(module.trained.begin(), module.trained.end(), tensor) != module.trained.end();
+      all = all && (is_trained || leaf_of(tensor) != "bias");
+    }
+  }
+  if (!any) return "none";
+  return all ? "all" : "lora_only";
+}
+
 }  // namespace
 
 std::vector<std::string> names_in(const layout::FileTensor& tensor) {
@@ -56,7 +70,7 @@ std::string module_of(const layout::FileMap& files, const std::string& tensor) {
 std::vector<std::string> adapted_modules(const std::vector<PeftTensor>& tensors) {
   std::set<std::string> modules;
   for (const auto& tensor : tensors)
-    modules.insert(tensor.key.substr(prefix.size(), tensor.key.rfind(".lora_") - prefix.size()));
+    modules.insert(tensor.key.substr(peft_prefix.size(), tensor.key.rfind(".lora_") - peft_prefix.size()));
   return {modules.begin(), modules.end()};
 }
 
@@ -64,24 +78,19 @@ PeftWhole peft_whole(const PeftContents& contents, const layout::FileMap& files)
   const auto adapted = adapted_modules(peft_tensors(contents.adapters, files));
   const auto modules = modules_of(contents, files);
   PeftWhole whole;
-  bool any_bias = false;
-  bool all_biases = true;
   for (const auto& [name, module] : modules) {
-    if (module.has_trained_weight()) {
-      whole.modules_to_save.push_back(name);
-      continue;
-    }
-    any_bias = any_bias || !module.trained.empty();
-    for (const auto& tensor : module.tensors) {
-      const bool is_trained = std::find(module.trained.begin(), module.trained.end(), tensor) != module.trained.end();
-      all_biases = all_biases && (is_trained || leaf_of(tensor) != "bias");
-    }
+    if (module.has_trained_weight()) whole.modules_to_save.push_back(name);
   }
-  if (any_bias) whole.bias = all_biases ? "all" : "lora_only";
+  for (const auto* record : contents.tied) {
+    if (std::find(contents.trained.begin(), contents.trained.end(), record) == contents.trained.end()) continue;
+    whole.tied.push_back(record);
+    whole.modules_to_save.emplace_back(tied_head);
+  }
+  whole.bias = bias_of(modules);
   const auto key = [&](const std::string& tensor) {
     const auto module = module_of(files, tensor);
     const bool beside = std::binary_search(adapted.begin(), adapted.end(), module);
-    return cat(prefix, module, beside ? ".base_layer." : ".", leaf_of(tensor));
+    return cat(peft_prefix, module, beside ? ".base_layer." : ".", leaf_of(tensor));
   };
   for (const auto* record : contents.trained) {
     auto tensor = files.tensors.at(record->name);
@@ -92,22 +101,25 @@ PeftWhole peft_whole(const PeftContents& contents, const layout::FileMap& files)
   return whole;
 }
 
-PeftContents peft_contents(const std::vector<const nn::Unit*>& units) {
+PeftContents peft_contents(const Adapted& adapted) {
   PeftContents contents;
   std::set<const nn::Weight*> of_adapters;
-  for (const auto* unit : units) {
+  for (const auto* unit : adapted.units) {
     for (const auto& adapter : unit->adapters()) {
       contents.adapters.push_back(&adapter);
       of_adapters.insert({adapter.down.get(), adapter.up.get()});
     }
   }
   std::set<const nn::Weight*> seen;
-  for (const auto* unit : units) {
+  for (const auto* unit : adapted.units) {
     for (const auto& weight : unit->weights()) {
       const bool again = !seen.insert(weight.get()).second;
       if (of_adapters.contains(weight.get())) continue;
       for (const auto& record : weight->records()) {
-        if (record.trainable) (again ? contents.tied : contents.trained).push_back(&record);
+        const bool is_trained = adapted.trained.contains(record.name);
+        if (again) contents.tied.push_back(&record);
+        if (is_trained && !again) contents.trained.push_back(&record);
+        if (is_trained && weight->codec()) contents.coded.push_back(&record);
       }
     }
   }
@@ -123,11 +135,6 @@ std::string not_peft(const PeftContents& contents, const layout::FileMap& files)
   for (const auto* adapter : contents.adapters) {
     const auto& name = adapter->base->records()[adapter->parts.front()].name;
     if (!files.tensors.contains(name)) return cat(name, " has no place in the model's files");
-  }
-  if (!contents.tied.empty()) {
-    return merged(
-        cat(contents.tied.front()->name,
-            " was trained next to the adapters and is used twice (the head is the embedding), which peft parts"));
   }
   const auto adapted = adapted_modules(peft_tensors(contents.adapters, files));
   for (const auto& [name, module] : modules_of(contents, files)) {

@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "codec.h"
 
@@ -23,8 +22,6 @@ namespace nf4 {
 using namespace capstan;
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* nested_end = ".nested_absmax";
 constexpr const char* state_end = ".quant_state.bitsandbytes__nf4";
@@ -54,7 +51,7 @@ Json state_of(const nn::CodedMatrix& matrix) {
   constexpr std::size_t most = 1 << 16;  // bitsandbytes writes some hundred
   const at::Tensor bytes = part_of(matrix, state_end).contiguous();
   const std::string_view text(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());
-  auto json = text.size() > most ? Json() : try_parse_json<Json>(text);
+  auto json = text.size() > most ? Json() : try_parse_json(text);
   if (!json.is_object()) refuse(matrix, cat("'", matrix.name, state_end, "' is not JSON"));
   return json;
 }
@@ -63,8 +60,7 @@ void require(const nn::CodedMatrix& matrix, const Json& state, const char* key, 
   constexpr std::size_t shown = 60;
   const auto found = state.value(key, Json());
   if (found == needed) return;
-  refuse(matrix,
-         cat(key, " is ", found.dump(-1, ' ', true).substr(0, shown), ", and strategy.nf4 has ", needed.dump()));
+  refuse(matrix, cat(key, " is ", printable(found.dump().substr(0, shown)), ", and strategy.nf4 has ", needed.dump()));
 }
 
 bool is_float(const Json& number) {

@@ -1,6 +1,7 @@
 #include "tiles.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 #include <capstan/strategy_parts/collectives.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -36,6 +36,13 @@ void mark(layout::Param& record) {
   if (std::find(axes.begin(), axes.end(), Axis::tp) == axes.end()) axes.push_back(Axis::tp);
 }
 
+// What goes through the port is a part of what the model computes: without it ranks would continue with partial sums.
+template <class Signature, class Function>
+void fill(nn::Port<Signature>& port, Function function) {
+  port.fill(owner, std::move(function));
+  port.must_act();
+}
+
 // Tokens a row of the micro-batch that the unit computes, whose positions are split: what a rank's part does not tell.
 std::int64_t columns_of(const nn::Unit& unit) { return unit.batch().tokens.size(1); }
 
@@ -139,7 +146,7 @@ void UnitPlacement::split_columns(nn::Linear& linear) {
     auto& records = weight->records();
     for (std::size_t i = 0; i < records.size(); ++i) cut(records[i], 0, i == 0 ? 1 : key_copies);
   }
-  linear.before.fill(owner, enter(linear.name()));
+  fill(linear.before, enter(linear.name()));
 }
 
 // A norm over the features of all heads; each rank has some of these. Where neighbours hold the same key head, each
@@ -150,15 +157,15 @@ void UnitPlacement::split_norm(nn::RmsNorm& norm) {
   for (auto& record : norm.weight()->records()) cut(record, 0, copies);
   const ops::ReduceFromGroup sum(group_, label("all-reduce", norm.name()));
   const ops::CopyToGroup spread(group_, label("all-reduce gradient", norm.name()));
-  norm.mean_square.fill(
-      owner, [sum, spread, ranks = group_->size()](const at::Tensor& mean) { return spread(sum(mean / ranks)); });
+  fill(norm.mean_square,
+       [sum, spread, ranks = group_->size()](const at::Tensor& mean) { return spread(sum(mean / ranks)); });
 }
 
 // Each rank has some of what is summed over; the bias is added to the sum.
 void UnitPlacement::split_rows(nn::Linear& linear) {
   auto& weight = *linear.weight();
   cut(weight, static_cast<std::int64_t>(weight.records().front().shape.size()) - 1);
-  linear.after.fill(owner, leave(linear.name()));
+  fill(linear.after, leave(linear.name()));
 }
 
 void UnitPlacement::split_embedding(nn::Embedding& embedding) {
@@ -167,7 +174,7 @@ void UnitPlacement::split_embedding(nn::Embedding& embedding) {
     cut(weight, 0);
     const auto words = weight.records().front().shape.front();
     const auto begin = ops::piece_of(words, group_->size(), group_->rank()).begin;
-    embedding.lookup.fill(owner, [begin, sum = leave(embedding.name())](const auto& table, const auto& ids) {
+    fill(embedding.lookup, [begin, sum = leave(embedding.name())](const auto& table, const auto& ids) {
       const auto own = ids - begin;
       const auto elsewhere = own.lt(0).logical_or(own.ge(table.size(0))).unsqueeze(-1);
       return sum(at::embedding(table, own.clamp(0, table.size(0) - 1)).masked_fill(elsewhere, 0));
@@ -176,11 +183,10 @@ void UnitPlacement::split_embedding(nn::Embedding& embedding) {
     // The head's gradient of a tied table is whole on each rank, so this one is too.
     const ops::ScatterToGroup scatter(group_, positions, ops::ScatteredValue::same,
                                       label("all-gather", embedding.name()));
-    embedding.lookup.fill(owner, [scatter](const at::Tensor& table, const at::Tensor& ids) {
-      return scatter(at::embedding(table, ids));
-    });
+    fill(embedding.lookup,
+         [scatter](const at::Tensor& table, const at::Tensor& ids) { return scatter(at::embedding(table, ids)); });
   } else if (extent_.sequence) {
-    embedding.lookup.fill(owner, [own = own_part(positions)](const at::Tensor& table, const at::Tensor& ids) {
+    fill(embedding.lookup, [own = own_part(positions)](const at::Tensor& table, const at::Tensor& ids) {
       return at::embedding(table, own(ids));
     });
   }
@@ -191,11 +197,11 @@ void UnitPlacement::split_head(nn::VocabularyHead& head) {
   if (!extent_.vocabulary) {
     if (!extent_.sequence) return;
     const ops::GatherFromGroup gather(group_, positions, ops::GatheredGradient::same, label("all-gather", head.name()));
-    head.before.fill(owner, [gather, unit = &unit_](const at::Tensor& x) { return gather(x, columns_of(*unit)); });
+    fill(head.before, [gather, unit = &unit_](const at::Tensor& x) { return gather(x, columns_of(*unit)); });
     return;
   }
   cut(weight, 0);
-  head.before.fill(owner, enter(head.name()));
+  fill(head.before, enter(head.name()));
   const auto words = weight.records().front().shape.front();
   const auto begin = ops::piece_of(words, group_->size(), group_->rank()).begin;
   const ops::VocabularyPart part{group_, begin, label("all-reduce", "cross entropy")};
@@ -219,9 +225,9 @@ void UnitPlacement::split_experts(nn::Experts& experts) {
   cut(*experts.gate_up(), ff);
   cut(*experts.down(), ff);
   if (!extent_.sequence) {
-    experts.before.fill(owner, enter(experts.name()));
-    experts.before_weights.fill(owner, enter(cat(experts.name(), " routing")));
-    experts.after.fill(owner, leave(experts.name()));
+    fill(experts.before, enter(experts.name()));
+    fill(experts.before_weights, enter(cat(experts.name(), " routing")));
+    fill(experts.after, leave(experts.name()));
   } else if (dynamic_cast<const nn::Mixture*>(experts.parent()) == nullptr) {
     throw Error(cat("layer ", experts.path(), " is not part of an nn::Mixture, which shows it all positions"),
                 "let the model use nn::Mixture, or set strategy.tensor_parallel.sequence_parallel = false");
@@ -230,7 +236,7 @@ void UnitPlacement::split_experts(nn::Experts& experts) {
 
 // Heads that are not in any record: biases by head, and dropout on their probabilities.
 void UnitPlacement::split_attention() {
-  unit_.each<nn::Alibi>([&](nn::Alibi& alibi) { alibi.own_heads.fill(owner, own_part(0)); });
+  unit_.each<nn::Alibi>([&](nn::Alibi& alibi) { fill(alibi.own_heads, own_part(0)); });
   unit_.each<nn::Dropout>([&](nn::Dropout& dropout) {
     dropout.own_heads.fill(owner, [size = group_->size(), rank = group_->rank()](std::int64_t heads) {
       return nn::Dropout::HeadRange{rank * heads, size * heads};
@@ -245,8 +251,8 @@ void UnitPlacement::split_positions() {
     });
   });
   unit_.each<nn::Mixture>([&](nn::Mixture& mixture) {
-    mixture.enter.fill(owner, enter(mixture.experts().name()));
-    mixture.leave.fill(owner, leave(mixture.experts().name()));
+    fill(mixture.enter, enter(mixture.experts().name()));
+    fill(mixture.leave, leave(mixture.experts().name()));
   });
   unit_.each<nn::Router>([&](nn::Router& router) { router.own_positions.fill(owner, own_part(positions)); });
   unit_.each<nn::LoadBalance>([&](nn::LoadBalance& balance) {

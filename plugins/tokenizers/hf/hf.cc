@@ -4,12 +4,15 @@
 #include <capstan/base/text.h>
 #include <capstan/tokenizer.h>
 
-#include <algorithm>
 #include <array>
 #include <memory>
-#include <unordered_map>
+#include <vector>
 
+#include "added_ids.h"
 #include "bpe_tokenizer.h"
+#include "file_tables.h"
+#include "folder_tokens.h"
+#include "special_ids.h"
 #include "tokenizer_json.h"
 
 namespace hf {
@@ -47,9 +50,12 @@ fs::path file_of(const tokenizer::TokenizerRequest& request) {
 
 struct NoOptions {
   static void describe(config::OptionTable<NoOptions>&) {}
+  static std::vector<config::FileKeys> file_keys() {
+    return {tokenizer_keys(), tokenizer_config_keys(), special_tokens_map_keys(), added_tokens_keys()};
+  }
 };
 
-/// A tokenizer.json; tokenizer_config.json, generation_config.json and config.json next to it say what ends an answer.
+/// A tokenizer.json; the files next to it have more tokens, and say what ends an answer.
 class TokenizerJson final : public tokenizer::Opener {
  public:
   explicit TokenizerJson(const config::Options<NoOptions>&) {}
@@ -63,26 +69,18 @@ class TokenizerJson final : public tokenizer::Opener {
                       R"(").save_pretrained(")", folder, R"("); or name another, such as "byte")"));
     }
     auto spec = parse_tokenizer(read_file(file), file.string());
-    std::unordered_map<std::string, std::int64_t> ids;
-    std::int64_t vocab_size = 0;
-    const auto add = [&](const std::string& token, std::int64_t id) {
-      ids.emplace(token, id);
-      vocab_size = std::max(vocab_size, id + 1);
-    };
-    for (const auto& [token, id] : spec.model.vocabulary) add(token, id);
-    for (const auto& token : spec.added) add(token.content, token.id);
-    const auto id_of = [&](const std::string& token) {
-      const auto found = ids.find(token);
-      return found == ids.end() ? -1 : found->second;
-    };
-    auto special = read_special_ids(file.parent_path(), id_of, vocab_size);
+    const auto folder = file.parent_path();
+    const auto tokens = read_folder_tokens(folder, spec);
+    const auto ids = add_tokens(spec, tokens);
+    auto special = read_special_ids(folder, tokens, ids);
     return std::make_shared<const BpeTokenizer>(file.string(), std::move(spec), std::move(special));
   }
 
   std::vector<fs::path> files(const tokenizer::TokenizerRequest& request) const override {
     const auto file = file_of(request);
-    const auto folder = file.parent_path();
-    return {file, folder / "tokenizer_config.json", folder / "generation_config.json", folder / "config.json"};
+    auto all = files_beside(file.parent_path());
+    all.insert(all.begin(), file);
+    return all;
   }
 
   bool save(const tokenizer::TokenizerRequest& request, const fs::path& folder) const override {

@@ -1,10 +1,9 @@
 #include "json_part.h"
 
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <cstring>
-#include <nlohmann/json.hpp>
 
 namespace hf {
 
@@ -12,7 +11,7 @@ using namespace capstan;
 
 namespace {
 
-const nlohmann::json null_value;
+const Json null_value;
 
 std::string dotted(const std::string& name, const std::string& key) { return name.empty() ? key : name + "." + key; }
 
@@ -63,11 +62,10 @@ std::int64_t JsonPart::number(const std::string& key) const {
   return 0;
 }
 
-void JsonPart::only(std::initializer_list<const char*> keys) const {
+void JsonPart::only(const std::vector<std::string>& keys) const {
   if (!value_->is_object()) return refuse("is no object");
   for (const auto& [key, value] : value_->items()) {
-    const auto known = [&name = key](const char* other) { return name == other; };
-    if (std::none_of(keys.begin(), keys.end(), known)) at(key).refuse("is not supported");
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) at(key).refuse("is not supported");
   }
 }
 

@@ -1,9 +1,8 @@
 #pragma once
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 
 #include <cstdint>
-#include <initializer_list>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -13,10 +12,10 @@ namespace hf {
 /// and reading continues with an empty value.
 class JsonPart {
  public:
-  JsonPart(const nlohmann::json& value, std::string name, const std::string& file, capstan::Diagnostics& diagnostics)
+  JsonPart(const capstan::Json& value, std::string name, const std::string& file, capstan::Diagnostics& diagnostics)
       : value_(&value), name_(std::move(name)), file_(&file), diagnostics_(&diagnostics) {}
 
-  const nlohmann::json& json() const { return *value_; }
+  const capstan::Json& json() const { return *value_; }
   const std::string& name() const { return name_; }
   bool has(const std::string& key) const;  ///< and it is not null
   JsonPart at(const std::string& key) const;
@@ -29,12 +28,12 @@ class JsonPart {
   std::int64_t number(const std::string& key) const;
 
   /// Every key but these is a fault.
-  void only(std::initializer_list<const char*> keys) const;
+  void only(const std::vector<std::string>& keys) const;
   /// A fault: this value's name, then `what`.
   void refuse(const std::string& what, const std::string& fix = {}) const;
 
  private:
-  const nlohmann::json* value_;
+  const capstan::Json* value_;
   std::string name_;
   const std::string* file_;
   capstan::Diagnostics* diagnostics_;

@@ -6,12 +6,12 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "file_tables.h"
 #include "json_part.h"
 #include "normalize.h"
 #include "steps_json.h"
@@ -47,7 +47,7 @@ Vocabulary read_vocabulary(const JsonPart& part, BpeSpec& spec) {
 }
 
 // "a b", or ["a", "b"].
-std::optional<std::pair<std::string, std::string>> pair_of(const nlohmann::json& merge) {
+std::optional<std::pair<std::string, std::string>> pair_of(const Json& merge) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
     return std::pair(merge[0].get<std::string>(), merge[1].get<std::string>());
   if (!merge.is_string()) return {};
@@ -75,8 +75,7 @@ Vocabulary read_model(const JsonPart& part, BpeSpec& spec) {
   // Files of 2020, such as GPT-2's, name no type.
   if (const auto type = type_of(part); type != "BPE" && !(type.empty() && part.has("vocab") && part.has("merges")))
     return refuse_type(part, "BPE"), Vocabulary();
-  part.only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
-             "byte_fallback", "ignore_merges", "vocab", "merges"});
+  part.only(names_in(tokenizer_keys(), "model."));
   if (part.has("dropout") && part.json().at("dropout") != 0)
     part.at("dropout").refuse("is set, which is not supported", "set it to null: merges are then always done");
   require_empty(part, "continuing_subword_prefix");
@@ -136,15 +135,14 @@ void check_normalized(const JsonPart& file, const TokenizerSpec& spec) {
 }  // namespace
 
 TokenizerSpec parse_tokenizer(const std::string& text, const std::string& file) {
-  const auto json = parse_json<nlohmann::json>(text, "it is not JSON: ", "download it again", file);
+  const auto json = parse_json(text, "it is not JSON: ", "download it again", file);
   if (!json.is_object() || !json.contains("model")) {
     throw Error("it is no tokenizer.json: it has no \"model\"",
                 "name the tokenizer.json that the `tokenizers` package writes, or the folder that holds one", file);
   }
   Diagnostics diagnostics;
   const JsonPart part(json, "", file, diagnostics);
-  part.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
-             "decoder", "model"});
+  part.only(names_in(tokenizer_keys()));
   if (const auto version = part.text("version"); version != "1.0")
     part.at("version").refuse(cat("is \"", version, R"(", not "1.0")"));
   TokenizerSpec spec;

@@ -1,17 +1,20 @@
 // Attention with linear biases in one call: the reference that GPUs are compared with, and where it is taken.
-#include "models/bloom/attention.cc"
+#include "models/bloom/attention.h"
 
 #include <capstan/nn/attention.h>
 #include <capstan_catch.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "ops/gradients.h"
 #include "support/model.h"
+
+namespace attention_test {
 
 using namespace capstan;
 using capstan::testing::all_of;
 using capstan::testing::Inputs;
 using capstan::testing::jacobian_error;
-using capstan::testing::numbers;
+using capstan::testing::waves;
 
 namespace {
 
@@ -22,7 +25,7 @@ void open_plugin() { (void)testing::model_host().load("model", "bloom"); }
 
 at::Tensor slopes() { return at::tensor({0.5, 0.1, 0.03}, at::kDouble); }
 
-at::Tensor at_once(const at::Tensor& fused) { return bloom::FusedAttention::apply(fused, slopes()); }
+at::Tensor at_once(const at::Tensor& fused) { return bloom::attention_by_operator(fused, slopes()); }
 
 // By the definition: a bias for each query and key.
 at::Tensor in_steps(const at::Tensor& fused) {
@@ -44,10 +47,10 @@ bool takes(const at::Tensor& fused) { return bloom::fused_attention(fused, slope
 
 TEST_CASE("attention with linear biases in one call is that of its definition, and so are its gradients") {
   open_plugin();
-  const auto fused = numbers({rows, length, heads * 3 * dim}, 0.2);
+  const auto fused = waves({rows, length, heads * 3 * dim}, 0.2);
   const auto got = all_of([](const Inputs& in) { return at_once(in[0]); }, {fused});
   const auto wanted = all_of([](const Inputs& in) { return in_steps(in[0]); }, {fused});
-  // Both round some tens of sums of numbers up to 10 in float64.
+  // Both round some tens of sums of waves up to 10 in float64.
   for (std::size_t i = 0; i < got.size(); ++i) CHECK((got[i] - wanted[i]).abs().max().item<double>() < 1e-13);
   CHECK(jacobian_error([](const Inputs& in) { return at_once(in[0]); }, {fused}) < 1e-8);
 }
@@ -74,3 +77,5 @@ TEST_CASE("a dry run knows what attention with linear biases in one call returns
   const auto gradient = torch::autograd::grad({y}, {fused}, {at::empty_like(y)}).at(0);
   CHECK(gradient.sizes() == fused.sizes());
 }
+
+}  // namespace attention_test

@@ -4,6 +4,8 @@
 
 #include "support/model.h"
 
+namespace bloom_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -67,7 +69,7 @@ TEST_CASE("records are Hugging Face's tensors; QKV is [head, 3, dim, hidden], a 
                                                       {"ln_f.bias", {12}}};
   CHECK(files_of(*model) == expected);
   CHECK(model->file_map().prefixes == std::vector<std::string>{"transformer."});
-  CHECK(model->file_map().ignored == std::vector<std::string>{"lm_head.weight"});
+  CHECK(model->file_map().copies == std::map<std::string, std::string>{{"lm_head.weight", "word_embeddings.weight"}});
   const auto units = model->build();
   CHECK(units[1]->all<nn::Linear>().size() == 4);
   CHECK(units[1]->all<nn::Alibi>().size() == 1);
@@ -77,7 +79,7 @@ TEST_CASE("records are Hugging Face's tensors; QKV is [head, 3, dim, hidden], a 
 TEST_CASE("an untied head has a matrix of its own") {
   const auto model = make_model("bloom", {{"tie_word_embeddings", false}});
   CHECK(records_of(*model).count("lm_head.weight") == 1);
-  CHECK(model->file_map().ignored.empty());
+  CHECK(model->file_map().copies.empty());
 }
 
 TEST_CASE("faults are said with their line and a fix") {
@@ -87,3 +89,5 @@ TEST_CASE("faults are said with their line and a fix") {
   CHECK(model_faults("bloom", {{"model_type", std::string("gpt2")}}) ==
         std::vector<std::string>{"a.toml:10: model.model_type is \"gpt2\", but must be one of \"bloom\""});
 }
+
+}  // namespace bloom_test

@@ -1,5 +1,5 @@
 // Heads that carry their biases as columns.
-#include "models/bloom/heads.cc"
+#include "models/bloom/heads.h"
 
 #include <ATen/ATen.h>
 #include <capstan/ops/bias_columns.h>
@@ -8,10 +8,12 @@
 #include "ops/gradients.h"
 #include "support/model.h"
 
+namespace heads_test {
+
 using namespace capstan;
 using capstan::testing::Inputs;
 using capstan::testing::jacobian_error;
-using capstan::testing::numbers;
+using capstan::testing::waves;
 
 namespace {
 
@@ -20,7 +22,7 @@ void open_plugin() { (void)testing::model_host().load("model", "bloom"); }
 
 }  // namespace
 
-TEST_CASE("widened heads: the numbers, ones, and a bias in three parts; gradients of only the numbers") {
+TEST_CASE("widened heads: the waves, ones, and a bias in three parts; gradients of only the waves") {
   open_plugin();
   const auto positions = at::tensor({0, 1, 2, 7, 0, 5, 6, 130}, at::kLong).view({2, 4});
   const auto slopes = at::tensor({0.5, 0.25}, at::kDouble);
@@ -28,7 +30,7 @@ TEST_CASE("widened heads: the numbers, ones, and a bias in three parts; gradient
     const auto heads = bloom::widened_heads(x[0].flatten(2), slopes, positions, 0.4);
     return at::cat({heads.q, heads.k, heads.v}, -1).transpose(1, 2);
   };
-  const auto fused = numbers({2, 4, 2, 3, 6}, 0.1);
+  const auto fused = waves({2, 4, 2, 3, 6}, 0.1);
   const auto out = function({fused});
   REQUIRE(out.size(-1) == 16 + 16 + 6);
   CHECK(at::equal(out.narrow(-1, 0, 6), fused.select(3, 0)));
@@ -54,7 +56,7 @@ TEST_CASE("widened heads on the meta device have the shapes") {
 TEST_CASE("the fused projection's widened heads are those of its parts") {
   open_plugin();
   for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
-    const auto fused = numbers({2, 5, 3, 3, 8}, 0.1).to(type);
+    const auto fused = waves({2, 5, 3, 3, 8}, 0.1).to(type);
     const auto slope =
         at::tensor({0.5, 0.125, 0.03}, at::TensorOptions(type == at::kDouble ? at::kDouble : at::kFloat));
     const auto positions = at::arange(5, at::kLong).expand({2, 5});
@@ -67,3 +69,5 @@ TEST_CASE("the fused projection's widened heads are those of its parts") {
     CHECK(at::equal(got.v, of(2)));
   }
 }
+
+}  // namespace heads_test

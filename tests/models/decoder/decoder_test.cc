@@ -4,6 +4,8 @@
 
 #include "models/decoder/tiny.h"
 
+namespace decoder_test {
+
 using namespace capstan;
 using namespace decoder_test;
 
@@ -58,3 +60,5 @@ TEST_CASE("files have the head under its own name, and a fused q, k and v as one
   CHECK(published(within, "gpt_neox.output_layer.weight") == "gpt_neox.output_layer.weight");
   CHECK(decoder::files(tiny()).unprefixed == std::vector<std::string>{"lm_head.weight"});
 }
+
+}  // namespace decoder_test

@@ -4,6 +4,8 @@
 
 #include <map>
 
+namespace layer_norm_options_test {
+
 using namespace capstan;
 
 namespace {
@@ -25,3 +27,5 @@ TEST_CASE("a size that files call what the option is called has no spelling that
   CHECK(spellings.at("num_layers") == std::vector<std::string>{"num_hidden_layers"});
   CHECK(spellings.at("num_heads") == std::vector<std::string>{"num_attention_heads"});
 }
+
+}  // namespace layer_norm_options_test

@@ -9,6 +9,8 @@
 
 #include "support/options.h"
 
+namespace rotary_options_test {
+
 using namespace capstan;
 
 namespace {
@@ -97,3 +99,5 @@ TEST_CASE("a file has only the options of its scaling, and the longest sequence 
         Names{"rope_low_frequency_factor", "rope_high_frequency_factor", "rope_fast_turns", "rope_attention_factor"});
   CHECK(yarn.more.at("max_position_embeddings") == "128");
 }
+
+}  // namespace rotary_options_test

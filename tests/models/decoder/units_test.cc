@@ -9,6 +9,8 @@
 #include "models/decoder/tiny.h"
 #include "nn/weights.h"
 
+namespace units_test {
+
 using namespace capstan;
 using namespace decoder_test;
 using capstan::testing::difference;
@@ -112,3 +114,5 @@ TEST_CASE("multipliers of the embedding, of what is added to the residual, and o
   x = x + 0.5 * feed(v, rms(x, v.at("model.layers.0.post_attention_layernorm.weight")));
   CHECK(difference(logits(filled), 0.25 * last_logits(v, x)) < 1e-13);
 }
+
+}  // namespace units_test

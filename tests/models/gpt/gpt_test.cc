@@ -14,6 +14,8 @@
 #include "nn/init_source.h"
 #include "support/model.h"
 
+namespace gpt_test {
+
 using namespace capstan;
 
 namespace {
@@ -335,6 +337,9 @@ TEST_CASE("an untied head has a matrix of its own") {
   CHECK(records_of(model->build()).count("lm_head.weight") == 1);
   CHECK(model->file_map().tensors.at("lm_head.weight").name == "lm_head.weight");
   CHECK(model->file_map().ignored == std::vector<std::string>{".attn.bias", ".attn.masked_bias"});
+  CHECK(model->file_map().copies.empty());
+  const std::map<std::string, std::string> tied{{"lm_head.weight", "wte.weight"}};
+  CHECK(make_gpt({{"tie_word_embeddings", true}})->file_map().copies == tied);
 }
 
 TEST_CASE("what the architecture does not cover is refused by name") {
@@ -344,3 +349,5 @@ TEST_CASE("what the architecture does not cover is refused by name") {
   CHECK(testing::model_faults("gpt", {{"model_type", std::string("gpt_neox")}}) ==
         std::vector<std::string>{"a.toml:10: model.model_type is \"gpt_neox\", but must be one of \"gpt2\""});
 }
+
+}  // namespace gpt_test

@@ -1,6 +1,8 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
+namespace ranks_test {
+
 using namespace capstan;
 
 TEST_CASE("GPT learns the same sharded over three ranks as on one") {
@@ -12,3 +14,5 @@ TEST_CASE("GPT learns the same sharded over three ranks as on one") {
   const auto sharded = testing::train({.world = 3, .config = gpt + "[strategy.fsdp]\nmode = \"full_shard\"\n"});
   CHECK(testing::differences(sharded, alone, 1e-10) == "");
 }
+
+}  // namespace ranks_test

@@ -84,7 +84,9 @@ TEST_CASE("a tied head is the embedding, and its copy in files is passed over") 
   const auto tied = make_model("llama", {{"tie_word_embeddings", true}});
   const auto units = tied->build();
   CHECK(units.front()->weights().front() == units.back()->weights().back());
-  CHECK(tied->file_map().ignored == std::vector<std::string>{".rotary_emb.inv_freq", "lm_head.weight"});
+  CHECK(tied->file_map().ignored == std::vector<std::string>{".rotary_emb.inv_freq"});
+  CHECK(tied->file_map().copies == std::map<std::string, std::string>{{"lm_head.weight", "embed_tokens.weight"}});
+  CHECK(make_model("llama", {})->file_map().copies.empty());
   CHECK(make_model("llama", {})->file_map().ignored == std::vector<std::string>{".rotary_emb.inv_freq"});
 }
 
@@ -139,9 +141,13 @@ TEST_CASE("windows are those that transformers reads in the family's files, and 
   CHECK(faults("mistral", {{"layer_types", types}}) ==
         Faults{"a.toml:10: model.layer_types is set, but all blocks of a mistral see the same positions\n"
                "    fix: remove it, or set model_type = \"qwen2\""});
-  CHECK(faults("qwen2", {{"sliding_window", integer(9)}, {"layer_types", types}}).empty());
-  CHECK(faults("qwen2", {{"num_layers", integer(3)}, {"layer_types", types}}) ==
-        Faults{"a.toml:11: model.layer_types has 2 entries, but model.num_layers is 3\n"
+  CHECK(
+      faults("qwen2", {{"sliding_window", integer(9)}, {"use_sliding_window", true}, {"layer_types", types}}).empty());
+  CHECK(faults("qwen2", {{"sliding_window", integer(9)}, {"layer_types", types}}) ==
+        Faults{"a.toml:11: model.layer_types has \"sliding_attention\", but model.use_sliding_window is not true\n"
+               "    fix: set use_sliding_window = true, or \"full_attention\" for each block"});
+  CHECK(faults("qwen2", {{"num_layers", integer(3)}, {"use_sliding_window", true}, {"layer_types", types}}) ==
+        Faults{"a.toml:12: model.layer_types has 2 entries, but model.num_layers is 3\n"
                "    fix: give one for each block, or remove it"});
   CHECK(faults("qwen2", {{"layer_types", std::vector<std::string>{"full_attention", "chunked_attention"}}}) ==
         Faults{"a.toml:10: model.layer_types has \"chunked_attention\"\n"

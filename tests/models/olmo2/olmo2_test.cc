@@ -3,6 +3,8 @@
 
 #include "support/model.h"
 
+namespace olmo2_test {
+
 using namespace capstan;
 using capstan::testing::files_of;
 using capstan::testing::make_model;
@@ -42,3 +44,5 @@ TEST_CASE("norms stand after the layers, and those of q and k are over all heads
                                                       {"lm_head.weight", {31, 16}}};
   CHECK(files_of(*model) == expected);
 }
+
+}  // namespace olmo2_test

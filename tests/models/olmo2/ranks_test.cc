@@ -3,6 +3,8 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
+namespace ranks_test {
+
 using namespace capstan;
 
 TEST_CASE("OLMo 2 on ranks learns what it learns on one rank, with and without adapters", "[matrix]") {
@@ -25,3 +27,5 @@ TEST_CASE("OLMo 2 on ranks learns what it learns on one rank, with and without a
     }
   }
 }
+
+}  // namespace ranks_test

@@ -1,16 +1,19 @@
 // Norms of q and k with their positions in one pass, against the norm and rotary that it stands for.
-#include "models/qwen3/heads.cc"
+#include "models/qwen3/heads.h"
 
 #include <capstan_catch.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "ops/gradients.h"
 #include "support/model.h"
+
+namespace heads_test {
 
 using namespace capstan;
 using capstan::testing::all_of;
 using capstan::testing::Inputs;
 using capstan::testing::jacobian_error;
-using capstan::testing::numbers;
+using capstan::testing::waves;
 
 namespace {
 
@@ -21,8 +24,8 @@ struct Case {
   nn::Attention::Heads heads{5, 2, 6};
   std::vector<double> frequencies{1.0, 0.3, 0.07};
   at::Tensor positions = at::tensor({0, 1, 2, 3, 7, 0, 1, 130}, at::kLong).view({2, 4});
-  at::Tensor fused = numbers({2, 4, 9, 6}, 0.2);
-  at::Tensor query_norm = numbers({6}, 0.4), key_norm = numbers({6}, 0.9);
+  at::Tensor fused = waves({2, 4, 9, 6}, 0.2);
+  at::Tensor query_norm = waves({6}, 0.4), key_norm = waves({6}, 0.9);
 
   // The plugin's file has the operators.
   Case() { (void)testing::model_host().load("model", "qwen3"); }
@@ -59,7 +62,7 @@ TEST_CASE("heads are normed and turned as by both steps, and so are their gradie
   for (const auto join : {joined, joined_by_head, joined_by_feature}) {
     const auto got = all_of([&](const Inputs& x) { return join(given.at_once(x[0])); }, {given.fused});
     const auto wanted = all_of([&](const Inputs& x) { return join(given.in_steps(x[0])); }, {given.fused});
-    // Some dozen roundings of numbers of order 1 to 10 in float64.
+    // Some dozen roundings of waves of order 1 to 10 in float64.
     for (std::size_t i = 0; i < wanted.size(); ++i) CHECK((got[i] - wanted[i]).abs().max().item<double>() < 1e-13);
     CHECK(jacobian_error([&](const Inputs& x) { return join(given.at_once(x[0])); }, {given.fused}) < 1e-8);
   }
@@ -91,7 +94,7 @@ TEST_CASE("16 bits are rounded once, forward and backward") {
     const auto run = [&](at::ScalarType in) {
       const auto x = given.fused.to(type).to(in).set_requires_grad(true);
       const auto out = joined(narrow.at_once(x));
-      const auto weights = numbers(out.sizes().vec(), 0.3).to(type).to(in);
+      const auto weights = waves(out.sizes().vec(), 0.3).to(type).to(in);
       return Inputs{out.detach(), torch::autograd::grad({out}, {x}, {weights})[0]};
     };
     const auto got = run(type), wide = run(at::kFloat);
@@ -155,8 +158,7 @@ TEST_CASE("attention takes q, k and v from the port that norms and turns at once
   kind.heads = {4, 2, 6};
   kind.rotary.emplace(6, 1e4, nn::RotaryScaling{});
   kind.norm_epsilon = epsilon;
-  const std::vector<at::Tensor> weights{numbers({48, 12}, 0.2), numbers({12, 24}, 0.5), given.query_norm,
-                                        given.key_norm};
+  const std::vector<at::Tensor> weights{waves({48, 12}, 0.2), waves({12, 24}, 0.5), given.query_norm, given.key_norm};
   const auto run = [&](bool at_once) {
     nn::Layer root("root");
     std::vector<nn::WeightPtr> bound;
@@ -177,7 +179,7 @@ TEST_CASE("attention takes q, k and v from the port that norms and turns at once
     nn::Batch batch;
     batch.positions = given.positions;
     auto results =
-        all_of([&](const Inputs& x) { return attention.forward(x[0], batch, nullptr); }, {numbers({2, 4, 12}, 0.7)});
+        all_of([&](const Inputs& x) { return attention.forward(x[0], batch, nullptr); }, {waves({2, 4, 12}, 0.7)});
     CHECK(asked == (at_once ? 1 : 0));
     return results;
   };
@@ -185,3 +187,5 @@ TEST_CASE("attention takes q, k and v from the port that norms and turns at once
   // Sums of dozens of products of order 10 in float64.
   for (std::size_t i = 0; i < 2; ++i) CHECK((got[i] - wanted[i]).abs().max().item<double>() < 1e-11);
 }
+
+}  // namespace heads_test

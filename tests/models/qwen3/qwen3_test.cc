@@ -3,6 +3,8 @@
 
 #include "support/model.h"
 
+namespace qwen3_test {
+
 using namespace capstan;
 using capstan::testing::files_of;
 using capstan::testing::make_model;
@@ -110,3 +112,5 @@ TEST_CASE("blocks of the mixture without experts have a plain feed-forward layer
   const double matrices = 4.0 * 864 + (2 * 3 * 12 * 5 + 2 * 12) + 3 * 3 * 12 * 20 + 31.0 * 12;
   CHECK(model->flops_per_token(100) == 6 * matrices + 6.0 * 4 * 24 * 100);
 }
+
+}  // namespace qwen3_test

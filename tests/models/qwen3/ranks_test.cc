@@ -3,6 +3,8 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
+namespace ranks_test {
+
 using namespace capstan;
 
 namespace {
@@ -59,3 +61,5 @@ TEST_CASE("Qwen 3's adapters on ranks learn what they learn on one rank", "[matr
         {{2, tensor(2, true)}, {4, tensor(2, false) + fsdp}});
   check(mixture + lora + "targets = [\"all-linear\"]\n", {{2, experts}, {4, tensor(2, true) + experts}});
 }
+
+}  // namespace ranks_test

@@ -5,6 +5,8 @@
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
+namespace adapters_test {
+
 using namespace end_to_end;
 
 namespace {
@@ -29,7 +31,7 @@ TEST_CASE("adapters are saved by themselves, written for peft, and merged into t
   const auto ended = work.run({"run", file, "-n", "2"});
   INFO(ended.all());
   REQUIRE(ended.code == 0);
-  CHECK_THAT(ended.out, Contains("Adding lora to: h.0.attn.linear_qkv\n") && Contains("adapter for peft: "));
+  CHECK_THAT(ended.out, Contains("Adding lora to: h.0.attn.linear_qkv and 3 more\n") && Contains("adapter for peft: "));
   const auto run = work.folder() / "runs/adapted";
   CHECK(read_weights(run).count("h.0.attn.linear_qkv.lora_A.weight") == 1);
   CHECK(read_weights(run).count("h.0.ln_1.weight") == 0);  // frozen: model.path has it
@@ -94,3 +96,5 @@ TEST_CASE("a run with adapters continues with those that were saved, without wha
   CHECK(gone.code == 0);
   CHECK_THAT(gone.all(), Contains("resum"));
 }
+
+}  // namespace adapters_test

@@ -8,6 +8,8 @@
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
+namespace asking_test {
+
 using namespace end_to_end;
 using Catch::Matchers::StartsWith;
 namespace fs = std::filesystem;
@@ -121,21 +123,6 @@ TEST_CASE("a run with all that watches memory and time answers memory, trace and
                            Contains("what would save most"));
 }
 
-TEST_CASE("steps and ranks to be traced that the run will not have are refused before it") {
-  const Workspace work;
-  const auto file = work.write("a.toml", small_config({}, "[monitor.trace]\nsteps = [1, 999]\nranks = [7]\n"));
-  const auto checked = work.run({"check", file, "-n", "2", "train.max_steps=4", "train.micro_batch=2"});
-  INFO(checked.all());
-  CHECK(checked.code == 2);
-  CHECK_THAT(checked.err, Contains(work.where(file, "steps = [") +
-                                   ": monitor.trace.steps names step 999, but the run has 4 steps") &&
-                              Contains("fix: name steps from 0 to 3") &&
-                              Contains("monitor.trace.ranks names rank 7, but the run has 2 ranks"));
-  const auto snapshot = work.run(
-      {"check", file, "monitor.trace.enabled=false", "train.max_steps=4", "monitor.memory_snapshot.steps=[4]"});
-  CHECK_THAT(snapshot.err, Contains("monitor.memory_snapshot.steps names step 4"));
-}
-
 TEST_CASE("top tells a killed run from one that runs") {
   const Workspace work;
   const auto file = work.write("a.toml", small_config());
@@ -194,3 +181,5 @@ TEST_CASE("trace and top say what is missing") {
   CHECK(top.code == 2);
   CHECK_THAT(top.err, Contains("runs/b"));
 }
+
+}  // namespace asking_test

@@ -12,6 +12,8 @@
 #include "program.h"
 #include "results.h"
 
+namespace bench_test {
+
 using namespace end_to_end;
 using capstan::cat;
 
@@ -77,7 +79,7 @@ TEST_CASE("the sharding benchmark measures each case with the real program and k
   CHECK(results[1].at("case") == "fsdp-full_shard:optimizer.lr=0.01");
   for (const auto& result : results) {
     CHECK(result.at("gpus") == 2);
-    const double step_s = result.at("step_s");
+    const auto step_s = result.at("step_s").get<double>();
     CHECK(step_s > 0);
     // 2 samples x 9 positions x 3 micro-steps a rank; step_s is rounded to 10 us.
     CHECK(result.at("tokens_per_s_per_gpu").get<double>() * step_s == Approx(54).epsilon(0.02));
@@ -210,3 +212,5 @@ TEST_CASE("the benchmark of real rows tells a run's parts apart") {
   CHECK(faulty.code == 2);
   CHECK_THAT(faulty.text, Contains("there is no case 4: MICRO_BATCHxACCUMULATION"));
 }
+
+}  // namespace bench_test

@@ -5,6 +5,8 @@
 
 #include "end_to_end/program.h"
 
+namespace check_test {
+
 using namespace end_to_end;
 using capstan::ExitCode;
 
@@ -74,3 +76,5 @@ TEST_CASE("check --gpu suggests offload whatever memory this machine has, and sa
   const auto told = work.run({"check", file, "-n", "2", "--gpu", "24GiB", "run.host_memory=64"});
   CHECK_THAT(told.out, Contains(" of host memory a rank: more than run.host_memory  strategy.zero.stage=3 "));
 }
+
+}  // namespace check_test

@@ -6,6 +6,8 @@
 
 #include "end_to_end/program.h"
 
+namespace commands_test {
+
 using namespace end_to_end;
 using capstan::ExitCode;
 
@@ -13,7 +15,7 @@ TEST_CASE("every command has help, and a wrong command line says so") {
   const Workspace work;
   const auto help = work.run({"--help"});
   CHECK(help.code == 0);
-  for (const std::string command : {"run", "check", "plugins"}) {
+  for (const std::string command : {"run", "check", "plugins", "reference"}) {
     INFO(command);
     CHECK_THAT(help.out, Contains("\n  " + command + " "));
     const auto own = work.run({command, "--help"});
@@ -67,9 +69,12 @@ TEST_CASE("plugins are listed, and each shows its options") {
   CHECK(fsdp.code == 0);
   CHECK_THAT(fsdp.out, Contains("Table: [strategy.fsdp]") && Contains("mode") && Contains("\"full_shard\"") &&
                            Contains("one of \"full_shard\", \"shard_grad_op\", \"hybrid_shard\", \"no_shard\""));
+  const auto strategies = work.run({"plugins", "strategy"});
+  CHECK(strategies.code == 0);
+  CHECK_THAT(strategies.out, Contains("strategy  fsdp ") && !Contains("monitor  console"));
   const auto unknown = work.run({"plugins", "fspd"});
   CHECK(unknown.code == static_cast<int>(ExitCode::usage));
-  CHECK(unknown.err == "capstan: error\nthere is no plugin 'fspd'\n    fix: did you mean 'fsdp'?\n");
+  CHECK(unknown.err == "capstan: error\nthere is no plugin 'fspd', nor such a kind\n    fix: did you mean 'fsdp'?\n");
 }
 
 TEST_CASE("broken plugins in a plugin path are listed with their reason, and the others still work") {
@@ -172,3 +177,5 @@ TEST_CASE(
   CHECK(broken.code == static_cast<int>(ExitCode::usage));
   CHECK_THAT(broken.err, Contains("broken.so: is no shared library"));
 }
+
+}  // namespace commands_test

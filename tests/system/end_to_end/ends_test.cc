@@ -9,6 +9,8 @@
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
+namespace ends_test {
+
 using namespace end_to_end;
 using capstan::cat;
 using capstan::ExitCode;
@@ -219,7 +221,8 @@ TEST_CASE("a run that is killed at any point of a save continues to the same los
   };
   const auto losses = [&](const std::string& name) {
     std::vector<double> all;
-    for (const auto& step : read_metrics(work.folder() / "runs" / name).steps) all.push_back(step.at("loss"));
+    for (const auto& step : read_metrics(work.folder() / "runs" / name).steps)
+      all.push_back(step.at("loss").get<double>());
     return all;
   };
   REQUIRE(run("straight", {}).code == 0);
@@ -240,3 +243,5 @@ TEST_CASE("a run that is killed at any point of a save continues to the same los
   CHECK(refused.code == static_cast<int>(ExitCode::failure));
   CHECK_THAT(refused.err, Contains("CAPSTAN_CRASH_AT is 'banana', not a point of a commit"));
 }
+
+}  // namespace ends_test

@@ -7,6 +7,8 @@
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
+namespace export_test {
+
 using namespace end_to_end;
 using capstan::ExitCode;
 using capstan::read_file;
@@ -110,3 +112,5 @@ TEST_CASE("flags of other programs are answered with the option that does it") {
                 "launchers' nproc_per_node: `capstan run C.toml -n N` starts N ranks here");
   check_refused(work, {"run", "--factory", "llama31_8b"}, "did you mean 'model.path'? (NeMo's --factory; a recipe is");
 }
+
+}  // namespace export_test

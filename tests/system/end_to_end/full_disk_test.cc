@@ -14,6 +14,8 @@
 #include "end_to_end/results.h"
 #include "support/ordinary_user.h"
 
+namespace full_disk_test {
+
 using namespace end_to_end;
 using capstan::cat;
 using capstan::ExitCode;
@@ -142,3 +144,5 @@ TEST_CASE("checkpoints that an ordinary user may not read end the run in words, 
   CHECK(again.code == 0);
   CHECK_THAT(again.out, Contains("after step 8 of 8"));
 }
+
+}  // namespace full_disk_test

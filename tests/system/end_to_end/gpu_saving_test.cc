@@ -8,6 +8,8 @@
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
+namespace gpu_saving_test {
+
 using namespace end_to_end;
 using capstan::cat;
 
@@ -97,3 +99,5 @@ TEST_CASE("the gate ends a run on GPUs that reaches less than it asks for", "[.g
   CHECK(ran.code == 46);
   CHECK_THAT(ran.out, Contains("Bandwidth below threshold – aborting\npreflight: FAIL: all-reduce over all ranks"));
 }
+
+}  // namespace gpu_saving_test

@@ -9,6 +9,8 @@
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
+namespace gpu_split_test {
+
 using namespace end_to_end;
 using capstan::cat;
 
@@ -225,3 +227,5 @@ TEST_CASE("bf16: shared sequences over GPUs stay near one GPU", "[.gpu][split]")
   if (too_few_gpus(2)) return;
   compare_in_bf16(shared_sequences());
 }
+
+}  // namespace gpu_split_test

@@ -9,6 +9,8 @@
 #include "end_to_end/results.h"
 #include "end_to_end/run_to_end.h"
 
+namespace gpu_teacher_test {
+
 using namespace end_to_end;
 using capstan::cat;
 
@@ -63,3 +65,5 @@ TEST_CASE("a GPU learns a teacher's words from the data in CUDA graphs as it doe
   CHECK(eager.all("divergence").back() < eager.all("divergence").front());
   CHECK(bit_equal(read_weights(work.folder() / "runs/graphs"), read_weights(work.folder() / "runs/eager")));
 }
+
+}  // namespace gpu_teacher_test

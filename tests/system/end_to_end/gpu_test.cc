@@ -9,6 +9,8 @@
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
+namespace gpu_test {
+
 using namespace end_to_end;
 using capstan::cat;
 
@@ -354,3 +356,5 @@ TEST_CASE("more ranks than GPUs are refused in words", "[.gpu]") {
   CHECK(ended.code == 1);
   CHECK_THAT(ended.err, Contains(cat("but this machine shows ", gpus, gpus == 1 ? " GPU" : " GPUs")));
 }
+
+}  // namespace gpu_test

@@ -9,6 +9,8 @@
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
+namespace gpu_times_test {
+
 using namespace end_to_end;
 using capstan::cat;
 
@@ -72,3 +74,5 @@ TEST_CASE("what is predicted not to fit is refused before it is loaded, and told
   CHECK_THAT(failed.err, Contains("this run may not fit into its GPUs, by prediction") &&
                              Contains("this rank's GPU has no memory left") && Contains("all tensors at once"));
 }
+
+}  // namespace gpu_times_test

@@ -1,9 +1,9 @@
 // What a user meets when the surroundings refuse: output that goes nowhere, files that are not what they seem.
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
-#include <sys/stat.h>
 
 #include <cstdlib>
 
@@ -12,6 +12,8 @@
 #include "record/manifest.h"
 #include "support/ordinary_user.h"
 #include "support/tokenizer_files.h"
+
+namespace hostile_test {
 
 using namespace end_to_end;
 using capstan::cat;
@@ -58,8 +60,8 @@ TEST_CASE("no command takes a full device for its reader") {
 TEST_CASE("files of a run have the rights that the umask leaves, copied ones too") {
   const Workspace work;
   auto tokenizer = byte_level_file();
-  tokenizer["model"]["merges"] = nlohmann::json::array();
-  tokenizer["model"]["vocab"] = nlohmann::json::object();
+  tokenizer["model"]["merges"] = capstan::Json::array();
+  tokenizer["model"]["vocab"] = capstan::Json::object();
   for (int byte = 0; byte < 256; ++byte)
     tokenizer["model"]["vocab"][hf::byte_level_text(std::string(1, static_cast<char>(byte)))] = byte;
   work.write("tokenizer.json", tokenizer.dump());
@@ -153,41 +155,11 @@ TEST_CASE("command lines that would destroy or mean nothing are refused") {
   CHECK_THAT(work.run({"run", file, "-n", "1000000"}).err, Contains("1000000 ranks") && Contains("fix: "));
   CHECK_THAT(work.run({"export", "x", "--shard-gb", "nan"}).all(), Contains("nan is no number above 0"));
   CHECK(work.run({"check", file, "-n", "1048576"}).code == static_cast<int>(ExitCode::usage));
-  CHECK_THAT(work.run({"check", file, "model.vocab_size=900000000000000"}).err,
-             Contains("the model has more than 1,000,000,000,000,000 parameters"));
-  CHECK_THAT(work.run({"check", file, "optimizer.warmup_steps=9223372036854775807"}).err,
-             Contains("must be at most 1000000000000000"));
-  CHECK_THAT(work.run({"check", file, "strategy.lora.rank=9223372036854775807"}).err,
-             Contains("must be between 1 and 65536"));
-  CHECK_THAT(work.run({"check", file, "model.num_layers=100000"}).err, Contains("must be between 1 and 4096"));
-  CHECK_THAT(work.run({"check", file, "train.pad_to_multiple=9223372036854775807"}).err,
-             Contains("must be between 0 and 65536"));
-  std::string keys;
-  for (int i = 0; i < 200000; ++i) keys += cat("k", i, " = 1\n");
-  CHECK_THAT(work.run({"check", work.write("keys.toml", small_config({}, "[model.x]\n" + keys))}).err,
-             Contains("keys, more than any configuration needs"));
-  REQUIRE(::mkfifo((work.folder() / "pipe").c_str(), 0600) == 0);
-  for (const char* option : {"data.train=pipe", "data.tokenizer=pipe", "model.path=pipe"}) {
-    INFO(option);
-    const auto ended = work.run({"check", file, option});
-    CHECK(ended.code == static_cast<int>(ExitCode::usage));
-    CHECK_THAT(ended.err, Contains("pipe") && Contains("fix: "));
-  }
 }
 
 TEST_CASE("no option and no -o names a file that is not its own to write") {
   const Workspace work;
   const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 2"}}, "[monitor.csv]\n"));
-  for (const char* name : {"/etc/passwd", "../../x.csv", "config.toml", "metrics.jsonl"}) {
-    INFO(name);
-    for (const char* command : {"check", "run"}) {
-      const auto ended = work.run({command, file, cat("monitor.csv.file=", name)});
-      CHECK(ended.code == static_cast<int>(ExitCode::usage));
-      CHECK_THAT(ended.err, Contains(cat("monitor.csv.file is \"", name, "\", which ")) &&
-                                Contains("fix: give the name of a file in the run's folder"));
-    }
-  }
-  CHECK_FALSE(std::filesystem::exists(work.folder() / "runs"));
   REQUIRE(work.run({"run", file, "monitor.csv.file=table.csv"}).code == 0);
   const auto run = work.folder() / "runs/small";
   for (const char* own : {"summary.json", "metrics.jsonl", "table.csv", "logs/rank-0.log"}) {
@@ -244,26 +216,18 @@ TEST_CASE("a folder that this user may not enter is said in words by every comma
   }
 }
 
-TEST_CASE("times and sizes at the limits of a number are refused, all at once") {
+TEST_CASE("sizes of a pre-flight at the limits of a number are refused, all at once") {
   const Workspace work;
-  const auto refused = [&, file = work.write("a.toml", small_config())](const std::string& command,
-                                                                        const std::string& number,
-                                                                        const std::vector<std::string>& options) {
-    std::vector<std::string> words{command, file};
-    for (const auto& option : options) words.push_back(cat(option, "=", number));
-    const auto ended = work.run(words);
-    CHECK(ended.code == static_cast<int>(ExitCode::usage));
-    for (const auto& option : options) CHECK_THAT(ended.err, Contains(option + " is ") && Contains(", but must be "));
-    CHECK_THAT(ended.err, Contains(cat("(", options.size(), " faults)")));
-  };
-  refused("check", "1e308",
-          {"comm.timeout_s", "comm.silence_s", "comm.connect_timeout_s", "run.host_memory", "preflight.gemm_seconds",
-           "monitor.memory_log.interval_s", "monitor.mlflow.interval_s", "monitor.utilisation.interval_s",
-           "monitor.wandb.system_interval_s"});
-  refused("check", "9223372036854775807", {"train.eval_batch", "train.accumulation"});
-  refused("preflight", "9223372036854775807",
-          {"preflight.gemm_size", "preflight.write_mib", "preflight.gate_iterations", "preflight.gate_warmup",
-           "preflight.gate_mib", "preflight.pair_mib", "preflight.largest_mib"});
+  const auto file = work.write("a.toml", small_config());
+  std::vector<std::string> words{"preflight", file};
+  const std::vector<std::string> options{"gemm_size", "write_mib", "gate_iterations", "gate_warmup",
+                                         "gate_mib",  "pair_mib",  "largest_mib"};
+  for (const auto& option : options) words.push_back(cat("preflight.", option, "=9223372036854775807"));
+  const auto ended = work.run(words);
+  CHECK(ended.code == static_cast<int>(ExitCode::usage));
+  for (const auto& option : options)
+    CHECK_THAT(ended.err, Contains(cat("preflight.", option, " is ")) && Contains(", but must be "));
+  CHECK_THAT(ended.err, Contains("(7 faults)"));
 }
 
 TEST_CASE("a report into a full device is no success, and the device stays one") {
@@ -286,3 +250,5 @@ TEST_CASE("a folder whose name is not UTF-8 is refused before anything is writte
   CHECK(checked.code == static_cast<int>(ExitCode::usage));
   CHECK_THAT(checked.err, Contains("whose name is not UTF-8") && Contains("\\xff"));
 }
+
+}  // namespace hostile_test

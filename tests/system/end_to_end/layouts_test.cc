@@ -8,6 +8,8 @@
 #include "end_to_end/results.h"
 #include "end_to_end/run_to_end.h"
 
+namespace layouts_test {
+
 using namespace end_to_end;
 using capstan::cat;
 
@@ -78,3 +80,5 @@ TEST_CASE("over Gloo: a mixture's adapters go from EP 2 x TP 2 to fsdp on two ra
       "[strategy.lora]\nrank = 3\ninit = \"random\"\ndropout = 0.1\ntargets = [\"linear_qkv\", \"experts\", "
       "\"gate\"]\n");
 }
+
+}  // namespace layouts_test

@@ -7,6 +7,8 @@
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
+namespace looking_test {
+
 using namespace end_to_end;
 namespace fs = std::filesystem;
 
@@ -170,6 +172,11 @@ TEST_CASE("generate refuses prompts that no model could answer") {
   CHECK_THAT(none.err, Contains("there is no folder ") && Contains("runs/none"));
   const auto no_run = work.run({"eval", "runs/none"});
   CHECK(no_run.code == 2);
-  CHECK_THAT(no_run.err,
-             Contains("there is no runs/none\n    fix: name a configuration (TOML), a run's folder or one of its"));
+  CHECK_THAT(no_run.err, Contains("there is no folder ") && Contains("runs/none"));
+  const auto no_file = work.run({"eval", "none.toml"});
+  CHECK(no_file.code == 2);
+  CHECK_THAT(no_file.err,
+             Contains("there is no none.toml\n    fix: name a configuration (TOML), a run's folder or one of"));
 }
+
+}  // namespace looking_test

@@ -1,8 +1,14 @@
 // Commands that do not train, for configurations whose runs continue from checkpoints.
+#include <capstan/base/exit_code.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
+#include <capstan_places.h>
+
+#include <filesystem>
 
 #include "end_to_end/program.h"
+
+namespace no_training_test {
 
 using namespace end_to_end;
 using capstan::cat;
@@ -57,3 +63,33 @@ TEST_CASE("commands that do not train have no say in what a run would continue f
   // A run does look, and so does check.
   CHECK_THAT(work.run({"check", config("gone.toml", "runs/gone")}).err, Contains("checkpoint.resume: there is no "));
 }
+
+TEST_CASE("an evaluation and a look at samples need no other split's file, and a run's folder may be somewhere else") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 1\ngenerate_samples = 1"}}));
+  const auto data = std::filesystem::path(CAPSTAN_SOURCE_DIR) / "configs/data";
+  std::filesystem::copy_file(data / "mini_squad_train.json", work.folder() / "train.json");
+  const std::vector<std::string> options{"data.train=" + (work.folder() / "train.json").string(),
+                                         "data.eval=" + (data / "mini_squad_eval.json").string()};
+  const auto call = [&](std::vector<std::string> words, bool with_options) {
+    if (with_options) words.insert(words.end(), options.begin(), options.end());
+    const auto ran = work.run(words);
+    INFO(capstan::join(words, " ") << "\n" << ran.all());
+    return ran;
+  };
+  REQUIRE(call({"run", file}, true).code == 0);
+  std::filesystem::remove(work.folder() / "train.json");
+  CHECK_THAT(call({"eval", "runs/small"}, false).out, Contains("eval: loss "));
+  CHECK(call({"eval", "runs/small", "-n", "2"}, false).code == 0);
+  CHECK(call({"eval", file}, true).code == 0);
+  CHECK(call({"data", file, "--split", "eval"}, true).code == 0);
+  CHECK(call({"generate", "runs/small", "Question: a"}, false).code == 0);
+  for (const auto& words :
+       {std::vector<std::string>{"eval", file, "--split", "train"}, {"data", file}, {"check", file}}) {
+    const auto refused = call(words, true);
+    CHECK(refused.code == static_cast<int>(capstan::ExitCode::usage));
+    CHECK_THAT(refused.err, Contains("data.train: there is no file "));
+  }
+}
+
+}  // namespace no_training_test

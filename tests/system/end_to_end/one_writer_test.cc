@@ -8,6 +8,8 @@
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
+namespace one_writer_test {
+
 using namespace end_to_end;
 using capstan::cat;
 using capstan::ExitCode;
@@ -74,3 +76,5 @@ TEST_CASE("a run that fails gives its folder back") {
   (void)first.wait(limit);
   CHECK_FALSE(fs::exists(work.folder() / "runs/small/running"));
 }
+
+}  // namespace one_writer_test

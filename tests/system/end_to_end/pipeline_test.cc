@@ -8,6 +8,8 @@
 #include "end_to_end/results.h"
 #include "end_to_end/run_to_end.h"
 
+namespace pipeline_test {
+
 using namespace end_to_end;
 using capstan::cat;
 
@@ -58,3 +60,5 @@ TEST_CASE("over Gloo: two uneven stages learn what one rank learns, and one rank
     CHECK((weights.at(record) - weight).abs().max().item<double>() <= tolerance * weight.abs().max().item<double>());
   }
 }
+
+}  // namespace pipeline_test

@@ -7,6 +7,8 @@
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
+namespace preflight_test {
+
 using namespace end_to_end;
 
 namespace {
@@ -140,7 +142,7 @@ TEST_CASE("-n and --spawn-local where they make no sense") {
   const auto hint = work.run({"run", file, "-n", "3"}, one);
   CHECK_THAT(hint.err, Contains("-n 3 starts local ranks, but this process is one of 1 that srun started") &&
                            Contains("or add --spawn-local for that many ranks on each node"));
-  const auto spawned = work.run({"run", file, "-n", "3", "--spawn-local", "train.max_steps=1"}, one);
+  const auto spawned = work.run({"run", file, "-n", "3", "--spawn-local", "--verbose", "train.max_steps=1"}, one);
   INFO(spawned.all());
   CHECK(spawned.code == 0);
   CHECK_THAT(spawned.out, Contains("connected 3/3: 3 ranks on 1 node by srun"));
@@ -165,3 +167,5 @@ TEST_CASE("one rank that cannot start ends the others at once, with its words") 
   CHECK_THAT(told.err,
              Contains("rank 1 on g1 failed: ") && Contains("OMP_NUM_THREADS is 'many', not a number of threads"));
 }
+
+}  // namespace preflight_test

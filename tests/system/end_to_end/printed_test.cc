@@ -4,6 +4,8 @@
 
 #include "end_to_end/program.h"
 
+namespace printed_test {
+
 using namespace end_to_end;
 using capstan::cat;
 
@@ -34,3 +36,5 @@ TEST_CASE("what a file says moves no terminal's cursor, whichever command prints
   CHECK_THAT(work.run({"data", file, "data.train=q.json", "data.train_samples=1"}).out,
              Contains("\\x1b[31mred\\u202e"));
 }
+
+}  // namespace printed_test

@@ -201,12 +201,7 @@ Workspace::~Workspace() {
 }
 
 std::string Workspace::where(const std::string& file, const std::string& text) const {
-  std::ifstream in(file);
-  std::string line;
-  for (int number = 1; std::getline(in, line); ++number) {
-    if (line.find(text) != std::string::npos) return cat(file, ":", number);
-  }
-  throw std::runtime_error(cat("no line of ", file, " holds ", text));
+  return test::line_of(file, text);
 }
 
 Outcome Workspace::run(const std::vector<std::string>& arguments, const Variables& variables) const {
@@ -219,51 +214,8 @@ std::size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-std::string small_config(const std::vector<std::pair<std::string, std::string>>& changes, const std::string& more) {
-  std::vector<std::string> lines{
-      "[run]",
-      "name = \"small\"",
-      "seed = 3",
-      "device = \"cpu\"",
-      "[model]",
-      "plugin = \"gpt\"",
-      "vocab_size = 261",
-      "hidden_size = 12",
-      "num_layers = 2",
-      "num_heads = 3",
-      "ff_dim = 22",
-      "seq_length = 130",
-      "dropout = 0.0",
-      "[data]",
-      "plugin = \"squad\"",
-      cat("train = \"", (source_dir() / "configs/data/mini_squad_train.json").string(), "\""),
-      cat("eval = \"", (source_dir() / "configs/data/mini_squad_eval.json").string(), "\""),
-      "train_samples = 70",
-      "eval_samples = 7",
-      "max_length = 97",
-      "[train]",
-      "max_steps = 8",
-      "micro_batch = 4",
-      "global_batch = 12",
-      "[optimizer]",
-      "lr = 1e-2",
-      "[monitor.console]",
-      "every = 1",
-  };
-  for (const auto& [start, line] : changes) {
-    bool found = false;
-    for (auto& old : lines) {
-      if (old.rfind(start, 0) != 0) continue;
-      old = line;
-      found = true;
-    }
-    if (!found) throw std::runtime_error(cat("no line starts with ", start));
-  }
-  std::string out;
-  for (const auto& line : lines) {
-    if (!line.empty()) out += line + "\n";
-  }
-  return out + more;
+std::string small_config(const test::Changes& changes, const std::string& more) {
+  return test::small_config(source_dir(), changes, more);
 }
 
 }  // namespace end_to_end

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/folder.h"
+#include "support/small_config.h"
 
 namespace end_to_end {
 
@@ -94,10 +95,7 @@ class Workspace {
 /// How often `part` stands in `text`.
 std::size_t count(const std::string& text, const std::string& part);
 
-/// A small configuration: a GPT of odd sizes on 70 questions, 8 steps, console and no strategy. Each change replaces
-/// the line that starts with `first` ("seed =") by `second`, or removes it where that is empty; `more` is added
-/// after it.
-std::string small_config(const std::vector<std::pair<std::string, std::string>>& changes = {},
-                         const std::string& more = {});
+/// See test::small_config.
+std::string small_config(const test::Changes& changes = {}, const std::string& more = {});
 
 }  // namespace end_to_end

@@ -4,6 +4,8 @@
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
+namespace quickstart_test {
+
 using namespace end_to_end;
 
 TEST_CASE("the quickstart learns to answer questions that it has never seen", "[full]") {
@@ -17,8 +19,8 @@ TEST_CASE("the quickstart learns to answer questions that it has never seen", "[
   std::vector<double> losses;
   for (const auto& one : summary.at("evaluations")) {
     REQUIRE(one.at("split") == "eval");
-    if (one.contains("loss")) losses.push_back(one.at("loss"));
-    if (one.contains("exact_match")) exact_match = one.at("exact_match");
+    if (one.contains("loss")) losses.push_back(one.at("loss").get<double>());
+    if (one.contains("exact_match")) exact_match = one.at("exact_match").get<double>();
   }
   CHECK(exact_match >= 80);
   REQUIRE(losses.size() >= 3);
@@ -26,3 +28,5 @@ TEST_CASE("the quickstart learns to answer questions that it has never seen", "[
   CHECK(summary.at("answers").size() >= 3);
   CHECK_THAT(ended.all(), !Contains("predicted"));
 }
+
+}  // namespace quickstart_test

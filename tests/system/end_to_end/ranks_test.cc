@@ -7,6 +7,8 @@
 #include "end_to_end/results.h"
 #include "support/sharding_cases.h"
 
+namespace ranks_test {
+
 using namespace end_to_end;
 using capstan::cat;
 
@@ -191,3 +193,5 @@ TEST_CASE("what monitors return is the mean over ranks") {
                           "[monitor.probe]\npath = \"" + fixture("monitor", "probe") + "\"\n");
   CHECK(result.metrics.steps.back().at("probe_rank") == 1.0);  // the mean of 0, 1 and 2
 }
+
+}  // namespace ranks_test

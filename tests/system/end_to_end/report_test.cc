@@ -5,6 +5,8 @@
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
+namespace report_test {
+
 using namespace end_to_end;
 namespace fs = std::filesystem;
 
@@ -99,3 +101,5 @@ TEST_CASE("check says how many answers are cut off, and what a V100 cannot do") 
   CHECK_THAT(refused.err,
              Contains("--gpu v100-32g: train.precision = \"bf16\" needs compute capability 8.0, this GPU has 7.0"));
 }
+
+}  // namespace report_test

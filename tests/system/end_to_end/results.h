@@ -1,16 +1,17 @@
 #pragma once
 // What a run left in its folder, read as other programs would.
+#include <capstan/base/json.h>
+
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 namespace end_to_end {
 
-using Json = nlohmann::ordered_json;
+using capstan::Json;
 
 Json read_json(const std::filesystem::path& file);
 

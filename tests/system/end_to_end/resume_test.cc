@@ -12,6 +12,8 @@
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
+namespace resume_test {
+
 using namespace end_to_end;
 using capstan::cat;
 using capstan::ExitCode;
@@ -315,3 +317,5 @@ TEST_CASE("what a run cannot continue from is refused before it starts, all faul
   fs::create_directories(work.folder() / "runs/empty/checkpoints");
   CHECK_THAT(check({"checkpoint.resume=runs/empty"}), Contains("runs/empty has no valid checkpoint"));
 }
+
+}  // namespace resume_test

@@ -12,6 +12,8 @@
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
+namespace stopped_test {
+
 using namespace end_to_end;
 using capstan::cat;
 using capstan::ExitCode;
@@ -210,3 +212,5 @@ TEST_CASE("NCCL: a rank that is killed in training is named, and the others end"
   if (too_few_gpus(2)) return;
   check_killed("cuda", visible_gpus(), GENERATE(0, 1));
 }
+
+}  // namespace stopped_test

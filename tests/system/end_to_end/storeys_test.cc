@@ -6,6 +6,8 @@
 
 #include "end_to_end/program.h"
 
+namespace storeys_test {
+
 using namespace end_to_end;
 namespace fs = std::filesystem;
 
@@ -79,3 +81,5 @@ TEST_CASE("a plugin that brings a LibTorch of its own is named, also when it is 
              Contains(file.string() + ": brings LibTorch into the process, though its note says that it needs none") &&
                  Contains("libtorch_cpu-second.so"));
 }
+
+}  // namespace storeys_test

@@ -10,6 +10,8 @@
 #include "end_to_end/results.h"
 #include "end_to_end/run_to_end.h"
 
+namespace tensor_parallel_test {
+
 using namespace end_to_end;
 using capstan::cat;
 
@@ -103,3 +105,5 @@ TEST_CASE("over Gloo: two ranks that share packed rows learn what one rank learn
     for (const char* key : {"samples", "target_tokens"}) CHECK(packed.metrics.all(key) == reference.metrics.all(key));
   }
 }
+
+}  // namespace tensor_parallel_test

@@ -1,5 +1,6 @@
 // Runs that read a tokenizer.json and a token cache.
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
@@ -7,6 +8,8 @@
 #include "end_to_end/results.h"
 #include "plugins/tokenizers/hf/byte_level.h"
 #include "support/tokenizer_files.h"
+
+namespace tokens_test {
 
 using namespace end_to_end;
 using capstan::cat;
@@ -16,11 +19,11 @@ namespace {
 // Every byte, and a token of three: 257 ids, the last of which ends an answer.
 void write_tokenizer(const Workspace& work) {
   auto file = byte_level_file();
-  file["model"]["merges"] = nlohmann::json::array();
-  file["model"]["vocab"] = nlohmann::json::object();
+  file["model"]["merges"] = capstan::Json::array();
+  file["model"]["vocab"] = capstan::Json::object();
   for (int byte = 0; byte < 256; ++byte)
     file["model"]["vocab"][hf::byte_level_text(std::string(1, static_cast<char>(byte)))] = byte;
-  file["added_tokens"] = nlohmann::json::array({added_token(256, "<end>", {{"special", true}})});
+  file["added_tokens"] = capstan::Json::array({added_token(256, "<end>", {{"special", true}})});
   work.write("bpe/tokenizer.json", file.dump());
   work.write("bpe/config.json", R"({"eos_token_id": 256})");
 }
@@ -131,3 +134,5 @@ TEST_CASE("data that was rewritten with its old size and time is tokenized again
   std::filesystem::last_write_time(data, time);
   CHECK(caches("anew") == 2);
 }
+
+}  // namespace tokens_test

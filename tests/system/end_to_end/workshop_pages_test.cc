@@ -9,6 +9,8 @@
 
 #include "end_to_end/program.h"
 
+namespace workshop_pages_test {
+
 using namespace end_to_end;
 using capstan::cat;
 namespace fs = std::filesystem;
@@ -100,3 +102,5 @@ TEST_CASE("what the workshop's pages say to type without a GPU runs as it stands
   for (const auto* run : {"baseline", "zero-baseline", "fsdp-shard_grad_op-1x2", "fsdp-hybrid_shard-1x2"})
     CHECK(fs::exists(work.folder() / "runs" / run / "summary.json"));
 }
+
+}  // namespace workshop_pages_test

@@ -8,6 +8,8 @@
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
+namespace workshop_test {
+
 using namespace end_to_end;
 using capstan::cat;
 
@@ -106,3 +108,5 @@ TEST_CASE("the workshop's NeMo experiments run", "[workshop]") {
     }
   }
 }
+
+}  // namespace workshop_test

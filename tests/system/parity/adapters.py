@@ -5,7 +5,10 @@
                                  float32 [2, 9, vocab]
     adapters.py load FOLDER NAME FOLDER/<case>/NAME is an adapter: NAME-reference.safetensors gets its logits on the same
                                  ids, from peft. Fails where peft finds tensors missing or unexpected, or warns.
+    adapters.py fields FOLDER    FOLDER/fields.json: {"field": its default or null} of peft's LoraConfig
 """
+import dataclasses
+import json
 import pathlib
 import sys
 import warnings
@@ -24,6 +27,9 @@ CASES = {
     "llama": (lambda: llama(num_key_value_heads=2, tie_word_embeddings=False),
               dict(target_modules=["q_proj", "v_proj", "up_proj"], r=5, lora_alpha=7, use_rslora=True,
                    modules_to_save=["lm_head", "model.norm"])),
+    "tied": (lambda: llama(tie_word_embeddings=True),
+             dict(target_modules=["q_proj", "v_proj", "o_proj"], exclude_modules=["o_proj"], layers_to_transform=[1],
+                  r=4, lora_alpha=8, modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
     "mixtral": (mixtral, dict(target_modules=["q_proj", "k_proj", "v_proj"], r=4, lora_alpha=8)),
     "qwen3": (qwen3, dict(target_modules=["q_proj", "o_proj", "gate_proj"], r=4, lora_alpha=8)),
     "olmo2": (olmo2, dict(target_modules=["k_proj", "down_proj"], r=3, lora_alpha=8)),
@@ -81,10 +87,18 @@ def load(folder, name):
         for key in set(written) - adapters:
             assert torch.equal(of_file(state, key), written[key]), (case, key, "peft has not loaded it")
         saved = {key.split(".modules_to_save.default.")[0] for key in state if ".modules_to_save.default." in key}
-        assert len(saved) == len(adapted.peft_config["default"].modules_to_save or []), (case, saved)
+        said = json.loads((folder / case / name / "adapter_config.json").read_text())["modules_to_save"] or []
+        assert len(saved) == len(said), (case, saved)
         out = logits(adapted)
         assert not torch.equal(out["logits"], plain), (case, "the adapter does nothing")
         save_file(out, folder / case / f"{name}-reference.safetensors")
+
+
+def fields(folder):
+    plain = (bool, int, float, str)
+    defaults = {each.name: each.default if isinstance(each.default, plain) else None
+                for each in dataclasses.fields(LoraConfig)}
+    (folder / "fields.json").write_text(json.dumps(defaults))
 
 
 if __name__ == "__main__":
@@ -93,4 +107,4 @@ if __name__ == "__main__":
     # peft says so of any lm_head in modules_to_save: it looks at the class, not at the model, whose head is its own.
     warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True` and a tied layer is part")
     torch.set_num_threads(1)
-    {"make": make, "load": load}[sys.argv[1]](pathlib.Path(sys.argv[2]), *sys.argv[3:])
+    {"make": make, "load": load, "fields": fields}[sys.argv[1]](pathlib.Path(sys.argv[2]), *sys.argv[3:])

@@ -11,6 +11,8 @@
 #include "parity/models.h"
 #include "session/model_folder.h"
 
+namespace export_test {
+
 using namespace capstan;
 namespace fs = std::filesystem;
 
@@ -57,7 +59,7 @@ class Pairs {
 
 }  // namespace
 
-TEST_CASE("models of every family go in and out by the byte, and load without a warning") {
+TEST_CASE("models of every family go in and out by the byte, and load without a warning", "[transformers4]") {
   Pairs pairs;
   for (const auto& one : parity::cases) {
     const auto original = parity::folders() / one.name;
@@ -70,7 +72,7 @@ TEST_CASE("models of every family go in and out by the byte, and load without a 
   pairs.check();
 }
 
-TEST_CASE("a model that came from no folder is written only from its options") {
+TEST_CASE("a model that came from no folder is written only from its options", "[transformers4]") {
   Pairs pairs;
   for (const auto& one : parity::cases) {
     const auto original = parity::folders() / one.name;
@@ -80,7 +82,8 @@ TEST_CASE("a model that came from no folder is written only from its options") {
   pairs.check();
 }
 
-TEST_CASE("models as they are published go in and out by the byte, and several ranks write several files") {
+TEST_CASE("models as they are published go in and out by the byte, and several ranks write several files",
+          "[transformers4]") {
   Pairs pairs;
   run_python("export.py", {"variants", parity::folders().string(), pairs.folder("published").string()});
   for (const auto& [name, plugin] : {std::pair{"bloom", "bloom"},
@@ -104,3 +107,5 @@ TEST_CASE("models as they are published go in and out by the byte, and several r
   }
   pairs.check();
 }
+
+}  // namespace export_test

@@ -14,6 +14,8 @@
 #include "session/model_folder.h"
 #include "support/job.h"
 
+namespace four_bits_test {
+
 using namespace capstan;
 namespace fs = std::filesystem;
 
@@ -96,3 +98,5 @@ TEST_CASE("a folder with bitsandbytes' default, single quantization, is refused 
   CHECK_THAT(text, Contains("single/model.safetensors") && Contains("without double quantization") &&
                        Contains("bnb_4bit_use_double_quant=True"));
 }
+
+}  // namespace four_bits_test

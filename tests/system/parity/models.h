@@ -57,6 +57,16 @@ inline const std::filesystem::path& folders() {
   return made.path();
 }
 
+/// steps-<dtype>.safetensors of these folders, whose making takes longest: made for the first case that asks.
+inline std::filesystem::path steps(const std::string& name, const std::string& dtype) {
+  static const bool made = [] {
+    run_python("models.py", {folders().string(), "steps"});
+    return true;
+  }();
+  CAPSTAN_ASSERT(made);
+  return folders() / name / ("steps-" + dtype + ".safetensors");
+}
+
 inline session::Job prepare(const std::string& plugin, const std::filesystem::path& folder,
                             const std::string& precision, const std::string& tokenizer = "byte",
                             const std::string& device = "cpu") {

@@ -1,6 +1,7 @@
 """Writes tiny random models of every family as transformers saves them, and what transformers and PyTorch do with them.
 
     models.py FOLDER
+    models.py FOLDER steps
     models.py FOLDER SEEDS
 
 For each case of CASES, FOLDER/<case> gets config.json and model.safetensors (float32), as save_pretrained writes them,
@@ -13,13 +14,17 @@ and for each of float32 and float64
         loss            []: mean cross-entropy of logits[:, :-1] against labels[:, 1:] over labels that are not -100
         aux_loss        []: what routers add to it, coefficient included; 0 for other models
         target_tokens   int64 []: how many those are
+    gradients-<dtype>/model.safetensors
+        d (loss + aux_loss) / d parameter, under the names and shapes of model.safetensors
+
+With "steps", of the same models, which are drawn again, since this is what takes long
+
+    steps-<dtype>.safetensors
         steps.ids, steps.labels    int64 [steps, micro-batches, batch, seq]
         steps.losses    [steps]: a plain PyTorch loop with AdamW, warm-up and linear decay, before each step's update
         prompts.ids, prompts.lengths    int64 [prompts, longest], [prompts]
         answers         int64 [prompts, new tokens]: greedy generation up to END, filled up with -1 (float32 only)
-        bfloat16.logits [batch, seq, vocab]: what transformers computes in bfloat16, as float32 (float32 only)
-    gradients-<dtype>/model.safetensors
-        d (loss + aux_loss) / d parameter, under the names and shapes of model.safetensors
+        bfloat16.logits [batch, seq, vocab]: what transformers computes in bfloat16 from ids, as float32 (float32 only)
 
 With SEEDS, for GPUs: models whose sizes their kernels are made for, SEEDS times each, FOLDER/<case>-<seed>, with
 
@@ -289,26 +294,44 @@ def dense(tensors):
     return {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
 
 
-def write_case(folder, kind, config):
-    model = make_model(kind, config)
-    model.save_pretrained(folder)
-    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+def in_dtypes(kind, config, compute):
+    """Name of each dtype and what compute(the case's weights, dtype) gives, where code that asks for float32 gets the dtype."""
+    weights = {name: tensor.clone() for name, tensor in make_model(kind, config).state_dict().items()}
     for dtype in (torch.float32, torch.float64):
         name = str(dtype).removeprefix("torch.")
         with double_for_float(dtype):
-            model = in_dtype(kind, config, weights, dtype)
-            tensors = reference(model)
-            gradients = gradients_of(model)
-            if dtype is torch.float32:
-                tensors |= in_16_bits(kind, config, weights, tensors["ids"])
-                tensors |= generate(in_dtype(kind, copy.deepcopy(config), weights, dtype))
-            tensors |= train(model)
-        save_file(dense(tensors), folder / f"reference-{name}.safetensors", {"format": "pt"})
+            computed = compute(weights, dtype)
+        yield name, computed
+
+
+def write_case(folder, kind, config):
+    folder.mkdir(parents=True)
+    make_model(kind, config).save_pretrained(folder)
+
+    def compute(weights, dtype):
+        model = in_dtype(kind, config, weights, dtype)
+        return dense(reference(model)), dense(gradients_of(model))
+
+    for name, (tensors, gradients) in in_dtypes(kind, config, compute):
+        save_file(tensors, folder / f"reference-{name}.safetensors", {"format": "pt"})
         at = folder / f"gradients-{name}"
         at.mkdir()
-        save_file(dense(gradients), at / "model.safetensors", {"format": "pt"})
+        save_file(gradients, at / "model.safetensors", {"format": "pt"})
     names = set(load_file(folder / "model.safetensors"))
     assert names <= set(gradients), names - set(gradients)
+
+
+def write_steps(folder, kind, config):
+    def compute(weights, dtype):
+        tensors = {}
+        if dtype is single:
+            tensors |= in_16_bits(kind, copy.deepcopy(config), weights, random_ids((BATCH, SEQ), 12))
+            tensors |= generate(in_dtype(kind, copy.deepcopy(config), weights, dtype))
+        return dense(tensors | train(in_dtype(kind, config, weights, dtype)))
+
+    single = torch.float32
+    for name, tensors in in_dtypes(kind, config, compute):
+        save_file(tensors, folder / f"steps-{name}.safetensors", {"format": "pt"})
 
 
 def write_on_gpu(folder, kind, config, seed):
@@ -328,7 +351,8 @@ def write_on_gpu(folder, kind, config, seed):
 def main():
     transformers.utils.logging.set_verbosity_error()
     torch.set_num_threads(1)
-    if len(sys.argv) > 2:
+    write = write_steps if sys.argv[2:] == ["steps"] else write_case
+    if len(sys.argv) > 2 and write is write_case:
         for name, case in ON_GPU.items():
             for seed in range(int(sys.argv[2])):
                 folder = pathlib.Path(sys.argv[1]) / f"{name}-{seed}"
@@ -336,9 +360,7 @@ def main():
                 write_on_gpu(folder, *case(), seed)
         return
     for name, case in CASES.items():
-        folder = pathlib.Path(sys.argv[1]) / name
-        folder.mkdir(parents=True)
-        write_case(folder, *case())
+        write(pathlib.Path(sys.argv[1]) / name, *case())
 
 
 if __name__ == "__main__":

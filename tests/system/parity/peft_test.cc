@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/checkpoint/folder_source.h>
 #include <capstan/checkpoint/safetensors.h>
 #include <capstan_catch.h>
@@ -16,6 +17,8 @@
 #include "session/exports.h"
 #include "session/session.h"
 #include "support/job.h"
+
+namespace peft_test {
 
 using namespace capstan;
 
@@ -32,14 +35,20 @@ struct Case {
 const Case cases[] = {
     {"gpt", "rank = 4\nalpha = 9\ntargets = [\"c_attn\", \"mlp.c_proj\"]\n",
      "rank = 4\ntargets = [\"linear_qkv\", \"linear_proj\"]\nbias = \"lora_only\"\n"
-     "modules_to_save = [\"c_fc\", \"ln_f\"]\n"},
+     "modules_to_save = [\"c_fc\", \"ln_f\", \"wte\"]\n"},
     {"bloom", "rank = 3\ntargets = [\"query_key_value\", \"dense\"]\nbias = \"all\"\n",
-     "rank = 5\ntargets = [\"all-linear\"]\nbias = \"all\"\nmodules_to_save = [\"input_layernorm\"]\n"},
+     "rank = 5\ntargets = [\"all-linear\"]\nbias = \"all\"\nmodules_to_save = [\"input_layernorm\", "
+     "\"word_embeddings\"]\n"},
     {"llama",
      "rank = 5\nalpha = 7\nrank_stabilised = true\ntargets = [\"q_proj\", \"v_proj\", \"up_proj\"]\n"
      "modules_to_save = [\"lm_head\", \"model.norm\"]\n",
      "rank = 4\nalpha = 6\ntargets = [\"linear_qkv\", \"linear_fc1\", \"down_proj\"]\n"
      "modules_to_save = [\"lm_head\", \"norm\"]\n"},
+    // The head is the embedding: peft has one matrix for both where it is told so.
+    {"tied",
+     "rank = 4\nalpha = 8\ntargets = [\"layers.1.self_attn.q_proj\", \"layers.1.self_attn.v_proj\"]\n"
+     "modules_to_save = [\"embed_tokens\"]\n",
+     "rank = 4\ntargets = [\"linear_proj\"]\nmodules_to_save = [\"embed_tokens\"]\n"},
     {"mixtral", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"v_proj\"]\n",
      "rank = 4\nalpha = 3\ntargets = [\"linear_qkv\", \"experts\", \"gate\"]\nmodules_to_save = [\"o_proj\"]\n"},
     {"qwen3", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\", \"gate_proj\"]\n",
@@ -65,14 +74,17 @@ std::map<std::string, at::Tensor> reference(const std::string& plugin, const std
   return out;
 }
 
-session::Job prepare(const std::string& plugin, const std::string& lora) {
+session::Job prepare(const std::string& plugin, const std::string& lora,
+                     setup::Purpose purpose = setup::Purpose::train) {
   const auto config = folders() / "job.toml";
-  std::ofstream(config) << "[run]\ndevice = \"cpu\"\nseed = 9\n[model]\nplugin = \"" << plugin << "\"\npath = \""
-                        << plugin << "\"\n[data]\nplugin = \"synthetic\"\ntokenizer = \"byte\"\n"
-                        << "[train]\nmax_steps = 1\nglobal_batch = 1\nprecision = \"fp32\"\n[strategy.lora]\n"
-                        << lora;
+  std::ofstream(config)
+      << "[run]\ndevice = \"cpu\"\nseed = 9\n[model]\nplugin = \"" << (plugin == "tied" ? "llama" : plugin)
+      << "\"\npath = \"" << plugin << "\"\n[data]\nplugin = \"synthetic\"\ntokenizer = \"byte\"\n"
+      << "eval_samples = 1\n[train]\nmax_steps = 1\nglobal_batch = 1\nprecision = \"fp32\"\n[strategy.lora]\n"
+      << lora;
   setup::JobRequest request;
   request.file = config.string();
+  request.purpose = purpose;
   return testing::job_of(request);
 }
 
@@ -124,20 +136,22 @@ std::string error_of(const std::string& plugin, const std::string& lora) {
 
 }  // namespace
 
-TEST_CASE("an adapter that peft saved gives peft's logits") {
+TEST_CASE("an adapter that peft saved gives peft's logits", "[transformers4]") {
   at::set_num_threads(1);
   for (const auto& one : cases) {
     INFO(one.plugin);
     const auto expected = reference(one.plugin, "adapter");
-    const auto job = prepare(one.plugin, cat(one.from_peft, "adapter = \"", one.plugin, "/adapter\"\n"));
-    comm::run_in_process(1, [&](comm::Communicator& communicator) {
-      auto session = session::materialise(job, communicator);
-      check_close(logits_of(session, expected.at("ids")), expected.at("logits"));
-    });
+    for (const auto purpose : {setup::Purpose::train, setup::Purpose::evaluate}) {
+      const auto job = prepare(one.plugin, cat(one.from_peft, "adapter = \"", one.plugin, "/adapter\"\n"), purpose);
+      comm::run_in_process(1, [&](comm::Communicator& communicator) {
+        auto session = session::materialise(job, communicator);
+        check_close(logits_of(session, expected.at("ids")), expected.at("logits"));
+      });
+    }
   }
 }
 
-TEST_CASE("peft loads adapters that Capstan writes, to the same logits") {
+TEST_CASE("peft loads adapters that Capstan writes, to the same logits", "[transformers4]") {
   at::set_num_threads(1);
   std::map<std::string, at::Tensor> ours;
   for (const auto& one : cases) {
@@ -170,12 +184,33 @@ TEST_CASE("what peft's files cannot hold is said, with what can be done") {
     const auto job = prepare(plugin, lora);
     return session::refusal_of(session::exports_of(job.plugins.strategies).front(), job.plugins);
   };
-  CHECK(reason("gpt", "targets = [\"c_attn\"]\nmodules_to_save = [\"wte\"]\n") ==
-        "wte.weight was trained next to the adapters and is used twice (the head is the embedding), which peft parts: "
-        "export it merged, --to hf --merge");
   CHECK(reason("llama", "targets = [\"o_proj\"]\nmodules_to_save = [\"layers.1.self_attn.o_proj\"]\n") ==
         "model.layers.1.self_attn.o_proj was trained whole and has an adapter, but peft knows only one of these: "
         "export it merged, --to hf --merge");
+}
+
+TEST_CASE("every field that peft writes into adapter_config.json is in the table of its keys") {
+  const MadeFolder made("adapters.py", {"fields"});
+  const auto fields = Json::parse(read_file(made.path() / "fields.json"));
+  plugin::Host host;
+  std::vector<config::FileKeys> tables;
+  for (const auto& found : host.discover()) {
+    if (found.registration && found.registration->name == "lora") tables = found.registration->file_keys;
+  }
+  REQUIRE(tables.size() == 1);
+  CHECK(fields.at("r") == 8);
+  CHECK(fields.at("lora_alpha") == 8);
+  CHECK(fields.size() > 30);
+  for (const auto& [name, value] : fields.items()) {
+    INFO(name);
+    CHECK(tables.front().find(name));
+  }
+  // peft's defaults themselves are no fault.
+  Diagnostics faults;
+  auto defaults = fields;
+  defaults["peft_type"] = "LORA";
+  config::judge_keys(tables.front(), defaults.dump(), "defaults", faults);
+  CHECK(faults.empty());
 }
 
 TEST_CASE("an adapter that does not fit is refused, with every fault") {
@@ -201,3 +236,5 @@ TEST_CASE("an adapter that does not fit is refused, with every fault") {
           "rank = 3\ntargets = [\"query_key_value\", \"dense\", \"dense_h_to_4h\"]\nadapter = \"bloom/adapter\"\n"),
       Contains("it has no tensor base_model.model.transformer.h.0.mlp.dense_h_to_4h.lora_A.weight"));
 }
+
+}  // namespace peft_test

@@ -1,34 +1,28 @@
 // Preference training against TRL's own trainers (preferences.py): the same tiny model, adapters and pairs, and every
 // step's loss and rewards.
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "checkpoint/scratch.h"
 #include "parity/python.h"
 
+namespace preferences_test {
+
 using namespace capstan;
-using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// TRL needs transformers 5, which the environment of the other tests does not have.
-fs::path python_with_trl() {
-  if (std::getenv("CAPSTAN_PARITY_PYTHON") != nullptr) return parity_python();
-  return parity_python().parent_path().parent_path().parent_path() / "venv5/bin/python3";
-}
 
 /// What TRL's trainers did, made once.
 const fs::path& folder() {
   static const Scratch made;
   static const bool is_made = [] {
-    if (!fs::exists(python_with_trl())) throw Error("no parity environment", "run tools/setup --parity");
-    run_program(python_with_trl(), {cat(CAPSTAN_SOURCE_DIR, "/tests/system/parity/preferences.py"), made.path()});
+    run_python("preferences.py", {made.path()});
     return true;
   }();
   REQUIRE(is_made);
@@ -76,7 +70,7 @@ std::vector<Json> train(const Case& one) {
   run_program("/usr/bin/env", {"OMP_NUM_THREADS=1", cat(CAPSTAN_BINARY_DIR, "/bin/capstan"), "run", config});
   std::vector<Json> lines;
   for (const auto& line : split(read_file(scratch.path() / "ours" / "metrics.jsonl"), '\n')) {
-    auto json = Json::parse(line, nullptr, false);
+    auto json = try_parse_json(line);
     if (json.is_object() && json.contains("grad_norm")) lines.push_back(std::move(json));
   }
   return lines;
@@ -96,9 +90,11 @@ TEST_CASE("ten steps of each preference loss have TRL's losses and rewards", "[p
         // Before the first update policy and reference are the same, and rounding decides.
         if (i == 0 && (!one.data.empty() || !one.adapters) && ours == "accuracy") continue;
         INFO(one.loss << ", " << one.options << "step " << i + 1 << ", " << ours);
-        const double found = steps[i].at(ours), wanted = expected.at(theirs).at(i);
+        const auto found = steps[i].at(ours).get<double>(), wanted = expected.at(theirs).at(i).get<double>();
         CHECK(std::abs(found - wanted) <= 1e-4 * std::max(1.0, std::abs(wanted)));
       }
     }
   }
 }
+
+}  // namespace preferences_test

@@ -12,15 +12,22 @@
 
 #include "checkpoint/scratch.h"
 
-/// The Python that has torch and transformers: the environment variable CAPSTAN_PARITY_PYTHON, or the one that
-/// `tools/setup --parity` makes.
-inline std::filesystem::path parity_python() {
+/// An environment that `tools/setup --parity` makes, or the one that CAPSTAN_PARITY_PYTHON names.
+inline std::filesystem::path parity_environment(const std::string& name) {
   if (const char* given = std::getenv("CAPSTAN_PARITY_PYTHON")) return given;
-  auto python = std::filesystem::path(CAPSTAN_SOURCE_DIR) / ".deps/venv/bin/python3";
+  auto python = std::filesystem::path(CAPSTAN_SOURCE_DIR) / ".deps" / name / "bin/python3";
   // ctest looks for these words to call the test skipped instead of failed.
   if (!std::filesystem::exists(python)) throw capstan::Error("no parity environment", "run tools/setup --parity");
   return python;
 }
+
+/// The Python that has torch, transformers 5 and TRL. What transformers 4 writes otherwise is tagged [transformers4]:
+/// tools/test runs those cases with its environment too.
+inline std::filesystem::path parity_python() { return parity_environment("venv5"); }
+
+/// The one with transformers 4, the release of `tokenizers` that random texts are compared with, and the readers of
+/// what monitors write.
+inline std::filesystem::path parity_python_4() { return parity_environment("venv"); }
 
 /// Runs a program; throws Error with its output when it fails.
 inline void run_program(const std::filesystem::path& program, const std::vector<std::string>& arguments) {
@@ -36,10 +43,11 @@ inline void run_program(const std::filesystem::path& program, const std::vector<
 }
 
 /// Runs tests/system/parity/<script>; throws Error with its output when it fails.
-inline void run_python(const std::string& script, const std::vector<std::string>& arguments) {
+inline void run_python(const std::string& script, const std::vector<std::string>& arguments,
+                       const std::filesystem::path& python = parity_python()) {
   std::vector<std::string> all{capstan::cat(CAPSTAN_SOURCE_DIR, "/tests/system/parity/", script)};
   all.insert(all.end(), arguments.begin(), arguments.end());
-  run_program(parity_python(), all);
+  run_program(python, all);
 }
 
 /// A folder that a script fills, whose last argument it is; gone with this object.

@@ -6,6 +6,8 @@
 #include "parity/reference.h"
 #include "session/session.h"
 
+namespace qwen_test {
+
 using namespace capstan;
 namespace fs = std::filesystem;
 using Ids = std::vector<std::int64_t>;
@@ -61,3 +63,5 @@ TEST_CASE("an original Qwen 2.5 folder trains, and transformers loads the model 
   compare_logits(left, scratch.path());
   CHECK(read_file(left / "model.safetensors") != read_file(original / "model.safetensors"));
 }
+
+}  // namespace qwen_test

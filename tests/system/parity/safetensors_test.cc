@@ -5,6 +5,8 @@
 #include "checkpoint/scratch.h"
 #include "parity/python.h"
 
+namespace safetensors_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 
@@ -53,3 +55,5 @@ TEST_CASE("no tensors at all") {
   run_python("safetensors_io.py", {"rewrite", scratch / "ours", scratch / "python"});
   CHECK(read_file(scratch / "python") == read_file(scratch / "ours"));
 }
+
+}  // namespace safetensors_test

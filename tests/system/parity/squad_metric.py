@@ -1,17 +1,21 @@
-"""Awkward answers and what SQuAD v1.1's official metric gives them.
+"""Awkward answers and what SQuAD's official metrics give them.
 
-    squad_metric.py FILE
+    squad_metric.py FILE [NO_ANSWER]
 
 FILE gets JSON: a list of {"prediction", "references", "exact_match", "f1"}, both numbers x100 and the best over the
 references, then an object with their means over all questions, as Hugging Face's `squad` metric reports them. Texts are
 normalised by transformers' copy of the official function; a prediction is what stands before the first line break.
+
+With NO_ANSWER the metric is version 2.0's, which transformers has a copy of, and some questions have no answer: their
+reference is NO_ANSWER, and a prediction of it is an empty one.
 """
 import json
 import random
 import sys
 from collections import Counter
 
-from transformers.data.metrics.squad_metrics import normalize_answer
+from transformers.data.metrics.squad_metrics import normalize_answer, squad_evaluate
+from transformers.data.processors.squad import SquadExample
 
 WORDS = ["the", "The", "a", "A", "an", "AN", "Paris", "paris", "Eiffel", "tower", "1889", "1,889", "$3.5", "3", "U.S.",
          "U.S", "US", "it's", "its", "café", "CAFÉ", "cafe\u0301", "naïve", "ΟΔΟΣ", "οδος", "οδοσ", "İstanbul",
@@ -70,14 +74,42 @@ def exact_match(prediction, reference):
     return float(normalize_answer(prediction) == normalize_answer(reference))
 
 
-def main():
-    out = []
+def version_1(out):
     for prediction, references in cases():
         first = prediction.split("\n")[0]
         out.append({"prediction": prediction, "references": references,
                     "exact_match": 100 * max(exact_match(first, reference) for reference in references),
                     "f1": 100 * max(f1(first, reference) for reference in references)})
-    means = {name: sum(case[name] for case in out) / len(out) for name in ("exact_match", "f1")}
+    return {name: sum(case[name] for case in out) / len(out) for name in ("exact_match", "f1")}
+
+
+def version_2(out, no_answer):
+    """Each question by itself for its own scores, then all of them."""
+    rng = random.Random(5)
+    none = normalize_answer(no_answer)
+    examples, predictions = [], {}
+    for number, (prediction, references) in enumerate(cases()):
+        if rng.random() < 0.4:
+            references = []
+        if rng.random() < 0.3:
+            prediction = rng.choice(["", no_answer, no_answer.upper() + ".", f" the {no_answer}\nmore", no_answer + " x"])
+        first = prediction.split("\n")[0]
+        said = "" if normalize_answer(first) == none else first
+        name = str(number)
+        example = SquadExample(name, "", "", None, None, "", is_impossible=not references,
+                               answers=[{"text": text} for text in references])
+        scores = squad_evaluate([example], {name: said})
+        out.append({"prediction": prediction, "references": references or [no_answer],
+                    "exact_match": scores["exact"], "f1": scores["f1"]})
+        examples.append(example)
+        predictions[name] = said
+    means = squad_evaluate(examples, predictions)
+    return {"exact_match": means["exact"], "f1": means["f1"]}
+
+
+def main():
+    out = []
+    means = version_2(out, sys.argv[2]) if len(sys.argv) > 2 else version_1(out)
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         json.dump(out + [means], file)
 

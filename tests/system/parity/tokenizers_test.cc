@@ -1,5 +1,6 @@
 
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan_catch.h>
 #include <capstan_places.h>
 
@@ -8,6 +9,8 @@
 #include "checkpoint/scratch.h"
 #include "parity/python.h"
 #include "support/tokenizer_files.h"
+
+namespace tokenizers_test {
 
 using namespace capstan;
 
@@ -45,7 +48,8 @@ class Cases {
 
 void compare(const std::string& family, int count, int seed) {
   const Scratch scratch;
-  run_python("tokenizer_fuzz.py", {family, std::to_string(count), std::to_string(seed), scratch.path().string()});
+  run_python("tokenizer_fuzz.py", {family, std::to_string(count), std::to_string(seed), scratch.path().string()},
+             parity_python_4());
   const auto tokenizer = open_tokenizer((scratch / "tokenizer.json").string());
   Cases cases(read_file(scratch / "cases.bin"));
   int compared = 0;
@@ -94,6 +98,29 @@ TEST_CASE("tokenizers: the same for the files of today's models", "[tokenizer]")
   for (const auto& family : published_families) compare(family, 600, 3);
 }
 
+TEST_CASE("tokenizers: files beside a tokenizer.json mean what transformers 5 makes of them", "[tokenizer]") {
+  const Scratch scratch;
+  run_python("tokenizer_folders.py", {"150", "1", scratch.path().string()});
+  const auto made = Json::parse(read_file(scratch / "cases.json"));
+  const auto id_or_none = [](const Json& id) { return id.is_null() ? -1 : id.get<std::int64_t>(); };
+  std::size_t folder = 0;
+  for (const auto& expected : made.at("cases")) {
+    INFO("folder " << folder);
+    const auto tokenizer = open_tokenizer((scratch / std::to_string(folder++)).string());
+    CHECK(tokenizer->end_id() == id_or_none(expected.at("end")));
+    CHECK(tokenizer->pad_id() == id_or_none(expected.at("pad")));
+    for (std::size_t i = 0; i < made.at("texts").size(); ++i) {
+      const auto ids = tokenizer->encode(made.at("texts").at(i).get<std::string>());
+      auto full = tokenizer->prefix_ids();
+      full.insert(full.end(), ids.begin(), ids.end());
+      CHECK(ids == expected.at("plain").at(i).get<Ids>());
+      CHECK(full == expected.at("full").at(i).get<Ids>());
+      CHECK(tokenizer->decode(full) == expected.at("decoded").at(i).get<std::string>());
+    }
+  }
+  CHECK(folder == 150);
+}
+
 // 100,000 texts a family take some minutes, nearly all of it in Python: test_parity "[full]".
 TEST_CASE("tokenizers: the same for 100,000 texts of each family", "[.][full][tokenizer]") {
   for (const auto& family : made_families) compare(family, 100'000, 2);
@@ -103,5 +130,7 @@ TEST_CASE("tokenizers: the same for 100,000 texts of each family", "[.][full][to
 TEST_CASE("tokenizers: the benchmark runs, and finds as many ids as the package", "[tokenizer]") {
   const auto data = cat(CAPSTAN_SOURCE_DIR, "/configs/data/mini_squad_train.json");
   run_python("../../../tools/bench/tokenizer_speed.py",
-             {data, "--build", CAPSTAN_BINARY_DIR, "--size", "900", "--texts", "20"});
+             {data, "--build", CAPSTAN_BINARY_DIR, "--size", "900", "--texts", "20"}, parity_python_4());
 }
+
+}  // namespace tokenizers_test

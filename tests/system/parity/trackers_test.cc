@@ -1,16 +1,17 @@
 // What monitors write for other tools, read by those tools: TensorBoard, wandb, MLflow, Python's csv.
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "checkpoint/scratch.h"
 #include "parity/python.h"
 
+namespace trackers_test {
+
 using namespace capstan;
-using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
 namespace {
@@ -28,8 +29,8 @@ class TrackedRun {
             "[monitor.wandb]\nproject = \"workshop\"\nsystem_interval_s = 0\n"));
     run_program(fs::path(CAPSTAN_BINARY_DIR) / "bin/capstan", {"run", config, "-n", "2"});
     for (const auto& line : split(read_file(folder() / "metrics.jsonl"), '\n')) {
-      const auto json = Json::parse(line, nullptr, false);
-      if (json.is_object() && json.contains("grad_norm")) losses_.push_back(json.at("loss"));
+      const auto json = try_parse_json(line);
+      if (json.is_object() && json.contains("grad_norm")) losses_.push_back(json.at("loss").get<double>());
     }
     REQUIRE(losses_.size() == 12);
   }
@@ -37,7 +38,7 @@ class TrackedRun {
   const std::vector<double>& losses() const { return losses_; }
   Json read(const std::string& kind, const fs::path& what) const {
     const auto out = scratch_.path() / (kind + ".json");
-    run_python("trackers.py", {kind, what.string(), out.string()});
+    run_python("trackers.py", {kind, what.string(), out.string()}, parity_python_4());
     return Json::parse(read_file(out));
   }
   fs::path wandb() const { return fs::directory_iterator(folder() / "wandb")->path(); }
@@ -62,8 +63,8 @@ void check_wandb(const TrackedRun& run) {
   std::int64_t rows = 0;
   for (const auto& row : found.at("history")) {
     CHECK(row.at("_step") == rows++);
-    if (row.contains("train/loss")) losses.push_back(row.at("train/loss"));
-    if (row.contains("eval/loss")) evaluations.push_back(row.at("train/global_step"));
+    if (row.contains("train/loss")) losses.push_back(row.at("train/loss").get<double>());
+    if (row.contains("eval/loss")) evaluations.push_back(row.at("train/global_step").get<std::int64_t>());
   }
   CHECK(losses == run.losses());
   CHECK(evaluations == std::vector<double>{4, 8, 12});
@@ -105,7 +106,7 @@ void check_csv(const TrackedRun& run) {
   std::vector<double> losses;
   std::set<double> evaluated;
   for (const auto& row : rows) {
-    if (row.contains("train/loss")) losses.push_back(row.at("train/loss"));
+    if (row.contains("train/loss")) losses.push_back(row.at("train/loss").get<double>());
     if (row.contains("eval/loss")) evaluated.insert(row.at("step").get<double>());
   }
   CHECK(losses == run.losses());
@@ -121,3 +122,5 @@ TEST_CASE("what monitors write is read whole by the tools that it is for", "[mon
   check_mlflow(run);
   check_csv(run);
 }
+
+}  // namespace trackers_test

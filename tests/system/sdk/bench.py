@@ -2,6 +2,7 @@
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -28,8 +29,8 @@ def check_words(output, *words):
 class Bench:
     """The folder that all of it happens in, and commands run there."""
 
-    def __init__(self, build):
-        self.build = build
+    def __init__(self, build, whole=False):
+        self.build, self.whole = build, whole   # whole: also what is too long for every commit
         self.folder = build / 'tests' / 'sdk'
         self.prefix = self.folder / 'moved' / 'capstan'
         self.program = self.prefix / 'bin' / 'capstan'
@@ -45,7 +46,7 @@ class Bench:
 
     def run(self, *command, status=0, cwd=None, **environment):
         """Output of a command that has to end with this status; None: anything but 0."""
-        done = subprocess.run([str(part) for part in command], cwd=cwd or self.folder, text=True, check=False, stdin=subprocess.DEVNULL,
+        done = subprocess.run([str(part) for part in command], cwd=cwd or self.folder, text=True, errors='replace', check=False, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**self.environment, **environment})
         as_expected = done.returncode != 0 if status is None else done.returncode == status
         check(as_expected, f'{" ".join(map(str, command))}\nended with {done.returncode}:\n{done.stdout}')
@@ -57,6 +58,13 @@ class Bench:
 
     def ninja(self, name):
         return self.run('ninja', '-C', self.folder / name, '-j', build_jobs())
+
+
+def plain(command):
+    """The words of a command of compile_commands.json from the compiler to the output: without a cache before it."""
+    words = shlex.split(command)
+    compiler = next(place for place, word in enumerate(words) if re.search(r'(^|/)(c\+\+|g\+\+|clang\+\+)[-\d.]*$', word))
+    return words[compiler:words.index('-o')]
 
 
 def build_jobs():

@@ -37,7 +37,7 @@ lr = 1e-2
 [comm]
 silence_s = 30
 [monitor.console]
-every = 1
+style = "nemo"
 [strategy.fsdp]
 mode = "full_shard"
 {more}

@@ -33,7 +33,7 @@ def free_port():
 
 def four_tasks(bench):
     """srun -n4 and nothing else: one table at start, one folder."""
-    done = bench.capstan(('-n4',), bench.config(), *QUICK)
+    done = bench.capstan(('-n4',), '--verbose', bench.config(), *QUICK)
     check_words(done.stdout, 'connected 4/4: 4 ranks on 1 node by srun, backend gloo', 'global_step: 1 ')
     check(done.stdout.count('run folder: ') == 1, done.stdout)
 
@@ -120,14 +120,14 @@ def torchrun_inside(bench):
     """srun torchrun: torchrun's variables count, which it sets for each process."""
     variables = ('RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 GROUP_RANK=0 '
                  f'TORCHELASTIC_RUN_ID=x MASTER_ADDR=127.0.0.1 MASTER_PORT={free_port()}')
-    done = bench.srun('-n2', 'sh', '-c', f'{variables} exec {bench.program} run {bench.config()} {" ".join(QUICK)}')
+    done = bench.srun('-n2', 'sh', '-c', f'{variables} exec {bench.program} run --verbose {bench.config()} {" ".join(QUICK)}')
     check(done.returncode == 0, done.stderr)
     check_words(done.stdout, 'connected 2/2: 2 ranks on 1 node by torchrun')
 
 
 def own_port(bench):
     """MASTER_ADDR and MASTER_PORT are used; one that is taken is an error that names it."""
-    done = bench.capstan(('-n2',), bench.config(), *QUICK, env={'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': free_port()})
+    done = bench.capstan(('-n2',), '--verbose', bench.config(), *QUICK, env={'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': free_port()})
     check_words(done.stdout, 'connected 2/2')
     with socket.socket() as other:
         other.bind(('127.0.0.1', 0))

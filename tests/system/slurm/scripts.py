@@ -26,6 +26,17 @@ def submit(bench, folder, *words, status=0, env=None):
     return done
 
 
+def helped_unbuilt(bench):
+    """Help, and what is wrong with the words, need no program; a configuration does."""
+    folder = tree(bench)
+    (folder / 'site.sh').write_text(SITE.format(program='none', folder=bench.folder, code=85, gate=5, container=''))
+    for words in (['--help'], ['-h']):
+        check_words(submit(bench, folder, *words).stdout, 'one experiment as a SLURM job')
+    check_words(submit(bench, folder, '-N2', 'a.toml', status=2).stderr, 'write options in full')
+    check_words(submit(bench, folder, 'none.toml', status=2).stderr, 'no configuration')
+    check_words(submit(bench, folder, bench.config().name, status=2).stderr, 'no none: build it')
+
+
 def submitted_job(bench, folder, *words, env=None):
     """The number of the job that slurm/submit made."""
     return re.search(r'Submitted batch job (\d+)', submit(bench, folder, *words, env=env).stdout).group(1)
@@ -304,7 +315,7 @@ def in_a_container(bench):
     check(calls[0].startswith(begin + 'check '), f'{calls}')
     ends = [line for line in calls[2:] if line.startswith('end ')]   # after check's two; ranks' lines come in any order
     runs = [line for line in calls[2:] if line not in ends]
-    check([call.startswith(begin + 'run logs/small-2x2-') for call in runs] == [True] * 4, f'{calls}')
+    check([call.startswith(begin + 'run --verbose logs/small-2x2-') for call in runs] == [True] * 4, f'{calls}')
     check([bool(re.fullmatch(rf'end \d+, cache {bench.folder}/cache', line)) for line in ends] == [True] * 4, f'{calls}')
 
     image.unlink()
@@ -330,6 +341,6 @@ def documented(bench):
         check(list(ROOT.glob(pattern)), f'docs/slurm.md names {name}, and nothing is called so')
 
 
-CASES = (shellcheck, documented, submitted, swept, refused_on_the_login_node, nodes_told_to_check, dry_run, names_of_jobs, dry_runs_of_gres, dry_runs_of_times,
+CASES = (shellcheck, documented, helped_unbuilt, submitted, swept, refused_on_the_login_node, nodes_told_to_check, dry_run, names_of_jobs, dry_runs_of_gres, dry_runs_of_times,
          short_time, tasks_that_are_not_the_ranks, queued_again_by_the_script, gate, gate_of_the_file, array,
          array_of_one_name, in_a_container)

@@ -4,6 +4,8 @@
 
 #include <optional>
 
+namespace batch_shape_test {
+
 using namespace capstan;
 using data::BatchShape;
 
@@ -94,3 +96,5 @@ TEST_CASE("sizes out of range are refused, all of them") {
   resolve(-1, 0, 2'000'000, 1, diagnostics);
   CHECK(diagnostics.size() == 3);
 }
+
+}  // namespace batch_shape_test

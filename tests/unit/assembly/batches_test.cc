@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <set>
 
+namespace batches_test {
+
 using namespace capstan;
 using data::Batches;
 using data::epoch_order;
@@ -222,3 +224,5 @@ TEST_CASE("all permutations of four are drawn about equally often") {
   // 23 degrees of freedom: 49.7 is exceeded by chance once in a thousand. The draw is fixed, so this never flickers.
   CHECK(chi_squared < 49.7);
 }
+
+}  // namespace batches_test

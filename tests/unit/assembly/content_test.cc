@@ -8,6 +8,8 @@
 
 #include "support/folder.h"
 
+namespace content_test {
+
 using namespace capstan;
 using namespace capstan::data;
 
@@ -110,3 +112,5 @@ TEST_CASE("files count by their bytes, but for those of evaluation") {
   CHECK(sums.at("more").starts_with("44bc2cf5ad770999 "));
   CHECK(sums.at("more").size() == 33);
 }
+
+}  // namespace content_test

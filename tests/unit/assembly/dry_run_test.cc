@@ -13,6 +13,8 @@
 #include "assembly/memory_counter.h"
 #include "support/families.h"
 
+namespace dry_run_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -224,3 +226,5 @@ TEST_CASE("a table whose lookups' gradient is rows is predicted, in memory and i
     }
   }
 }
+
+}  // namespace dry_run_test

@@ -4,6 +4,8 @@
 
 #include <capstan_catch.h>
 
+namespace fit_test {
+
 using namespace capstan;
 
 namespace {
@@ -50,3 +52,5 @@ TEST_CASE("a sample that the model cannot compute is named") {
   CHECK_THROWS_WITH(data::check_sample(model, sample({1, 1, 1, 1, 1})),
                     "sample 'q7' has 5 tokens, the model has 3 positions\n    fix: use data.max_length = 3 or less");
 }
+
+}  // namespace fit_test

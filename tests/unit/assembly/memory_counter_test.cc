@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
+namespace memory_counter_test {
+
 using namespace capstan;
 
 TEST_CASE("meta memory counts blocks of 512 bytes while tensors live") {
@@ -37,3 +39,5 @@ TEST_CASE("meta memory counts blocks of 512 bytes while tensors live") {
   const auto uncounted = at::empty({4}, options);
   CHECK(uncounted.numel() == 4);
 }
+
+}  // namespace memory_counter_test

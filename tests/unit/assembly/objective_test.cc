@@ -5,6 +5,8 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
+namespace objective_test {
+
 using namespace capstan;
 
 namespace {
@@ -56,6 +58,25 @@ TEST_CASE("an objective's form of samples is what the data have, or both are nam
   CHECK(train(adapters + pairs).losses.size() == 2);
 }
 
+TEST_CASE("sequences that mean something are only learned by an objective that tells them apart") {
+  const std::string meaning = "meaning = \"a preferred answer and a rejected one\"\n";
+  const auto run = [](const std::string& tables) { return testing::train({.config = tables, .steps = 2}); };
+  const std::string words =
+      "a sample of the data plugin 'tiny' is a preferred answer and a rejected one, and the "
+      "objective 'causal_lm' would learn all of it alike\n    fix: set [objective] plugin to one "
+      "that compares them, or take out what asks for such samples (data.pairs)";
+  CHECK_THROWS_WITH(run("[data]\nsequences = 2\n" + meaning), Contains(words));
+  CHECK_THROWS_WITH(run("[objective]\nplugin = \"causal_lm\"\n[data]\nsequences = 2\n" + meaning), Contains(words));
+  // One without a meaning that asks for two sequences, or has a value of each, knows what they are.
+  CHECK(train(adapters + pairs + meaning).losses.size() == 2);
+  const std::string dpo = "[objective]\nplugin = \"dpo\"\nloss = \"simpo\"\n[data]\nsequences = 2\n";
+  CHECK(run(dpo + meaning).losses.size() == 2);
+  CHECK(run(dpo).losses.size() == 2);
+  CHECK_THROWS_WITH(run(dpo + "meaning = \"a question and an answer\"\n"),
+                    Contains("is a question and an answer, and the objective 'dpo' would learn it as a preferred "
+                             "answer and a rejected one"));
+}
+
 TEST_CASE("a comparison with the base model is refused where there is none") {
   CHECK_THROWS_WITH(train(pairs), Contains("compares with the base model") && Contains("there are no adapters"));
   CHECK_THROWS_WITH(train(pairs + adapters + "bias = \"lora_only\"\n"),
@@ -66,3 +87,5 @@ TEST_CASE("an objective that is not there is refused like any plugin") {
   CHECK_THROWS_WITH(testing::train({.config = "[objective]\nplugin = \"nothing\"\n"}),
                     Contains("there is no objective plugin 'nothing'"));
 }
+
+}  // namespace objective_test

@@ -3,6 +3,8 @@
 
 #include "assembly/tokenizer_job.h"
 
+namespace open_tokenizer_test {
+
 using namespace capstan;
 using tokenizer_job::Prepared;
 using tokenizer_job::prepared;
@@ -60,3 +62,5 @@ TEST_CASE("what is wrong with [tokenizer] is said with its place") {
   CHECK_THAT(only_fault(prepared(folder, table("first = 9\n"))),
              Contains("tokenizer plugin 'shift' opened no tokenizer"));
 }
+
+}  // namespace open_tokenizer_test

@@ -6,6 +6,8 @@
 #include "support/job.h"
 #include "support/small_run.h"
 
+namespace optimizer_test {
+
 using namespace capstan;
 
 namespace {
@@ -151,6 +153,24 @@ TEST_CASE("faults of groups say what and where") {
   CHECK_THROWS_WITH(prepare("[[optimizer.groups]]\nlr_factor = 2.0\n"), Contains("optimizer.groups.1.records"));
   CHECK_THROWS_WITH(prepare("[[optimizer.groups]]\nrecords = [\"*\"]\nbetas = [0.5, 0.5]\n"),
                     Contains("optimizer.groups.1.betas"));
+  CHECK_THROWS_WITH(prepare("[[optimizer.groups]]\nrecords = [\"*.q.weight\"]\n[[optimizer.groups]]\nrecords = "
+                            "[\"*.q.weight\"]\nlr_factor = 2.0\n"),
+                    Contains("optimizer.groups.2 has no effect: all parameters that it names belong to groups before"));
   CHECK_THROWS_WITH(prepare("", {"optimizer.plugin=adamv"}), Contains("adamv"));
   CHECK_THROWS_WITH(prepare("", {"optimizer.beta=0.5"}), Contains("optimizer.beta"));
 }
+
+TEST_CASE("a group of frozen parameters, and a rule for matrices that gets none, are refused") {
+  const std::string adapters = "[strategy.lora]\nrank = 4\n";
+  const std::string group = "[[optimizer.groups]]\nrecords = [\"*.bias\"]\n";
+  CHECK_THROWS_WITH(prepare(adapters + group),
+                    Contains("optimizer.groups.1 has no effect: all parameters that it names are frozen"));
+  CHECK_THROWS_WITH(prepare(adapters, {"optimizer.plugin=muon"}),
+                    Contains("the optimizer 'muon' has no effect: nothing that it trains is a matrix"));
+  CHECK_THROWS_WITH(prepare(group + "plugin = \"muon\"\n"), Contains("'muon' has no effect: nothing that it trains"));
+  CHECK_NOTHROW(prepare(group, {"optimizer.plugin=muon"}));
+  CHECK_NOTHROW(prepare(adapters, {"optimizer.plugin=muon", "optimizer.adapters=true"}));
+  CHECK_NOTHROW(prepare("[[optimizer.groups]]\nrecords = [\"*.q.weight\", \"*.bias\"]\nplugin = \"muon\"\n"));
+}
+
+}  // namespace optimizer_test

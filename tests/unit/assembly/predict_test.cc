@@ -5,6 +5,8 @@
 
 #include "assembly/dry_job.h"
 
+namespace predict_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -293,3 +295,5 @@ TEST_CASE("an objective's model has rows of its own, and its forwards count at t
     CHECK(job.prediction.work->replayed == 0);
   }
 }
+
+}  // namespace predict_test

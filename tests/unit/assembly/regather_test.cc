@@ -13,6 +13,8 @@
 #include "session/session.h"
 #include "support/in_stages.h"
 
+namespace regather_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -75,7 +77,7 @@ std::int64_t full_bytes(const shard::BucketPlan& bucket) {
 Moved predicted(const session::Job& job, int position) {
   const auto& work = job.prediction.works.at(static_cast<std::size_t>(position));
   Moved moved;
-  const auto add = [&](const assembly::Transfers& transfers, std::int64_t times) {
+  const auto add = [&](const plan::Transfers& transfers, std::int64_t times) {
     for (const auto& [transfer, count] : transfers) {
       if (transfer.operation != "all-gather") continue;
       moved.gathers += times * count;
@@ -161,3 +163,5 @@ TEST_CASE("parameters that stay gathered are predicted to be there at the peak, 
   CHECK(bytes(each, "gathered units") < full);
   CHECK(bytes(once, "gradients") == bytes(each, "gradients") + elements * 4);
 }
+
+}  // namespace regather_test

@@ -5,6 +5,8 @@
 
 #include "session/collate.h"
 
+namespace sample_form_test {
+
 using namespace capstan;
 using data::FieldSpec;
 using data::FieldValues;
@@ -90,3 +92,5 @@ TEST_CASE("a form has a sequence, and fields with names of their own") {
   twice.fields[2].name = "";
   CHECK_THROWS_WITH(data::check_form(twice), Contains("a field without a name"));
 }
+
+}  // namespace sample_form_test

@@ -4,6 +4,8 @@
 
 #include "assembly/memory_counter.h"
 
+namespace shape_rules_test {
+
 using namespace capstan;
 
 namespace {
@@ -29,3 +31,5 @@ TEST_CASE("query heads that share keys have gradients of keys and values of thei
   // Two key heads: their gradients are a quarter each, and there is one for each query head besides.
   CHECK(peak_of_backward(2) - peak_of_backward(8) == (of_queries / 4 + of_queries) * 2 - of_queries * 2);
 }
+
+}  // namespace shape_rules_test

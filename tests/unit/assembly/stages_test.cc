@@ -6,6 +6,8 @@
 #include "support/errors.h"
 #include "support/in_stages.h"
 
+namespace stages_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using strategy::Action;
@@ -159,3 +161,5 @@ TEST_CASE("a record that no rank holds is refused") {
   CHECK_THROWS_WITH(job_in_stages(llama, "[strategy.nowhere]\n", 2, 1),
                     Contains("no rank holds ") && Contains("names no position on the mesh's axis dp"));
 }
+
+}  // namespace stages_test

@@ -6,6 +6,8 @@
 #include "support/job.h"
 #include "support/small_run.h"
 
+namespace strategy_facts_test {
+
 using namespace capstan;
 
 namespace {
@@ -64,3 +66,5 @@ TEST_CASE("a strategy is told whether the run saves checkpoints") {
   CHECK(bytes_of(prepare(1, "", {"checkpoint.every_steps=0", "checkpoint.every_epoch=false"}), "keeps checkpoints") ==
         0);
 }
+
+}  // namespace strategy_facts_test

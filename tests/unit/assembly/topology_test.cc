@@ -7,6 +7,8 @@
 #include "support/folder.h"
 #include "testing/tiny.h"
 
+namespace topology_test {
+
 using namespace capstan;
 
 namespace {
@@ -127,3 +129,5 @@ TEST_CASE("[train] is settled with the sizes that were derived") {
   CHECK(train->global_batch == 12);
   CHECK(train->micro_batch == 3);
 }
+
+}  // namespace topology_test

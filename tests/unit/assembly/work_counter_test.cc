@@ -7,6 +7,8 @@
 #include <capstan/ops/linear.h>
 #include <capstan/ops/segment_attention.h>
 
+namespace work_counter_test {
+
 using namespace capstan;
 
 namespace {
@@ -99,3 +101,5 @@ TEST_CASE("nothing is counted before and after") {
   const meta::WorkCounter second;
   CHECK(second.work().kernels == 0);
 }
+
+}  // namespace work_counter_test

@@ -5,6 +5,8 @@
 #include <limits>
 #include <stdexcept>
 
+namespace box_test {
+
 using namespace capstan::layout;
 
 TEST_CASE("boxes that only touch share nothing; others share what both hold") {
@@ -26,3 +28,5 @@ TEST_CASE("a box fits into a shape of as many dimensions, whatever numbers a fil
   CHECK_FALSE(Box{{0, 0}, {1, 1}}.fits({4}));
   CHECK(Box{{1, 0}, {2, 3}}.text() == "[1:3, 0:3]");
 }
+
+}  // namespace box_test

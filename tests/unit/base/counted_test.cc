@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+namespace counted_test {
+
 using namespace capstan;
 
 TEST_CASE("a count and its noun agree") {
@@ -14,3 +16,5 @@ TEST_CASE("a count and its noun agree") {
   CHECK(plural(1, "is", "are") == "is");
   CHECK(plural(0, "is", "are") == "are");
 }
+
+}  // namespace counted_test

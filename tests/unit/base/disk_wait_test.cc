@@ -7,6 +7,8 @@
 #include "support/disk_mark.h"
 #include "support/folder.h"
 
+namespace disk_wait_test {
+
 using namespace capstan;
 
 TEST_CASE("what began first is said of all that a process does at a disk") {
@@ -28,3 +30,5 @@ TEST_CASE("who reads or writes a file says so meanwhile, and no longer") {
   CHECK(test::is_marked("writing " + (folder / "lines").string(), [&] { lines.add("a line"); }));
   CHECK_FALSE(DiskWait::oldest());
 }
+
+}  // namespace disk_wait_test

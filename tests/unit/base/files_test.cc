@@ -14,6 +14,8 @@
 #include "support/file_limit.h"
 #include "support/folder.h"
 
+namespace files_test {
+
 using namespace capstan;
 namespace fs = std::filesystem;
 
@@ -105,3 +107,5 @@ TEST_CASE("a mapped file's bytes are known by their addresses while it is mapped
   }
   CHECK_FALSE(mapped_byte_at(data));
 }
+
+}  // namespace files_test

@@ -11,6 +11,8 @@
 #include "support/file_limit.h"
 #include "support/folder.h"
 
+namespace line_file_test {
+
 using namespace capstan;
 using namespace std::chrono_literals;
 
@@ -153,3 +155,5 @@ TEST_CASE("lines are not written through a link") {
   CHECK(read_file(target) == "{}\n");
   CHECK_FALSE(std::filesystem::exists(folder / "nowhere"));
 }
+
+}  // namespace line_file_test

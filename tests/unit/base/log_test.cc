@@ -7,6 +7,8 @@
 #include "support/file_limit.h"
 #include "support/folder.h"
 
+namespace log_test {
+
 using namespace capstan;
 using namespace std::chrono_literals;
 
@@ -39,3 +41,5 @@ TEST_CASE("the log's file has lines of every level with their rank, and no line 
   CHECK_THAT(lines[0], Contains(" [rank 3] debug: quiet"));
   CHECK_THAT(lines[1], Contains(" [rank 3] warning: one") && !Contains("\x1b"));
 }
+
+}  // namespace log_test

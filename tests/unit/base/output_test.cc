@@ -11,6 +11,8 @@
 #include "support/file_limit.h"
 #include "support/folder.h"
 
+namespace output_test {
+
 using namespace capstan;
 
 TEST_CASE("what a monitor shows follows where it was held, with nothing torn") {
@@ -53,3 +55,5 @@ TEST_CASE("what nobody reads any more is lost at once, and counted when the outp
   CHECK_THAT(said, Contains("8 bytes could not be written to standard output: "));
   CHECK(said.find("cannot write") == said.rfind("cannot write"));
 }
+
+}  // namespace output_test

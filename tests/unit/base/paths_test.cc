@@ -14,6 +14,8 @@
 #include "support/folder.h"
 #include "support/ordinary_user.h"
 
+namespace paths_test {
+
 using namespace capstan;
 
 namespace {
@@ -112,3 +114,5 @@ TEST_CASE("each errno of a file system has its words") {
   CHECK(FileError("/a", "read", ENOENT).absent());
   CHECK_THAT(meaning_of(EXDEV), Contains("(errno "));
 }
+
+}  // namespace paths_test

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <thread>
 
+namespace phase_clock_test {
+
 using capstan::PhaseClock;
 
 namespace {
@@ -46,3 +48,5 @@ TEST_CASE("the first phase began with the process") {
   CHECK(after - before >= 0.45);  // the system counts the process's beginning in hundredths of a second
   CHECK(after - before <= passed + 0.05);
 }
+
+}  // namespace phase_clock_test

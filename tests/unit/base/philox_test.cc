@@ -4,6 +4,8 @@
 #include <array>
 #include <set>
 
+namespace philox_test {
+
 using namespace capstan;
 
 namespace {
@@ -45,3 +47,5 @@ TEST_CASE("a key is its seed, purpose and name") {
   const PhiloxKey key = make_key(1, RandomPurpose::initialisation, "wte.weight");
   CHECK((std::uint64_t{key.word[1]} << 32 | key.word[0]) == 0x277625f5c7abe400u);
 }
+
+}  // namespace philox_test

@@ -1,12 +1,13 @@
 // What files put into messages, and files that are none.
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
-#include <capstan/base/json.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
 #include "support/errors.h"
+
+namespace printable_test {
 
 using namespace capstan;
 
@@ -33,24 +34,8 @@ TEST_CASE("a name of a file cannot forge a message of its own") {
   CHECK(table_text({{"name"}, {"a\n\033c"}}) == "name\na\\n\\x1bc\n");
 }
 
-TEST_CASE("broken JSON is said with its place and in no library's words") {
-  CHECK(json_fault("{\n \"a\": x}", 9) == "line 2, column 7: no JSON at 'x}'");
-  CHECK(json_fault("{", 2) == "it ends before its JSON does, at line 1, column 2");
-  CHECK(json_fault("{\"1e999\": 1, \"b\": -1e999}", 0) == "line 1, column 19: -1e999 is beyond any number");
-}
-
-TEST_CASE("JSON is deeper than it can be where lists are open, not where they stand in texts or next to each other") {
-  const std::string open(100, '['), shut(100, ']');
-  CHECK(json_depth_fault(open + shut) == "");
-  CHECK(json_depth_fault("[" + open + "]" + shut) == "line 1, column 101: a list or an object inside of 100 others");
-  CHECK(json_depth_fault("{\"a\":\n" + open + shut + "}") ==
-        "line 2, column 100: a list or an object inside of 100 others");
-  CHECK(json_depth_fault("[\"\\\"" + open + open + "\"]") == "");
-  std::string wide;
-  for (int i = 0; i < 1000; ++i) wide += "{},[],";
-  CHECK(json_depth_fault("[" + wide + "0]") == "");
-}
-
 TEST_CASE("no name is near to one of a million letters") {
   CHECK(nearest_name(std::string(1000000, 'a'), {std::string(1000000, 'a')}).empty());
 }
+
+}  // namespace printable_test

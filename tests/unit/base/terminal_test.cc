@@ -10,6 +10,8 @@
 
 #include "support/folder.h"
 
+namespace terminal_test {
+
 using namespace capstan;
 
 namespace {
@@ -47,3 +49,5 @@ TEST_CASE("a stream prints the same, and cuts no character in two") {
           out << "\xbc\xc3\x9f" << 7 << '\n' << "\033[31m";
         }) == "grüß7\n\\x1b[31m");
 }
+
+}  // namespace terminal_test

@@ -1,6 +1,8 @@
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
+namespace text_test {
+
 using namespace capstan;
 
 TEST_CASE("the nearest name is found within a third of its length, and no further") {
@@ -32,3 +34,5 @@ TEST_CASE("split, trim and tables") {
   CHECK(table_text({{"key", "value"}, {"a", "1"}}) == "key  value\na    1\n");
   CHECK(table_text({{"é", "x"}, {"ab", "y"}}) == "é   x\nab  y\n");
 }
+
+}  // namespace text_test

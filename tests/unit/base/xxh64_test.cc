@@ -4,6 +4,8 @@
 
 #include <string>
 
+namespace xxh64_test {
+
 using capstan::xxh64_text;
 
 TEST_CASE("hashes equal the reference implementation's for every way through the algorithm") {
@@ -23,3 +25,5 @@ TEST_CASE("hashes equal the reference implementation's for every way through the
   CHECK(hash(47) == "980974feb2a7370d");
   CHECK(hash(1000) == "25275608a9cfc168");
 }
+
+}  // namespace xxh64_test

@@ -9,6 +9,8 @@
 #include "checkpoint/saving.h"
 #include "checkpoint/scratch.h"
 
+namespace bench_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 using namespace saving;
@@ -56,3 +58,5 @@ TEST_CASE("how fast checkpoints are", "[.bench]") {
     std::cout << "verify " << rate(static_cast<double>(tensors * elements * 4), seconds_since(begin)) << '\n';
   });
 }
+
+}  // namespace bench_test

@@ -9,6 +9,8 @@
 #include "checkpoint/scratch.h"
 #include "record/manifest.h"
 
+namespace checkpoint_reader_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 using namespace saving;
@@ -189,3 +191,5 @@ TEST_CASE("a manifest that contradicts itself is refused, though its hash is rig
                                                    "hashes instead of 1"));
   }
 }
+
+}  // namespace checkpoint_reader_test

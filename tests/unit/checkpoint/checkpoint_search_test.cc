@@ -10,6 +10,8 @@
 #include "record/manifest.h"
 #include "support/ordinary_user.h"
 
+namespace checkpoint_search_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 using namespace saving;
@@ -180,3 +182,5 @@ TEST_CASE("a checkpoint that a newer Capstan has written is not damaged; one who
   check_refused(scratch / "checkpoints",
                 "its format has version 2, this program reads 1: a newer Capstan has written it");
 }
+
+}  // namespace checkpoint_search_test

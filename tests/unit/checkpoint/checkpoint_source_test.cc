@@ -4,6 +4,8 @@
 #include "checkpoint/saving.h"
 #include "checkpoint/scratch.h"
 
+namespace checkpoint_source_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 using namespace saving;
@@ -86,3 +88,5 @@ TEST_CASE("a model that does not match is refused record by record") {
   CHECK(fault_of([&] { source.fill(other.param, Box::whole({8, 6}), out); }) == shape);
   CHECK(fault_of([&] { source.fill(unknown.param, Box::whole({8, 6}), out); }) == missing);
 }
+
+}  // namespace checkpoint_source_test

@@ -6,6 +6,8 @@
 #include "checkpoint/saving.h"
 #include "checkpoint/scratch.h"
 
+namespace commit_folder_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 using namespace saving;
@@ -80,19 +82,44 @@ TEST_CASE("as many of the last are kept as is asked for, and the best") {
     save_all();
     CHECK(steps_in(options.folder) == std::vector<std::int64_t>{6, 5});
   }
-  SECTION("the last and the lowest; the newest where several are equal") {
+  SECTION("the last and the lowest; the earliest where several are equal") {
     options.keep.last = 1;
-    options.keep.best = "loss";
+    options.keep.best.metric = "loss";
     save_all();
-    CHECK(steps_in(options.folder) == std::vector<std::int64_t>{6, 4});
+    CHECK(steps_in(options.folder) == std::vector<std::int64_t>{6, 2});
   }
   SECTION("the last and the highest") {
     options.keep.last = 1;
-    options.keep.best = "loss";
-    options.keep.lowest_is_best = false;
+    options.keep.best = {"loss", false};
     save_all();
     CHECK(steps_in(options.folder) == std::vector<std::int64_t>{6, 3});
   }
+}
+
+TEST_CASE("the best by another metric takes the place of the old best when there is one, not before") {
+  const Scratch scratch;
+  WriterOptions options;
+  options.folder = scratch / "checkpoints";
+  options.keep.last = 1;
+  const auto after = [&](std::int64_t step, const std::map<std::string, double>& metrics) {
+    save_step(options, step, 0.5, metrics);
+    return steps_in(options.folder);
+  };
+  using Steps = std::vector<std::int64_t>;
+  CHECK(after(1, {{"loss", 1}}) == Steps{1});  // without a best one
+  options.keep.best.metric = "loss";
+  CHECK(after(2, {{"loss", 2}}) == Steps{2, 1});
+  CHECK(after(3, {}) == Steps{3, 1});
+  options.keep.best = {"f1", false};
+  CHECK(after(4, {}) == Steps{4, 1});
+  CHECK(after(5, {{"loss", 3}, {"f1", 10}}) == Steps{5});
+  CHECK(after(6, {{"loss", 4}, {"f1", 5}}) == Steps{6, 5});
+  options.keep.best.lowest = true;
+  CHECK(after(7, {{"loss", 5}, {"f1", 7}}) == Steps{7, 6});
+  options.keep.best = {"loss"};  // the first one
+  CHECK(after(8, {}) == Steps{8, 6});
+  options.keep.best = {};
+  CHECK(after(9, {}) == Steps{9});
 }
 
 TEST_CASE("only whole checkpoints count as kept") {
@@ -133,3 +160,5 @@ TEST_CASE("retention removes nothing while it cannot see all") {
   write_file(manifest, text);
   CHECK(newest(scratch / "checkpoints", Depth::hashes).step == 4);
 }
+
+}  // namespace commit_folder_test

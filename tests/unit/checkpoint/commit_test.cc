@@ -10,6 +10,8 @@
 #include "checkpoint/saving.h"
 #include "checkpoint/scratch.h"
 
+namespace commit_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 using namespace saving;
@@ -257,3 +259,5 @@ TEST_CASE("boxes that overlap or leave elements out are a bug on all ranks, and 
   CHECK(names_in(scratch.path()).empty());
   CHECK_NOTHROW(attempt({{{0}, {3}}, {{3}, {1}}}));
 }
+
+}  // namespace commit_test

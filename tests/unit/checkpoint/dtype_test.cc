@@ -6,6 +6,8 @@
 
 #include "checkpoint/scratch.h"
 
+namespace dtype_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 using layout::Box;
@@ -37,3 +39,5 @@ TEST_CASE("what is written is read back bit by bit, in every dtype") {
     CHECK(at::equal(out.view(at::kByte), tensor.view(at::kByte)));
   }
 }
+
+}  // namespace dtype_test

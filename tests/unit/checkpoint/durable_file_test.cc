@@ -9,6 +9,8 @@
 #include "checkpoint/faults.h"
 #include "checkpoint/scratch.h"
 
+namespace durable_file_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 
@@ -67,3 +69,5 @@ TEST_CASE("a full disk and a used-up quota are kinds of their own, and other fai
   CHECK_THROWS_AS(throw_file_error(scratch / "a", "write", EIO), FileError);
   CHECK(free_bytes(scratch / "none") == -1);
 }
+
+}  // namespace durable_file_test

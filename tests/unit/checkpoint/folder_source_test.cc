@@ -1,12 +1,14 @@
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/folder_source.h>
 #include <capstan_catch.h>
 
-#include <nlohmann/json.hpp>
-
 #include "checkpoint/faults.h"
 #include "checkpoint/scratch.h"
+#include "support/errors.h"
+
+namespace folder_source_test {
 
 using namespace capstan;
 using namespace capstan::checkpoint;
@@ -34,7 +36,8 @@ at::Tensor numbered(const Shape& shape) { return at::arange(layout::numel(shape)
 FileMap small_map() {
   FileMap map;
   map.prefixes = {"transformer."};
-  map.ignored = {".attn.bias", "lm_head.weight"};
+  map.ignored = {".attn.bias"};
+  map.copies = {{"lm_head.weight", "wte.weight"}};
   for (const auto& [part, i] : {std::pair{"q", 0}, {"k", 1}, {"v", 2}}) {
     const FusedPart third{0, i * hidden, 3 * hidden};
     map.tensors[cat("h.0.attn.", part, ".weight")] = {"h.0.attn.c_attn.weight", true, third, {}};
@@ -225,12 +228,12 @@ TEST_CASE("damaged files are said together with everything else that is wrong") 
   write_safetensors(scratch / file(2), {{"d", numbered({4})}, {"extra", numbered({1})}});
   write_safetensors(scratch / file(3), {{"e", numbered({2})}});
   std::filesystem::resize_file(scratch / file(1), std::filesystem::file_size(scratch / file(1)) - 8 * sizeof(float));
-  nlohmann::json map;
+  Json map;
   for (const auto& [name, n] : std::vector<std::pair<std::string, int>>{
            {"a", 1}, {"b", 1}, {"c", 1}, {"d", 2}, {"extra", 2}, {"e", 3}, {"f", 3}, {"g", 4}})
     map[name] = file(n);
   const auto index = scratch / "model.safetensors.index.json";
-  write_file(index, nlohmann::json{{"weight_map", map}}.dump());
+  write_file(index, Json{{"weight_map", map}}.dump());
   FileMap names;
   std::vector<Param> params;
   for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
@@ -258,7 +261,7 @@ TEST_CASE("where there is a single file and an index, the file is read, as trans
   write_safetensors(scratch / "model.safetensors", {{"a", numbered({3})}});
   write_safetensors(scratch / "part.safetensors", {{"a", numbered({3}).add(5)}});
   write_file(scratch / "model.safetensors.index.json",
-             nlohmann::json{{"weight_map", {{"a", "part.safetensors"}, {"b", "gone.safetensors"}}}}.dump());
+             Json{{"weight_map", {{"a", "part.safetensors"}, {"b", "gone.safetensors"}}}}.dump());
   FileMap names;
   names.tensors["a"] = {"a", false, {}, {}};
   const auto param = record("a", {3});
@@ -307,3 +310,30 @@ TEST_CASE("long lists of names are cut") {
   CHECK_THAT(faults[0],
              Contains("25 tensors that the model does not have: x10; x11; ") && Contains("; x29; … and 5 more\n"));
 }
+
+TEST_CASE("a tied head's copy is compared with the table, bit by bit and only where a box is read") {
+  const Scratch scratch;
+  const auto table = record("wte.weight", {7, hidden});
+  const auto read = [&](const at::Tensor& head, const Box& box) {
+    auto tensors = small_tensors("transformer.");
+    tensors.back().tensor = head;
+    checkpoint::write_safetensors(scratch / "model.safetensors", tensors);
+    checkpoint::FolderSource source(scratch.path(), small_map());
+    const auto out = at::empty(box.size, at::kFloat);
+    return test::error_of([&] { source.fill(table, box, out); });
+  };
+  const auto whole = Box::whole(table.shape);
+  const auto same = numbered({7, hidden});
+  CHECK(read(same, whole).empty());
+  auto other = same.clone();
+  other[4][1] = -other[4][1];
+  CHECK_THAT(read(other, whole), Contains("lm_head.weight differs from transformer.wte.weight") &&
+                                     Contains("set model.tie_word_embeddings = false"));
+  CHECK(read(other, Box{{0, 0}, {4, hidden}}).empty());
+  CHECK(read(other, Box{{4, 0}, {1, 1}}).empty());
+  CHECK_THAT(read(other, Box{{4, 1}, {2, 1}}), Contains("differs"));
+  CHECK_THAT(read(same.to(at::kDouble), whole), Contains("differs"));
+  CHECK_THAT(read(numbered({8, hidden}), whole), Contains("differs"));
+}
+
+}  // namespace folder_source_test

@@ -1,14 +1,15 @@
 // Weights of a Hugging Face folder, written by several ranks from any source.
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 #include <capstan/decoder/decoder.h>
 #include <capstan_catch.h>
 
-#include <nlohmann/json.hpp>
-
 #include "checkpoint/faults.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/scratch.h"
+
+namespace hf_export_test {
 
 using namespace capstan;
 using namespace capstan::checkpoint;
@@ -136,7 +137,7 @@ void go_in_and_out(bool frozen) {
   weights.shard_bytes = 300;
   CHECK(write_by(2, weights, scratch / "many") == "3 files, 680 bytes");
   CHECK(bytes_of(scratch / "many") == bytes_of(scratch.path()));
-  const auto index = nlohmann::json::parse(read_file(scratch / "many/model.safetensors.index.json"));
+  const auto index = Json::parse(read_file(scratch / "many/model.safetensors.index.json"));
   CHECK(index.at("metadata").at("total_size") == 680);
   CHECK(index.at("weight_map").at("lm_head.weight") == "model-00003-of-00003.safetensors");
   for (const auto& [name, file] : index.at("weight_map").items())
@@ -248,3 +249,5 @@ TEST_CASE("a head of another name than lm_head is written under its own, or refu
   const Neox tied(true);
   CHECK(misnamed_head(tied.list(), decoder::files(tied.spec)) == "");
 }
+
+}  // namespace hf_export_test

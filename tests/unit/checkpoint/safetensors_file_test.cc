@@ -7,6 +7,8 @@
 #include "checkpoint/scratch.h"
 #include "support/disk_mark.h"
 
+namespace safetensors_file_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 using layout::Box;
@@ -144,3 +146,5 @@ TEST_CASE("holes and overlaps are refused") {
   CHECK(two("[0,4]", "[2,6]") == "tensor 'b' begins at byte 2 of the data, but the one before it ends at 4" + damaged);
   CHECK(two("[4,8]", "[8,12]") == "tensor 'a' begins at byte 4 of the data, but the one before it ends at 0" + damaged);
 }
+
+}  // namespace safetensors_file_test

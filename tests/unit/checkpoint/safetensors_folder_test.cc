@@ -9,6 +9,8 @@
 #include "support/errors.h"
 #include "support/folder.h"
 
+namespace safetensors_folder_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 
@@ -99,3 +101,5 @@ TEST_CASE("broken indexes and headers are named in words, with their place") {
   CHECK_THAT(header_error("{\"a\""), Contains("its header is no valid JSON: ") && !Contains("json.exception"));
   CHECK_THAT(header_error(R"({"__metadata__": [1]})"), Contains("'__metadata__' is no object"));
 }
+
+}  // namespace safetensors_folder_test

@@ -7,6 +7,8 @@
 #include "checkpoint/header.h"
 #include "checkpoint/scratch.h"
 
+namespace safetensors_writer_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 using layout::Box;
@@ -50,3 +52,5 @@ TEST_CASE("writing says what went wrong") {
         }) == "safetensors has no dtype ComplexFloat");
   CHECK(std::filesystem::is_empty(scratch.path()));
 }
+
+}  // namespace safetensors_writer_test

@@ -83,6 +83,7 @@ void save_step(const checkpoint::WriterOptions& options, std::int64_t step, doub
     checkpoint::Meta meta;
     meta.step = step;
     meta.metrics = metrics;
+    if (!options.keep.best.metric.empty()) meta.sections[checkpoint::BestRule::section] = options.keep.best.text();
     writer.start(meta, boxes_of(records(first), layout::Mesh(), 0));
     writer.wait();
   });

@@ -9,6 +9,8 @@
 #include "record/manifest.h"
 #include "support/disk_mark.h"
 
+namespace verify_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 using namespace saving;
@@ -121,3 +123,5 @@ TEST_CASE("verifying says how far it is") {
   CHECK(verdict.faults.empty());
   CHECK(seen == std::vector<std::int64_t>{hashed_bytes, 2 * hashed_bytes, 3 * hashed_bytes});
 }
+
+}  // namespace verify_test

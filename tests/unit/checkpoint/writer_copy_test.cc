@@ -6,6 +6,8 @@
 #include <chrono>
 #include <thread>
 
+namespace writer_copy_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 using layout::Box;
@@ -33,3 +35,5 @@ TEST_CASE("what stays as it is until the update is copied during training, and t
     CHECK(copy.held_s() > 0);
   }
 }
+
+}  // namespace writer_copy_test

@@ -10,6 +10,8 @@
 #include "checkpoint/saving.h"
 #include "checkpoint/scratch.h"
 
+namespace writer_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 using namespace saving;
@@ -181,3 +183,5 @@ TEST_CASE("host memory that is not there is said on all ranks") {
   CHECK(Writer::footprint(1000).bytes == 1000);
   CHECK(Writer::footprint(1000).part == "checkpoint copy");
 }
+
+}  // namespace writer_test

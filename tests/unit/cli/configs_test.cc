@@ -1,15 +1,17 @@
 // The fate of every configuration in configs/: what `check` says of it with the questions at hand, with and without the
 // model that it starts from.
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 #include <capstan_places.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include <capstan/config/model_path.h>
 #include "session/job.h"
 #include "support/folder.h"
+
+namespace configs_test {
 
 using namespace capstan;
 namespace fs = std::filesystem;
@@ -52,13 +54,12 @@ Checked check(const std::string& name, int ranks, std::vector<std::string> overr
 
 // A snapshot of a hub id: config.json, and weights of the right names and shapes whose bytes were never written (the
 // file is sparse).
-void make_snapshot(const test::Folder& hub, const std::string& name, const nlohmann::json& config,
-                   const session::Job& job) {
+void make_snapshot(const test::Folder& hub, const std::string& name, const Json& config, const session::Job& job) {
   const auto repository = "models--" + name;
   hub.write(repository + "/refs/main", "abc123\n");
   hub.write(repository + "/snapshots/abc123/config.json", config.dump());
   const auto map = job.plugins.model.object->file_map();
-  nlohmann::json header;
+  Json header;
   std::uint64_t offset = 0;
   for (const auto* record : assembly::records_of(assembly::pointers(job.model->units))) {
     const auto& tensor = map.tensors.at(record->name);
@@ -194,7 +195,7 @@ const std::vector<Split> nemo_experiments{
 // Only shapes: nothing of a model's size is allocated. The published configurations' sizes are the presets'.
 TEST_CASE("the workshop's NeMo experiments pass check, and each rank holds what the exercise says") {
   const test::Folder hub;
-  const auto make = [&](const std::string& random, const std::string& id, const nlohmann::json& config) {
+  const auto make = [&](const std::string& random, const std::string& id, const Json& config) {
     make_snapshot(hub, id, config, check(random, 1, {}, {}).prepared.value());
   };
   make("llama31_8b_random.toml", "meta-llama--Llama-3.1-8B",
@@ -311,3 +312,5 @@ TEST_CASE("the host's options of a plugin's table are among what may have been m
              Contains("unknown option data.tokeniser\n    fix: did you mean 'tokenizer'?"));
   CHECK_THAT(fault("model.nonsense=1"), Contains("one of: path, preset, plugin, "));
 }
+
+}  // namespace configs_test

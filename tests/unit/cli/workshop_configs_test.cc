@@ -9,6 +9,8 @@
 
 #include "config/document.h"
 
+namespace workshop_configs_test {
+
 using namespace capstan;
 using config::Value;
 namespace fs = std::filesystem;
@@ -250,3 +252,5 @@ TEST_CASE("each configuration of the workshop's folder is one of its experiments
   for (const auto& [file, options] : experiments()) tested.insert(file);
   CHECK(files == tested);
 }
+
+}  // namespace workshop_configs_test

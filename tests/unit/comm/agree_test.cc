@@ -9,6 +9,8 @@
 #include "comm/collective_cases.h"
 #include "comm/processes.h"
 
+namespace agree_test {
+
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
@@ -80,3 +82,5 @@ TEST_CASE("processes: a rank that dies in its work ends the others' wait") {
 }
 
 }  // namespace
+
+}  // namespace agree_test

@@ -4,6 +4,8 @@
 
 #include "comm/failure.h"
 
+namespace call_log_test {
+
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
@@ -48,3 +50,5 @@ TEST_CASE("call log: nothing begins after a failure") {
 }
 
 }  // namespace
+
+}  // namespace call_log_test

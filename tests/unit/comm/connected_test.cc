@@ -12,6 +12,8 @@
 #include "comm/collective_cases.h"
 #include "comm/processes.h"
 
+namespace connected_test {
+
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
@@ -100,3 +102,5 @@ TEST_CASE("processes: a communicator that an exception destroys is no normal end
 }
 
 }  // namespace
+
+}  // namespace connected_test

@@ -8,6 +8,8 @@
 #include "comm/processes.h"
 #include "comm/store.h"
 
+namespace early_failure_test {
+
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
@@ -62,3 +64,5 @@ TEST_CASE("processes: the same where the rendezvous is an address") {
 }
 
 }  // namespace
+
+}  // namespace early_failure_test

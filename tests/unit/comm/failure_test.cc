@@ -6,6 +6,8 @@
 
 #include <thread>
 
+namespace failure_test {
+
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
@@ -77,3 +79,5 @@ TEST_CASE("failure note: what a process that starts ranks leaves where they look
 }
 
 }  // namespace
+
+}  // namespace failure_test

@@ -10,6 +10,8 @@
 #include "strategy/staged_chain.h"
 #include "support/in_stages.h"
 
+namespace gloo_test {
+
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
@@ -98,3 +100,5 @@ TEST_CASE("processes: collectives of different sizes end all ranks") {
 }
 
 }  // namespace
+
+}  // namespace gloo_test

@@ -6,6 +6,8 @@
 
 #include "comm/call_log.h"
 
+namespace group_test {
+
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
@@ -114,3 +116,5 @@ TEST_CASE("group: a call that fails says which one it was, and stays in flight f
 }
 
 }  // namespace
+
+}  // namespace group_test

@@ -4,6 +4,8 @@
 
 #include "comm/call_log.h"
 
+namespace hang_report_test {
+
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
@@ -70,3 +72,5 @@ TEST_CASE("ranks in words") {
 }
 
 }  // namespace
+
+}  // namespace hang_report_test

@@ -15,6 +15,8 @@
 #include "comm/collective_cases.h"
 #include "comm/processes.h"
 
+namespace heartbeat_test {
+
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
@@ -224,3 +226,5 @@ TEST_CASE("processes: a connection that breaks between ranks that live says wher
 }
 
 }  // namespace
+
+}  // namespace heartbeat_test

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace in_flight_test {
+
 using capstan::comm::InFlight;
 
 TEST_CASE("small reductions are in flight together, a large one by itself") {
@@ -25,3 +27,5 @@ TEST_CASE("small reductions are in flight together, a large one by itself") {
   in_flight.clear();
   CHECK(begin(6, 3 * third).empty());
 }
+
+}  // namespace in_flight_test

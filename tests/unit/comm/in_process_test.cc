@@ -9,6 +9,8 @@
 
 #include "comm/collective_cases.h"
 
+namespace in_process_test {
+
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
@@ -193,3 +195,5 @@ TEST_CASE("in-process: a group or tensor that is wrong is an error") {
 }
 
 }  // namespace
+
+}  // namespace in_process_test

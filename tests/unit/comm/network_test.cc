@@ -2,6 +2,8 @@
 
 #include <capstan_catch.h>
 
+namespace network_test {
+
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
@@ -22,3 +24,5 @@ TEST_CASE("network: addresses of this host") {
 }
 
 }  // namespace
+
+}  // namespace network_test

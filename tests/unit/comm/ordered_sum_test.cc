@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
+namespace ordered_sum_test {
+
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
@@ -22,3 +24,5 @@ TEST_CASE("ordered sum: out may be the first part") {
 }
 
 }  // namespace
+
+}  // namespace ordered_sum_test

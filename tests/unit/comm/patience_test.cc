@@ -15,6 +15,8 @@
 #include "comm/processes.h"
 #include "comm/store.h"
 
+namespace patience_test {
+
 // The "rank:" cases run in the processes that the others start.
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
@@ -140,3 +142,5 @@ TEST_CASE("processes: who reads from a slow disk is waited for, in words") {
 }
 
 }  // namespace
+
+}  // namespace patience_test

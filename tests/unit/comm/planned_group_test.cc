@@ -5,6 +5,8 @@
 
 #include "comm/collective_cases.h"
 
+namespace planned_group_test {
+
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
@@ -70,3 +72,5 @@ TEST_CASE("planned group: a call with values is a bug until the group is connect
 }
 
 }  // namespace
+
+}  // namespace planned_group_test

@@ -2,6 +2,8 @@
 
 #include <capstan_catch.h>
 
+namespace proof_test {
+
 using namespace capstan::store;
 
 TEST_CASE("a proof is good for one secret, one end and one pair of numbers") {
@@ -15,3 +17,5 @@ TEST_CASE("a proof is good for one secret, one end and one pair of numbers") {
   CHECK(new_secret().size() == 32);
   CHECK(new_secret() != new_secret());
 }
+
+}  // namespace proof_test

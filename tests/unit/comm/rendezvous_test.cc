@@ -15,6 +15,8 @@
 #include "comm/store.h"
 #include "support/folder.h"
 
+namespace rendezvous_test {
+
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
@@ -160,3 +162,5 @@ TEST_CASE("processes: two processes that are the same rank") {
 }
 
 }  // namespace
+
+}  // namespace rendezvous_test

@@ -6,6 +6,8 @@
 #include "support/errors.h"
 #include "support/folder.h"
 
+namespace secret_test {
+
 using namespace capstan;
 using namespace capstan::comm;
 
@@ -27,3 +29,5 @@ TEST_CASE("a secret lies in a file for this user alone, and one that others coul
   CHECK(find_secret(where) == where.secret);
   CHECK(make_secret(where) == where.secret);
 }
+
+}  // namespace secret_test

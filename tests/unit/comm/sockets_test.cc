@@ -4,6 +4,8 @@
 
 #include <system_error>
 
+namespace sockets_test {
+
 using namespace capstan::store;
 using namespace std::chrono_literals;
 
@@ -58,3 +60,5 @@ TEST_CASE("a port that another listens on, and one that nobody does, are told by
   taken = Descriptor();
   CHECK_THROWS_AS(connect_to("127.0.0.1", port, 5s), std::system_error);
 }
+
+}  // namespace sockets_test

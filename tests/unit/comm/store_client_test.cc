@@ -11,6 +11,8 @@
 #include "comm/store_server.h"
 #include "support/errors.h"
 
+namespace store_client_test {
+
 using namespace capstan;
 using namespace capstan::store;
 using namespace std::chrono_literals;
@@ -60,3 +62,5 @@ TEST_CASE("keys are counted, added to, appended to, compared, and gone when they
   CHECK_FALSE(client.deleteKey("text"));
   CHECK_THROWS_WITH(client.wait({"number", "text"}, 1ms), "no rank has set number, text in time");
 }
+
+}  // namespace store_client_test

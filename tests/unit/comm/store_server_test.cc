@@ -14,6 +14,8 @@
 #include "support/errors.h"
 #include "support/folder.h"
 
+namespace store_server_test {
+
 using namespace capstan;
 using namespace capstan::comm;
 using namespace capstan::store;
@@ -82,3 +84,5 @@ TEST_CASE("the store of a run on one host cannot be reached from another") {
     CHECK_THROWS_AS(connect_to(address, store->port(), 1s), std::system_error);
   }
 }
+
+}  // namespace store_server_test

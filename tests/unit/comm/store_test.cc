@@ -2,6 +2,8 @@
 
 #include <capstan_catch.h>
 
+namespace store_test {
+
 using namespace capstan::store;
 
 TEST_CASE("values, clones, and the first to set a key") {
@@ -18,3 +20,5 @@ TEST_CASE("values, clones, and the first to set a key") {
   CHECK(store->get(std::vector<std::string>{"first", "k"}) == std::vector<std::string>{"one", binary});
   CHECK_FALSE(Store::connect("127.0.0.1", store->port(), "other", std::chrono::seconds(5))->has({"k"}));
 }
+
+}  // namespace store_test

@@ -6,6 +6,8 @@
 
 #include "comm/processes.h"
 
+namespace watch_test {
+
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
@@ -32,3 +34,5 @@ TEST_CASE("processes: a main thread that notices nothing is handed to the execut
 }
 
 }  // namespace
+
+}  // namespace watch_test

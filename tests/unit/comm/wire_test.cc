@@ -2,6 +2,8 @@
 
 #include <capstan_catch.h>
 
+namespace wire_test {
+
 using namespace capstan::store;
 
 TEST_CASE("messages of the store come back as they were, and what is none is refused") {
@@ -12,3 +14,5 @@ TEST_CASE("messages of the store come back as they were, and what is none is ref
   CHECK_FALSE(unpacked("abc"));
   CHECK_FALSE(unpacked(std::string_view("\xff\xff\xff\xff", 4)));
 }
+
+}  // namespace wire_test

@@ -4,6 +4,8 @@
 
 #include "config/loading.h"
 
+namespace document_test {
+
 using namespace capstan;
 using namespace capstan::config;
 using test::faults;
@@ -84,6 +86,29 @@ TEST_CASE("overrides win over files and are read as TOML, else as text") {
   CHECK(look(lora, "rank") == "8 @ a.toml:4");
 }
 
+TEST_CASE("an override's text keeps its white space, and what is read as TOML ignores it") {
+  const test::WorkingFolder folder;
+  folder.write("a.toml", "[data]\nplugin = \"jsonl\"\n");
+  Diagnostics diagnostics;
+  const auto document =
+      load("a.toml",
+           {"data.turn=<{role}>{content}<end>\n", "data.user_turn= USER: {content}", "data.system_turn=\n\t{content} ",
+            "data.assistant_turn=\"{content}\\n\" \n", "run.name = my run ", "train.max_steps= 250\n",
+            "train.lr = 1e-4 ", "strategy.lora.targets= [\"a\", \"b\"]\n", "run.note= 5\n"},
+           diagnostics);
+  CHECK(test::text(diagnostics).empty());
+  const auto data = document.section("data");
+  CHECK(look(data, "turn") == R"("<{role}>{content}<end>\n" @ command line)");
+  CHECK(look(data, "user_turn") == R"(" USER: {content}" @ command line)");
+  CHECK(look(data, "system_turn") == R"("\n\t{content} " @ command line)");
+  CHECK(look(data, "assistant_turn") == R"("{content}\n" @ command line)");
+  CHECK(look(document.section("run"), "name") == R"("my run " @ command line)");
+  CHECK(look(document.section("train"), "max_steps") == "250 @ command line");
+  CHECK(look(document.section("train"), "lr") == "1e-04 @ command line");
+  CHECK(look(document.children("strategy").at(0), "targets") == R"(["a", "b"] @ command line)");
+  CHECK(document.section("run").find("note")->text == " 5\n");  // what a string option takes
+}
+
 TEST_CASE("an override with nothing after '=' unsets what files and earlier overrides say") {
   const test::WorkingFolder folder;
   folder.write("base.toml",
@@ -141,3 +166,5 @@ TEST_CASE("a fault about a name that is unknown carries the name, and a table's 
   CHECK(list[2].inside[1].unknown_option == "trainer.strategy.size");
   CHECK((list[3].unknown_option == "optim.lr" && list[3].unknown_table == "optim" && list[3].inside.empty()));
 }
+
+}  // namespace document_test

@@ -6,6 +6,8 @@
 #include "config/loading.h"
 #include "support/ordinary_user.h"
 
+namespace hostile_test {
+
 using namespace capstan;
 using namespace capstan::config;
 using test::faults_of;
@@ -38,3 +40,5 @@ TEST_CASE("a zero byte is no part of any path") {
   Options<Place>(Section{"run", {}, {{"dir", std::string("a\0b", 3), {}}}}, faults);
   CHECK_THAT(test::text(faults), Contains("run.dir is \"a\\u0000b\", but must be a path, which has no zero byte"));
 }
+
+}  // namespace hostile_test

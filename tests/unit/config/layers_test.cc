@@ -4,6 +4,8 @@
 
 #include "config/loading.h"
 
+namespace layers_test {
+
 using namespace capstan;
 using namespace capstan::config;
 using test::faults;
@@ -78,3 +80,5 @@ TEST_CASE("files that extend several others twice, and keys without end, are ref
   folder.write("many.toml", many);
   CHECK_THAT(faults_of("many.toml"), Contains("many.toml: it has 20000") && Contains("keys, more than"));
 }
+
+}  // namespace layers_test

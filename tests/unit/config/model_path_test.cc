@@ -7,6 +7,8 @@
 #include "checkpoint/faults.h"
 #include "checkpoint/scratch.h"
 
+namespace model_path_test {
+
 using namespace capstan;
 
 namespace {
@@ -166,3 +168,5 @@ TEST_CASE("the hub's cache is where huggingface_hub has it") {
   CHECK(at({{"HOME", "/h"}, {"XDG_CACHE_HOME", "/x"}, {"HF_HOME", "/s"}}) == "/s/hub HF_HOME=/s");
   CHECK(at({{"HF_HOME", "/s"}, {"HF_HUB_CACHE", "/c"}}) == "/c HF_HUB_CACHE=/c");
 }
+
+}  // namespace model_path_test

@@ -2,6 +2,8 @@
 
 #include <capstan_catch.h>
 
+namespace nearest_choice_test {
+
 using namespace capstan::config;
 
 TEST_CASE("a choice in another program's words") {
@@ -18,3 +20,5 @@ TEST_CASE("a choice in another program's words") {
   CHECK(nearest_choice("amp", precision) == "");
   CHECK(nearest_choice("", precision) == "");
 }
+
+}  // namespace nearest_choice_test

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <filesystem>
 
+namespace options_test {
+
 using namespace capstan;
 using namespace capstan::config;
 using Layer = Origin::Layer;
@@ -316,3 +318,5 @@ TEST_CASE("a derived value replaces the value and keeps the origin") {
   CHECK(value_text(options.resolved()[1].value) == "5");
   CHECK(options.where(&Sample::rank) == "default");
 }
+
+}  // namespace options_test

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+namespace paths_test {
+
 using namespace capstan::config;
 
 namespace {
@@ -33,3 +35,5 @@ TEST_CASE("each path of a list becomes absolute, and what is no text stays") {
   make_absolute(number, file);
   CHECK(number == Value(std::int64_t{7}));
 }
+
+}  // namespace paths_test

@@ -5,6 +5,8 @@
 #include "config/document.h"
 #include "config/files.h"
 
+namespace plugin_table_test {
+
 using namespace capstan;
 using namespace capstan::config;
 
@@ -63,3 +65,5 @@ TEST_CASE("a table that names no plugin, and host options of a wrong type, are f
         "a.toml:4: strategy.x.enabled is \"no\" (a string), but must be true or false\n"
         "    fix: for example enabled = true\n");
 }
+
+}  // namespace plugin_table_test

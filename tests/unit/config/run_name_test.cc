@@ -5,11 +5,14 @@
 
 #include <map>
 
+namespace run_name_test {
+
 using capstan::config::name_of_run;
 namespace fs = std::filesystem;
 
 TEST_CASE("a run is called as its file, with its folders inside of a collection of configs") {
   CHECK(name_of_run("a.toml") == "a");
+  CHECK(name_of_run("").empty());
   CHECK(name_of_run("/home/me/mine/b.toml") == "b");
   CHECK(name_of_run("/x/configs/bloom.toml") == "bloom");
   CHECK(name_of_run("/x/configs/workshop/baseline.toml") == "baseline");
@@ -29,3 +32,5 @@ TEST_CASE("no two of the workshop's experiments have the same name") {
   CHECK(files.contains("zero-weak_scaling_2_gpus"));
   CHECK(files.contains("fsdp-weak_scaling_2_gpus"));
 }
+
+}  // namespace run_name_test

@@ -6,6 +6,8 @@
 #include "config/files.h"
 #include "config/plugin_table.h"
 
+namespace to_toml_test {
+
 using namespace capstan;
 using namespace capstan::config;
 
@@ -95,3 +97,5 @@ TEST_CASE("plugins keep their tables, even empty ones, and comments say where va
             lora + "\"  # command line\n");
   CHECK(diagnostics.empty());
 }
+
+}  // namespace to_toml_test

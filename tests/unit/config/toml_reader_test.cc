@@ -4,6 +4,8 @@
 
 #include "config/loading.h"
 
+namespace toml_reader_test {
+
 using namespace capstan;
 using namespace capstan::config;
 using test::faults;
@@ -72,3 +74,5 @@ TEST_CASE("a dotted key as deep as no stack is refused with its line") {
                "[optimizer]\nbetas = [" + repeated("0.9, ", 500) + "0.9]\nname = \"" + repeated("a.", 200) + "\"\n");
   CHECK(faults_of("numbers.toml").empty());
 }
+
+}  // namespace toml_reader_test

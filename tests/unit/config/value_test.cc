@@ -3,6 +3,8 @@
 
 #include <limits>
 
+namespace value_test {
+
 using namespace capstan::config;
 
 TEST_CASE("values are written as TOML writes them") {
@@ -29,3 +31,5 @@ TEST_CASE("an origin says where to look") {
   CHECK(Origin{Layer::file, "configs/a.toml", 0}.text() == "configs/a.toml");
   CHECK(Origin{Layer::model_file, "model/config.json", 0}.text() == "model/config.json");
 }
+
+}  // namespace value_test

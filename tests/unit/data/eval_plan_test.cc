@@ -2,6 +2,8 @@
 
 #include <capstan_catch.h>
 
+namespace eval_plan_test {
+
 using capstan::data::EvalPlan;
 
 TEST_CASE("each evaluation sample stands in exactly one row, on any number of ranks") {
@@ -40,3 +42,5 @@ TEST_CASE("an evaluation in batches of no rows is a bug, and no crash") {
   CHECK_THROWS_WITH((EvalPlan{5, 2, 0}.batches()), Contains("at_once > 0"));
   CHECK_THROWS_WITH((EvalPlan{5, 0, 3}.batches()), Contains("at_once > 0"));
 }
+
+}  // namespace eval_plan_test

@@ -8,6 +8,8 @@
 #include "checkpoint/scratch.h"
 #include "support/disk_mark.h"
 
+namespace token_cache_test {
+
 using namespace capstan;
 using namespace capstan::data;
 
@@ -239,3 +241,5 @@ TEST_CASE("a cache that somebody else could have written is made again") {
   CHECK_THAT(damage(), Contains("its user 12345 is neither you nor the owner of its folder"));
   CHECK(is_built(cache));
 }
+
+}  // namespace token_cache_test

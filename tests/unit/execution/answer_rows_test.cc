@@ -8,6 +8,8 @@
 #include "execution/generate.h"
 #include "support/small_run.h"
 
+namespace answer_rows_test {
+
 using namespace capstan;
 using execution::AnswerRows;
 using execution::Prompt;
@@ -235,3 +237,5 @@ TEST_CASE("ranks that share parameters begin prompts at the same time, however m
     CHECK(begun == std::vector<int>(world, begun[0]));
   }
 }
+
+}  // namespace answer_rows_test

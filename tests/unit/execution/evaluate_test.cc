@@ -1,8 +1,10 @@
 #include "execution/evaluate.h"
 
+#include <capstan/base/json.h>
+
 #include <capstan_catch.h>
 
-#include <nlohmann/json.hpp>
+namespace evaluate_test {
 
 using namespace capstan;
 
@@ -18,13 +20,15 @@ TEST_CASE("each answer stands in the predictions, also one without an id, or wit
       {8, "a", "", "eight", {}},
   };
   const auto text = execution::predictions_text(answers);
-  CHECK(nlohmann::json::parse(text) == nlohmann::json{{"a", "one"},
-                                                      {"b", "two"},
-                                                      {"a (question 2)", "three"},
-                                                      {"question 3", "four"},
-                                                      {"question 4", "five"},
-                                                      {"a (question 5)", "six"},
-                                                      {"a (question 8)", "seven"},
-                                                      {"a (question 8)'", "eight"}});
+  CHECK(Json::parse(text) == Json{{"a", "one"},
+                                  {"b", "two"},
+                                  {"a (question 2)", "three"},
+                                  {"question 3", "four"},
+                                  {"question 4", "five"},
+                                  {"a (question 5)", "six"},
+                                  {"a (question 8)", "seven"},
+                                  {"a (question 8)'", "eight"}});
   CHECK(execution::predictions_text({}) == "{}\n");
 }
+
+}  // namespace evaluate_test

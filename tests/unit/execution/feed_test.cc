@@ -9,6 +9,8 @@
 
 #include "support/small_run.h"
 
+namespace feed_test {
+
 using namespace capstan;
 
 TEST_CASE("packed rows say where each segment begins; padding is cut to the longest sample's length") {
@@ -241,3 +243,5 @@ TEST_CASE("steps of sorted samples learn what they learn in the order in which t
   // Sums in another order, in float64. Dropout is each sample's own.
   CHECK(testing::differences(learn(in_eight), learn(as_drawn), 1e-10) == "");
 }
+
+}  // namespace feed_test

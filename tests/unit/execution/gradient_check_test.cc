@@ -9,6 +9,8 @@
 #include "support/families.h"
 #include "support/in_stages.h"
 
+namespace gradient_check_test {
+
 using namespace capstan;
 
 namespace {
@@ -78,3 +80,5 @@ TEST_CASE("a weight that only one stage has and whose gradient is lost there is 
   const auto text = refusal("[strategy.losing]\n" + testing::stages_table("two"), 2);
   CHECK_THAT(text, Contains("without a gradient on rank 0, so training would never change"));
 }
+
+}  // namespace gradient_check_test

@@ -10,6 +10,8 @@
 #include "execution/evaluate.h"
 #include "support/small_run.h"
 
+namespace holds_test {
+
 using namespace capstan;
 using testing::prepare_small;
 using testing::small_config;
@@ -128,3 +130,5 @@ TEST_CASE("where nothing is sharded, nothing changes") {
   CHECK(once[1].buckets.empty());
   CHECK(once[1].of_both.empty());
 }
+
+}  // namespace holds_test

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+namespace loss_rows_test {
+
 using namespace capstan;
 using data::ignored_label;
 using data::loss_rows;
@@ -57,3 +59,5 @@ TEST_CASE("more labels than a batch says that it has are a bug") {
   std::fill_n(batch.labels.begin(), 300, 7);
   CHECK_THROWS(data::loss_row_list(batch));
 }
+
+}  // namespace loss_rows_test

@@ -14,6 +14,8 @@
 #include "support/folder.h"
 #include "support/small_run.h"
 
+namespace micro_graphs_test {
+
 using namespace capstan;
 using test::AgainRecorder;
 
@@ -317,3 +319,5 @@ TEST_CASE("where no micro-step of the first step could be a graph, the log says 
   CHECK(first == log.rfind("CUDA graphs", log.find('\n', first)));
   CHECK(recorders[0]->records == 0);
 }
+
+}  // namespace micro_graphs_test

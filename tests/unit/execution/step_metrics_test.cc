@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
+namespace step_metrics_test {
+
 using namespace capstan;
 
 namespace {
@@ -61,3 +63,5 @@ TEST_CASE("what experts computed: over layers by expert, and the busiest against
   execution::add_expert_load(dense, at::empty({0}, at::kDouble));
   CHECK(dense.empty());
 }
+
+}  // namespace step_metrics_test

@@ -6,6 +6,8 @@
 #include <csignal>
 #include <string>
 
+namespace stop_test {
+
 using namespace capstan;
 
 TEST_CASE("no stop was asked for: no reason, no end") {
@@ -95,3 +97,5 @@ TEST_CASE("one rank's request stops all ranks at the same place") {
   });
   CHECK(stopped_at == std::vector<int>{4, 4, 4});
 }
+
+}  // namespace stop_test

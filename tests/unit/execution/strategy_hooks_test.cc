@@ -11,6 +11,8 @@
 #include <map>
 #include <mutex>
 
+namespace strategy_hooks_test {
+
 using namespace capstan;
 
 namespace {
@@ -304,3 +306,5 @@ TEST_CASE("a run resumes bit for bit with an exchange under way") {
   const auto forgets = with("[strategy.overlaps]\nsaves = false\n", 3);
   CHECK(testing::differences(testing::train_resumed(forgets, 4, forgets), straight, 0) != "");
 }
+
+}  // namespace strategy_hooks_test

@@ -5,6 +5,8 @@
 #include "execution/step.h"
 #include "support/small_run.h"
 
+namespace tracing_test {
+
 using namespace capstan;
 using monitor::Span;
 
@@ -86,3 +88,5 @@ TEST_CASE("a step's units are spans, forward in their order and backward in the 
   CHECK(seen == expected);
   CHECK(spans_of_step(false, names).size() == 4);
 }
+
+}  // namespace tracing_test

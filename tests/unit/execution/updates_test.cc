@@ -11,6 +11,8 @@
 #include "execution/updates.h"
 #include "support/small_run.h"
 
+namespace updates_test {
+
 using namespace capstan;
 using capstan::testing::run_small;
 
@@ -218,6 +220,15 @@ TEST_CASE("gradients are divided by clip factor and scale together; no float32 m
   CHECK(updates.save() == "{\"updates\":1}");  // a fixed scale is no state
 }
 
+TEST_CASE("a norm up to clip leaves gradients as they are, and a larger one becomes clip") {
+  setup::OptimizerOptions options;
+  options.clip = 0.5;
+  execution::Updates updates(options, {}, cpu);
+  for (const double norm : {0.0, 0.01, 0.49})
+    CHECK(updates.next(numbers(norm * norm, 1)).grad_scale.item<float>() == 1.0F);
+  CHECK(updates.next(numbers(1.0, 1)).grad_scale.item<float>() == static_cast<float>((1.0 + 1e-6) / 0.5));
+}
+
 TEST_CASE("the state that a checkpoint keeps is taken back, and what follows is the same") {
   setup::OptimizerOptions options;
   const auto rule = dynamic(64, 1, 3);
@@ -248,3 +259,5 @@ TEST_CASE("the state that a checkpoint keeps is taken back, and what follows is 
     CHECK(second.save() == first.save());
   }
 }
+
+}  // namespace updates_test

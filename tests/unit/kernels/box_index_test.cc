@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+namespace box_index_test {
+
 using capstan::kernels::BoxIndex;
 
 namespace {
@@ -55,3 +57,5 @@ TEST_CASE("groups are aligned where the box, its rows and the tensor's rows begi
   CHECK_FALSE(BoxIndex{2, {2, 4}, {10, 1}, 0}.aligned(4));  // rows of 10
   CHECK(BoxIndex{1, {8}, {1}, 8}.aligned(8));
 }
+
+}  // namespace box_index_test

@@ -2,6 +2,8 @@
 #include <capstan/kernels/launcher.h>
 #include <capstan_catch.h>
 
+namespace launcher_test {
+
 using capstan::kernels::Heads;
 using capstan::kernels::is_aligned;
 using capstan::kernels::parts_of;
@@ -34,3 +36,5 @@ TEST_CASE("heads are where their strides say, and fit packs only if each of them
   CHECK_FALSE(Heads{memory, 3, 1002, 100, 8}.fits(memory, 4, 4));
   CHECK_FALSE(Heads{memory, 3, 1000, 100, 6}.fits(memory, 4, 4));
 }
+
+}  // namespace launcher_test

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+namespace tensor_blocks_test {
+
 namespace {
 
 /// Tensors of these sizes, one with nothing in it, in blocks of 4 elements.
@@ -39,3 +41,5 @@ TEST_CASE("a list of one tensor has all blocks in it") {
   const std::int64_t first_block[] = {0, 3};
   for (const std::int64_t block : {0, 1, 2}) CHECK(capstan::kernels::tensor_of(first_block, 1, block) == 0);
 }
+
+}  // namespace tensor_blocks_test

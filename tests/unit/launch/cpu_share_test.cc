@@ -9,6 +9,8 @@
 
 #include "support/folder.h"
 
+namespace cpu_share_test {
+
 namespace {
 using namespace capstan::launch;  // NOLINT(google-build-using-namespace)
 using capstan::cat;
@@ -47,6 +49,25 @@ TEST_CASE("cpu threads follow the allocation") {
                     Contains("OMP_NUM_THREADS is 'many', not a number of threads"));
   CHECK_THROWS_WITH(threads(Launch(), 4, 0, {{"OMP_NUM_THREADS", "100000000"}}),
                     Contains("OMP_NUM_THREADS is 100000000, more than 65536"));
+}
+
+TEST_CASE("ranks are crowded where they have more threads than the CPUs that they share") {
+  const auto crowded = [](const Launch& launch, int mask, int quota, std::map<std::string, std::string> variables) {
+    return cpu_share(environment(std::move(variables)), launch, cpus(mask), quota, "/none").crowded;
+  };
+  Launch local;
+  local.world.launcher = "local";
+  local.world.size = local.world.local_size = 4;
+  const std::map<std::string, std::string> one{{"OMP_NUM_THREADS", "1"}}, two{{"OMP_NUM_THREADS", "2"}};
+  CHECK(crowded(local, 2, 0, one));
+  CHECK_FALSE(crowded(local, 4, 0, one));
+  CHECK(crowded(local, 4, 0, two));
+  CHECK(crowded(local, 8, 4, two));  // a container's quota
+  CHECK_FALSE(crowded(local, 8, 0, two));
+  CHECK(crowded(Launch(), 1, 0, two));
+  CHECK_FALSE(crowded(Launch(), 2, 0, {}));
+  CHECK_FALSE(crowded(by_srun(4, {0, 64, 0, false}), 16, 0, {}));  // each has its own
+  CHECK(crowded(by_srun(4, {0, 64, 0, false}), 64, 0, {{"OMP_NUM_THREADS", "17"}}));
 }
 
 TEST_CASE("cpu threads: srun that did not take --cpus-per-task over is warned of") {
@@ -107,3 +128,5 @@ TEST_CASE("too few threads for an offloaded optimizer") {
 }
 
 }  // namespace
+
+}  // namespace cpu_share_test

@@ -10,6 +10,8 @@
 
 #include "support/errors.h"
 
+namespace error_report_test {
+
 using namespace capstan;
 
 namespace {
@@ -36,3 +38,5 @@ TEST_CASE("a host without memory and a file system that refuses are no bugs") {
   CHECK(words_of([] { throw Error("known"); }).empty());
   CHECK(words_of([] { throw std::logic_error("a bug"); }).empty());
 }
+
+}  // namespace error_report_test

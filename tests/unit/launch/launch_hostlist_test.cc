@@ -5,6 +5,8 @@
 
 #include "launch/launch.h"
 
+namespace launch_hostlist_test {
+
 using capstan::join;
 using capstan::launch::expand_hostlist;
 
@@ -21,3 +23,5 @@ TEST_CASE("launch: host lists") {
     CHECK_THROWS_WITH(expand_hostlist(bad), Contains("the host list '"));
   }
 }
+
+}  // namespace launch_hostlist_test

@@ -5,6 +5,8 @@
 
 #include "launch/variables.h"
 
+namespace launch_srun_test {
+
 using capstan::launch::Launch;
 using test::launch;
 using test::srun;
@@ -48,3 +50,5 @@ TEST_CASE("launch: stale torch variables inside srun are ignored, with a warning
   CHECK_THAT(found.warnings[0],
              Contains("RANK, WORLD_SIZE, LOCAL_RANK are set but srun started this program: ignored"));
 }
+
+}  // namespace launch_srun_test

@@ -7,6 +7,8 @@
 
 #include "launch/variables.h"
 
+namespace launch_test {
+
 using capstan::launch::Launch;
 using test::launch;
 using test::srun;
@@ -150,3 +152,5 @@ TEST_CASE("launch: contradictions") {
   CHECK_THROWS_WITH(launch(with(mpirun, {{"OMPI_COMM_WORLD_RANK", "-1"}})),
                     Contains("OMPI_COMM_WORLD_RANK is '-1', not a number"));
 }
+
+}  // namespace launch_test

@@ -12,6 +12,8 @@
 
 #include "support/errors.h"
 
+namespace limits_test {
+
 using namespace capstan;
 
 namespace {
@@ -66,3 +68,5 @@ TEST_CASE("open files are raised to what is needed where the hard limit lets the
   }));
   CHECK(holds_with(64, 64, [] { return test::error_of([] { launch::need_open_files(40, "a run"); }).empty(); }));
 }
+
+}  // namespace limits_test

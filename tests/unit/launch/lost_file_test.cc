@@ -14,6 +14,8 @@
 #include "base/mapped_files.h"
 #include "support/folder.h"
 
+namespace lost_file_test {
+
 using namespace capstan;
 
 namespace {
@@ -85,3 +87,5 @@ TEST_CASE("an address is found in the file that is mapped there, as long as it i
   }
   CHECK_FALSE(mapped_byte_at(begin));
 }
+
+}  // namespace lost_file_test

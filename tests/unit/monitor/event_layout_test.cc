@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+namespace event_layout_test {
+
 using namespace capstan::monitor;
 
 namespace {
@@ -119,3 +121,5 @@ TEST_CASE("RunFailed only grows at its end") {
   CHECK(layout.at(&RunFailed::what) == 0);
   CHECK(layout.at(&RunFailed::out_of_memory) == 32);
 }
+
+}  // namespace event_layout_test

@@ -2,6 +2,8 @@
 
 #include <capstan_catch.h>
 
+namespace memory_text_test {
+
 using namespace capstan;
 
 namespace {
@@ -31,3 +33,5 @@ TEST_CASE("what runs out while the model is loaded is held against the predictio
   const auto text = monitor::memory_text({{"parameters", false, 4 * gib}}, {}, gib);
   CHECK_THAT(text, Contains("parameters           4.00 GiB") && Contains("at most 1.00 GiB"));
 }
+
+}  // namespace memory_text_test

@@ -8,6 +8,8 @@
 #include "support/errors.h"
 #include "support/folder.h"
 
+namespace output_file_test {
+
 using namespace capstan;
 using monitor::write_output;
 namespace fs = std::filesystem;
@@ -73,3 +75,5 @@ TEST_CASE("a device and a pipe are written to, also by a link") {
   ::close(file);
   CHECK(read_file(folder / "out") == "new");
 }
+
+}  // namespace output_file_test

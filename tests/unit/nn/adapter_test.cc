@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
+namespace adapter_test {
+
 using namespace capstan;
 using layout::Axis;
 
@@ -91,3 +93,5 @@ TEST_CASE("parts of a fused base that do not share their input are a bug") {
   adapter.base->records()[1].compute = cut(1, Axis::tp);
   CHECK_THROWS_AS(nn::place_like_base(adapter), std::logic_error);
 }
+
+}  // namespace adapter_test

@@ -9,6 +9,8 @@
 #include "nn/weights.h"
 #include "ops/jacobian.h"
 
+namespace alibi_test {
+
 using namespace capstan;
 using capstan::testing::difference;
 using capstan::testing::jacobian_error;
@@ -130,3 +132,5 @@ TEST_CASE("bias columns carry the bias through a plain causal kernel") {
     CHECK(difference(got, reference(q, k, v, slopes(4))) < 1e-13);
   }
 }
+
+}  // namespace alibi_test

@@ -9,6 +9,8 @@
 
 #include "ops/jacobian.h"
 
+namespace attention_test {
+
 using namespace capstan;
 using capstan::testing::jacobian_error;
 
@@ -271,3 +273,5 @@ TEST_CASE("a window of attention holds for tokens that come one by one") {
     CHECK(difference(one, part(expected, t, 1)) < 1e-13);
   }
 }
+
+}  // namespace attention_test

@@ -5,6 +5,8 @@
 
 #include <stdexcept>
 
+namespace batch_test {
+
 using namespace capstan;
 
 namespace {
@@ -226,3 +228,5 @@ TEST_CASE("prompts are put into some rows of a cache: these forget what they had
     CHECK(at::equal(entry.values[row], values_before[row]));
   }
 }
+
+}  // namespace batch_test

@@ -6,6 +6,8 @@
 
 #include <utility>
 
+namespace blocks_test {
+
 using namespace capstan;
 
 TEST_CASE("blocks are the record's where no box divides one") {
@@ -25,3 +27,5 @@ TEST_CASE("blocks are the record's where no box divides one") {
   const auto box = layout::block_box(record({4, 6}), {{2, 0}, {2, 6}}, block);
   CHECK(box == layout::Box{{3}, {3}});
 }
+
+}  // namespace blocks_test

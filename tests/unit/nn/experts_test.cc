@@ -9,6 +9,8 @@
 #include "nn/weights.h"
 #include "ops/jacobian.h"
 
+namespace experts_test {
+
 using namespace capstan;
 using capstan::testing::bound;
 using capstan::testing::difference;
@@ -244,3 +246,5 @@ TEST_CASE("an even load has a balancing loss of k") {
                                at::full({}, 6.0, at::kDouble)};
   CHECK(nn::balancing_loss(load).item<double>() == 2);
 }
+
+}  // namespace experts_test

@@ -1,6 +1,8 @@
 #include <capstan/layout/footprint.h>
 #include <capstan_catch.h>
 
+namespace footprint_test {
+
 using namespace capstan::layout;
 
 TEST_CASE("footprints add up by device") {
@@ -18,3 +20,5 @@ TEST_CASE("footprints add up by device") {
   CHECK_THAT(footprint_table(parts, {{"training's peak", 1024, "cuda", "backward of a"}}),
              Catch::Matchers::EndsWith("training's peak  cuda    backward of a  1.00 KiB\n"));
 }
+
+}  // namespace footprint_test

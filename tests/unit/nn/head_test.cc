@@ -2,9 +2,12 @@
 #include <capstan/base/error.h>
 #include <capstan/nn/head.h>
 #include <capstan_catch.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "nn/weights.h"
 #include "ops/jacobian.h"
+
+namespace head_test {
 
 using namespace capstan;
 using capstan::testing::bound;
@@ -171,3 +174,5 @@ TEST_CASE("the head's ports") {
   CHECK(logits.sizes() == at::IntArrayRef({2, 14}));
   CHECK(difference(logits[0].narrow(0, 7, 7), 2 * e.matrix.mv(e.x[0][2])) < 1e-14);
 }
+
+}  // namespace head_test

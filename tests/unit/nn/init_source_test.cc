@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+namespace init_source_test {
+
 using namespace capstan;
 
 TEST_CASE("initial values are the record's, and any box is a slice of the whole") {
@@ -36,3 +38,5 @@ TEST_CASE("uniform initial values have the deviation that they are given") {
   CHECK(out.abs().max().item<double>() < 0.1 * std::sqrt(3.0) + 1e-12);
   CHECK(std::abs(out.std().item<double>() - 0.1) < 6 * 0.1 / std::sqrt(4000.0));
 }
+
+}  // namespace init_source_test

@@ -9,6 +9,8 @@
 
 #include "nn/block.h"
 
+namespace layer_test {
+
 using namespace capstan;
 using capstan::testing::Block;
 using capstan::testing::Gain;
@@ -144,3 +146,5 @@ TEST_CASE("a norm of heads says so: one vector for every head, or one of all hea
       CHECK(norm->use() == (size == 2 ? nn::Use::heads : nn::Use::split));
   }
 }
+
+}  // namespace layer_test

@@ -7,6 +7,8 @@
 #include "nn/weights.h"
 #include "ops/jacobian.h"
 
+namespace layers_test {
+
 using namespace capstan;
 using capstan::testing::bound;
 using capstan::testing::difference;
@@ -136,3 +138,5 @@ TEST_CASE("a gated MLP is down(silu(gate) up)") {
   const auto gate = at::linear(x, w.narrow(0, 0, 7)), up = at::linear(x, w.narrow(0, 7, 7));
   CHECK(difference(mlp.forward(x), at::linear(gate * gate.sigmoid() * up, down)) < 100 * rounding);
 }
+
+}  // namespace layers_test

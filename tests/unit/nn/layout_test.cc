@@ -5,6 +5,8 @@
 
 #include <random>
 
+namespace layout_test {
+
 using namespace capstan;
 using namespace capstan::layout;
 
@@ -139,3 +141,5 @@ TEST_CASE("a cut in fewer parts than ranks: neighbours hold the same, and the fi
   record.compute = {};
   CHECK(record.partial_ranks(mesh) == 4);
 }
+
+}  // namespace layout_test

@@ -4,6 +4,8 @@
 
 #include <set>
 
+namespace mesh_test {
+
 using namespace capstan;
 using namespace capstan::layout;
 
@@ -177,3 +179,5 @@ TEST_CASE("ranks that share a sample's tokens hold the model as data ranks do") 
   CHECK(mesh.size(sample_axes) == 2);
   CHECK(mesh.size(data_axes) == 6);
 }
+
+}  // namespace mesh_test

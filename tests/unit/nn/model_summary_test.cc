@@ -3,6 +3,8 @@
 
 #include "nn/weights.h"
 
+namespace model_summary_test {
+
 using namespace capstan;
 
 namespace {
@@ -39,3 +41,5 @@ TEST_CASE("a summary counts each weight once and puts equal neighbours together"
   CHECK(summary.text() ==
         "5,054 parameters (4,054 trainable) = embedding 4,000 + 2 blocks x 23 + blocks 7 + head 1 + adapter 1,000");
 }
+
+}  // namespace model_summary_test

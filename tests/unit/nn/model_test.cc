@@ -5,6 +5,8 @@
 
 #include "nn/block.h"
 
+namespace model_test {
+
 using namespace capstan;
 using capstan::testing::Block;
 
@@ -46,3 +48,5 @@ TEST_CASE("parameters: every record once, in order, of one unit or of all") {
   CHECK(all[1]->name == "up.weight");
   CHECK(nn::parameters(std::vector<nn::Unit*>{units[0].get(), units[0].get()}).size() == 6);
 }
+
+}  // namespace model_test

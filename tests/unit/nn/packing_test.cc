@@ -6,6 +6,8 @@
 #include "nn/weights.h"
 #include "ops/jacobian.h"
 
+namespace packing_test {
+
 using namespace capstan;
 using capstan::testing::difference;
 using capstan::testing::jacobian_error;
@@ -124,3 +126,5 @@ TEST_CASE("gradients of packed attention are the numeric ones") {
             },
             inputs) < 1e-8);
 }
+
+}  // namespace packing_test

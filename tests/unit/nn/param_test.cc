@@ -3,6 +3,8 @@
 
 #include <vector>
 
+namespace param_test {
+
 using namespace capstan::layout;
 
 TEST_CASE("a record's defaults") {
@@ -48,3 +50,5 @@ TEST_CASE("a record that only some positions hold is sharded alike on all of the
   CHECK(sharded.box(param.shape, mesh, 2) == Box{{0, 0}, {3, 4}});
   CHECK(sharded.box(param.shape, mesh, 5) == Box{{3, 0}, {3, 4}});
 }
+
+}  // namespace param_test

@@ -9,6 +9,8 @@
 
 #include "nn/weights.h"
 
+namespace rotary_test {
+
 using namespace capstan;
 using capstan::testing::bound;
 using capstan::testing::difference;
@@ -129,3 +131,5 @@ TEST_CASE("rotary attention is its parts, for any ratio of query to key heads an
   // More ranks than key heads: each holds a copy of one.
   if (keys < queries) CHECK(attend(queries / keys / 2, 1) < 1e-12);
 }
+
+}  // namespace rotary_test

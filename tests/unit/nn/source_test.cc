@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 
+namespace source_test {
+
 using namespace capstan::layout;
 
 TEST_CASE("a record that is fused with others and transposed is a part of a larger tensor") {
@@ -43,3 +45,5 @@ TEST_CASE("names are published with the first prefix, once, but for those that h
   CHECK(map.published("transformer.h.0.w") == "transformer.h.0.w");
   CHECK(map.published("lm_head.weight") == "lm_head.weight");
 }
+
+}  // namespace source_test

@@ -5,6 +5,8 @@
 
 #include "nn/weight_sharding.h"
 
+namespace weight_sharding_test {
+
 using namespace capstan;
 using layout::Axis;
 using layout::Shape;
@@ -249,3 +251,5 @@ TEST_CASE("what a codec keeps together is one rank's") {
   CHECK(rows_by_rank(experts, 2, 1) == Rows{2, 2});
   CHECK(rows_by_rank(experts, 3, 1) == Rows{4, 4, 2});
 }
+
+}  // namespace weight_sharding_test

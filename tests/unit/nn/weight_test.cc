@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <vector>
 
+namespace weight_test {
+
 using namespace capstan;
 
 TEST_CASE("a weight: name and size of one record and of a fused group, value only when bound") {
@@ -24,3 +26,5 @@ TEST_CASE("a weight: name and size of one record and of a fused group, value onl
   k.trainable = false;
   CHECK_THROWS_AS(nn::Weight(std::vector<layout::Param>{q, k}), std::logic_error);
 }
+
+}  // namespace weight_test

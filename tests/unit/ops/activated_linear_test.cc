@@ -9,6 +9,8 @@
 
 #include "ops/jacobian.h"
 
+namespace activated_linear_test {
+
 using namespace capstan::ops;
 using capstan::testing::jacobian_error;
 
@@ -69,3 +71,5 @@ TEST_CASE("the numeric Jacobian of an activation and its product as one node") {
                                     numbers({5}, 2, at::kDouble)}) < 1e-7);
   }
 }
+
+}  // namespace activated_linear_test

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
+namespace add_lists_test {
+
 using capstan::ops::add_lists_;
 
 TEST_CASE("lists of several dtypes are added in the dtype of the sums") {
@@ -21,3 +23,5 @@ TEST_CASE("lists of other lengths or sizes are a bug") {
   CHECK_THROWS_AS(add_lists_({at::ones({2})}, {}), std::logic_error);
   CHECK_THROWS_AS(add_lists_({at::ones({2})}, {at::ones({3})}), std::logic_error);
 }
+
+}  // namespace add_lists_test

@@ -6,6 +6,8 @@
 
 #include "ops/jacobian.h"
 
+namespace add_norm_test {
+
 using namespace capstan::ops;
 using capstan::testing::jacobian_error;
 
@@ -59,3 +61,5 @@ TEST_CASE("add_norm on the meta device has the shapes, and no bias makes no mean
   const auto gradient = torch::autograd::grad({normed.normed}, {x}, {at::empty_like(normed.normed)})[0];
   CHECK(gradient.sizes() == x.sizes());
 }
+
+}  // namespace add_norm_test

@@ -12,6 +12,8 @@
 #include "ops/add_norm.h"
 #include "ops/jacobian.h"
 
+namespace again_test {
+
 using namespace capstan::ops;
 using capstan::testing::jacobian_error;
 
@@ -126,3 +128,5 @@ TEST_CASE("what is changed on the way to a product, or is another result, is kep
   const auto sum = add_norm(x, x, {norm, {}, 1e-5}).sum;
   CHECK(at::equal(of_weight(sum), of_weight((x + x).clone())));
 }
+
+}  // namespace again_test

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+namespace bias_columns_test {
+
 using namespace capstan::ops;
 
 namespace {
@@ -28,3 +30,5 @@ TEST_CASE("three bfloat16 columns hold a float32 bias") {
   const auto one = (bias / scale).to(at::kBFloat16).to(at::kDouble) * scale;
   CHECK(difference(one, bias) > 1);
 }
+
+}  // namespace bias_columns_test

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+namespace checksum_test {
+
 using namespace capstan;
 
 namespace {
@@ -57,3 +59,5 @@ TEST_CASE("many tensors of several dtypes have the checksums that each has by it
   ops::checksums(out, xs);
   for (std::int64_t i = 0; i < 70; ++i) CHECK(out[i].item<std::int64_t>() == checksum(xs[static_cast<std::size_t>(i)]));
 }
+
+}  // namespace checksum_test

@@ -5,12 +5,13 @@
 
 #include "ops/gradients.h"
 
+namespace column_sums_test {
+
 using namespace capstan::ops;
-using capstan::testing::numbers;
+using capstan::testing::waves;
 
 TEST_CASE("columns are summed in float32 at least, and rounded once") {
-  const auto x = numbers({70, 6}, 0.1), of = numbers({70, 6}, 0.4), mean = numbers({70, 1}, 0.2),
-             rstd = numbers({70, 1}, 0.9);
+  const auto x = waves({70, 6}, 0.1), of = waves({70, 6}, 0.4), mean = waves({70, 1}, 0.2), rstd = waves({70, 1}, 0.9);
   CHECK(at::allclose(column_sums(x), x.sum(0), 1e-13, 1e-13));
   CHECK(at::equal(column_sums(x.to(at::kBFloat16)), x.to(at::kBFloat16).to(at::kFloat).sum(0).to(at::kBFloat16)));
   const auto both = norm_weight_gradients(x, of, mean, rstd);
@@ -20,3 +21,5 @@ TEST_CASE("columns are summed in float32 at least, and rounded once") {
   CHECK(at::allclose(alone.weight, (x * of * rstd).sum(0), 1e-13, 1e-13));
   CHECK_FALSE(alone.bias.defined());
 }
+
+}  // namespace column_sums_test

@@ -7,16 +7,18 @@
 
 #include "ops/gradients.h"
 
+namespace combine_rows_test {
+
 using namespace capstan::ops;
 using capstan::testing::all_of;
 using capstan::testing::Inputs;
 using capstan::testing::jacobian_error;
-using capstan::testing::numbers;
+using capstan::testing::waves;
 
 TEST_CASE("rows combine to tokens by weights, and backward gives both their gradients") {
   const auto order = at::tensor({4, 0, 7, 2, 1, 6, 3, 5}, at::kLong);
   const auto place = at::empty_like(order).scatter_(0, order, at::arange(8, at::kLong));
-  const Inputs in{numbers({8, 5}, 0.1), numbers({4, 2}, 0.5)};
+  const Inputs in{waves({8, 5}, 0.1), waves({4, 2}, 0.5)};
   const auto own = [&](const Inputs& x) { return combine_rows(x[0], {place, order}, x[1]); };
   const auto plain = [&](const Inputs& x) {
     return (permute_rows(x[0], place, order).view({4, 2, 5}) * x[1].unsqueeze(-1)).sum(1);
@@ -35,3 +37,5 @@ TEST_CASE("combine_rows on the meta device has the shapes") {
   CHECK(out.sizes() == at::IntArrayRef({4, 5}));
   CHECK(torch::autograd::grad({out}, {weights}, {at::empty_like(out)})[0].sizes() == weights.sizes());
 }
+
+}  // namespace combine_rows_test

@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/ops/cross_entropy.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -6,6 +7,8 @@
 #include <cmath>
 
 #include "ops/jacobian.h"
+
+namespace cross_entropy_test {
 
 using namespace capstan::ops;
 using capstan::testing::jacobian_error;
@@ -153,3 +156,5 @@ TEST_CASE("cross entropy on the meta device has the shapes") {
   CHECK(gradients[0].sizes() == hidden.sizes());
   CHECK(gradients[1].sizes() == weight.sizes());
 }
+
+}  // namespace cross_entropy_test

@@ -9,6 +9,8 @@
 
 #include "nn/weights.h"
 
+namespace decode_attention_test {
+
 using namespace capstan;
 using capstan::testing::numbers;
 
@@ -84,3 +86,5 @@ TEST_CASE("several tokens a row see those before them") {
   check(some(2, positions, capacity, true));
   check(some(2, positions, 2, false));
 }
+
+}  // namespace decode_attention_test

@@ -8,6 +8,8 @@
 #include "ops/jacobian.h"
 #include "ops/split_vocabulary.h"
 
+namespace divergence_test {
+
 using namespace capstan;
 using capstan::testing::jacobian_error;
 using capstan::testing::on_split_vocabulary;
@@ -226,3 +228,5 @@ TEST_CASE("divergences on the meta device have the shapes") {
     CHECK(gradients[1].sizes() == weight.sizes());
   }
 }
+
+}  // namespace divergence_test

@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 #include <capstan/base/philox.h>
 #include <capstan/ops/random.h>
@@ -10,6 +11,8 @@
 #include <functional>
 
 #include "ops/jacobian.h"
+
+namespace dropout_test {
 
 using namespace capstan::ops;
 using capstan::testing::jacobian_error;
@@ -200,3 +203,5 @@ TEST_CASE("dropout of nothing is nothing") {
     CHECK(dropout(at::ones(shape, at::kDouble), 0.5, key).sizes() == at::IntArrayRef(shape));
   }
 }
+
+}  // namespace dropout_test

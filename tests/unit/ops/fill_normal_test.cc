@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+namespace fill_normal_test {
+
 using namespace capstan::ops;
 using Shape = std::vector<std::int64_t>;
 
@@ -105,3 +107,5 @@ TEST_CASE("an element is the documented function of its block") {
     REQUIRE(x[2 * block + 1].item<double>() == Approx(radius * std::sin(2 * M_PI * v)).margin(1e-14));
   }
 }
+
+}  // namespace fill_normal_test

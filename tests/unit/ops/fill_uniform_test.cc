@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+namespace fill_uniform_test {
+
 using namespace capstan::ops;
 using Shape = std::vector<std::int64_t>;
 
@@ -47,3 +49,5 @@ TEST_CASE("the numbers are independent and even") {
   const auto bins = at::bincount((x * 16).to(at::kLong)).to(at::kDouble) / n;
   CHECK((bins - 1.0 / 16).abs().max().item<double>() < 6 * std::sqrt(1.0 / 16) / root);
 }
+
+}  // namespace fill_uniform_test

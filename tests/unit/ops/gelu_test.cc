@@ -5,21 +5,23 @@
 
 #include "ops/gradients.h"
 
+namespace gelu_test {
+
 using capstan::testing::all_of;
 using capstan::testing::check_equal;
 using capstan::testing::Inputs;
 using capstan::testing::jacobian_error;
-using capstan::testing::numbers;
+using capstan::testing::waves;
 
 TEST_CASE("gelu is ATen's in both forms, bit for bit, forward and backward") {
   for (const bool by_tanh : {false, true}) {
     const auto own = [&](const Inputs& x) { return capstan::ops::gelu(x[0], by_tanh); };
     for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
-      const Inputs in{numbers({3, 10}, 0.1).to(type)};
+      const Inputs in{waves({3, 10}, 0.1).to(type)};
       check_equal(all_of(own, in),
                   all_of([&](const Inputs& x) { return at::gelu(x[0], by_tanh ? "tanh" : "none"); }, in));
     }
-    CHECK(jacobian_error(own, {numbers({3, 10}, 0.1)}) < 1e-8);
+    CHECK(jacobian_error(own, {waves({3, 10}, 0.1)}) < 1e-8);
   }
 }
 
@@ -29,3 +31,5 @@ TEST_CASE("gelu on the meta device has the shape") {
   CHECK(out.sizes() == x.sizes());
   CHECK(torch::autograd::grad({out}, {x}, {at::empty_like(out)})[0].sizes() == x.sizes());
 }
+
+}  // namespace gelu_test

@@ -12,7 +12,8 @@ namespace capstan::testing {
 
 using Inputs = std::vector<at::Tensor>;
 
-inline at::Tensor numbers(const std::vector<std::int64_t>& shape, double phase) {
+/// Numbers of order 1: values of a sine.
+inline at::Tensor waves(const std::vector<std::int64_t>& shape, double phase) {
   return at::arange(1, c10::multiply_integers(shape) + 1, at::kDouble).mul(0.7).add(phase).sin().mul(2).view(shape);
 }
 
@@ -21,7 +22,7 @@ inline Inputs all_of(const DifferentiableFunction& function, const Inputs& input
   Inputs leaves;
   for (const auto& input : inputs) leaves.push_back(input.detach().clone().set_requires_grad(true));
   const auto out = function(leaves);
-  auto results = torch::autograd::grad({out}, leaves, {numbers(out.sizes().vec(), 0.3).to(out.scalar_type())});
+  auto results = torch::autograd::grad({out}, leaves, {waves(out.sizes().vec(), 0.3).to(out.scalar_type())});
   results.insert(results.begin(), out.detach());
   return results;
 }

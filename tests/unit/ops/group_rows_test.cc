@@ -2,6 +2,8 @@
 #include <capstan/ops/grouped.h>
 #include <capstan_catch.h>
 
+namespace group_rows_test {
+
 using namespace capstan::ops;
 
 TEST_CASE("group_rows sorts rows by group and keeps their order within one") {
@@ -24,3 +26,5 @@ TEST_CASE("group_rows on the meta device has the shapes") {
   CHECK(counts.sizes() == at::IntArrayRef({3}));
   CHECK(group_counts(group, 3).sizes() == counts.sizes());
 }
+
+}  // namespace group_rows_test

@@ -5,6 +5,8 @@
 
 #include "ops/jacobian.h"
 
+namespace grouped_test {
+
 using namespace capstan::ops;
 using capstan::testing::jacobian_error;
 
@@ -85,3 +87,5 @@ TEST_CASE("grouped operations on the meta device have the shapes") {
   CHECK(gradients[0].sizes() == x.sizes());
   CHECK(gradients[1].sizes() == weight.sizes());
 }
+
+}  // namespace grouped_test

@@ -1,6 +1,7 @@
 #pragma once
 // Compares what autograd says with what the function does: every backward in the tree is checked with this.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <functional>

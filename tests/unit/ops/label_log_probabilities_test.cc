@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/ops/label_log_probabilities.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -7,6 +8,8 @@
 
 #include "ops/jacobian.h"
 #include "ops/split_vocabulary.h"
+
+namespace label_log_probabilities_test {
 
 using namespace capstan;
 using capstan::testing::jacobian_error;
@@ -164,3 +167,5 @@ TEST_CASE("log-probabilities on the meta device have the shapes") {
   const auto gradients = torch::autograd::grad({result.sum()}, trained);
   for (std::size_t i = 0; i < trained.size(); ++i) CHECK(gradients[i].sizes() == trained[i].sizes());
 }
+
+}  // namespace label_log_probabilities_test

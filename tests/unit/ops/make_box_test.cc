@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <vector>
 
+namespace make_box_test {
+
 using capstan::ops::make_box;
 
 TEST_CASE("dimensions that are contiguous in the box and in the tensor are merged") {
@@ -41,3 +43,5 @@ TEST_CASE("a box that is outside, empty or of more dimensions than an index hold
   const std::vector<std::int64_t> size(9, 2), shape(9, 3), offset(9, 0);
   CHECK_THROWS_AS(make_box(size, shape, offset), std::logic_error);
 }
+
+}  // namespace make_box_test

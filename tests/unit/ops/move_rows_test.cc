@@ -1,8 +1,11 @@
 #include "ops/move_rows.h"
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "ops/jacobian.h"
+
+namespace move_rows_test {
 
 using namespace capstan;
 
@@ -33,3 +36,5 @@ TEST_CASE("rows of any shape move, none at all too") {
   const auto none = at::empty({0}, at::kLong);
   CHECK(at::equal(ops::move_rows(x, none, none, 2), at::zeros({2, 2, 2}, at::kDouble)));
 }
+
+}  // namespace move_rows_test

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+namespace norm_test {
+
 using namespace capstan::ops;
 
 namespace {
@@ -87,3 +89,5 @@ TEST_CASE("a parameter that requires grad may be measured and filled") {
   CHECK(out.item<double>() == 3);
   CHECK_FALSE(out.requires_grad());
 }
+
+}  // namespace norm_test

@@ -7,6 +7,8 @@
 
 #include "ops/gradients.h"
 
+namespace rotary_test {
+
 using namespace capstan::ops;
 using capstan::testing::all_of;
 using capstan::testing::check_equal;
@@ -112,3 +114,5 @@ TEST_CASE("heads of a fused projection on the meta device have its shape, and so
   const auto turned = rotary_heads_(fused * 1, 3, 2, where, frequencies);
   CHECK(torch::autograd::grad({turned.k}, {fused}, {at::empty_like(turned.k)})[0].sizes() == fused.sizes());
 }
+
+}  // namespace rotary_test

@@ -5,6 +5,8 @@
 
 #include <stdexcept>
 
+namespace scaled_test {
+
 using capstan::ops::scaled;
 
 // 1 + 1/256 is 1 in bfloat16, and 1.9921875 times it is nearly 2.
@@ -27,3 +29,5 @@ TEST_CASE("numbers are scaled to any dtype, in any layout, in the factor's dtype
 TEST_CASE("a factor of several elements is a bug") {
   CHECK_THROWS_AS(scaled(at::ones({2}), at::ones({2}), at::kFloat), std::logic_error);
 }
+
+}  // namespace scaled_test

@@ -5,6 +5,8 @@
 
 #include <stdexcept>
 
+namespace segment_attention_test {
+
 using namespace capstan::ops;
 
 namespace {
@@ -31,3 +33,5 @@ TEST_CASE("attention to segments takes whole groups of query heads, and values n
   CHECK_THROWS_AS(segment_attention(q, on_meta({10, 2, 32}), on_meta({10, 2, 32}), how), std::logic_error);
   CHECK_THROWS_AS(segment_attention(q.to(at::kFloat), q, q, how), std::logic_error);
 }
+
+}  // namespace segment_attention_test

@@ -8,6 +8,8 @@
 #include "ops/add_norm.h"
 #include "ops/jacobian.h"
 
+namespace shared_input_test {
+
 using namespace capstan::ops;
 using capstan::testing::jacobian_error;
 
@@ -62,3 +64,5 @@ TEST_CASE("an adapter by itself has its gradient of a shared input too, and an i
   CHECK(!frozen[0].defined());
   CHECK(at::equal(frozen[1], expected[1]));
 }
+
+}  // namespace shared_input_test

@@ -6,6 +6,8 @@
 
 #include <stdexcept>
 
+namespace softmax_rows_test {
+
 using namespace capstan::ops;
 
 TEST_CASE("gradients of logits are written over them, each row at the begin of its own") {
@@ -30,3 +32,5 @@ TEST_CASE("logits with gaps between their rows, and columns of other rows, are a
   CHECK_THROWS_AS(softmax_statistics(logits.narrow(1, 0, 8), column), std::logic_error);
   CHECK_THROWS_AS(softmax_statistics(logits, column.narrow(0, 0, 3)), std::logic_error);
 }
+
+}  // namespace softmax_rows_test

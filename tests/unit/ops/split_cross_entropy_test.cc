@@ -6,6 +6,8 @@
 
 #include "ops/split_vocabulary.h"
 
+namespace split_cross_entropy_test {
+
 using namespace capstan;
 
 namespace {
@@ -86,3 +88,5 @@ TEST_CASE("labels of which none is a target give zero") {
   CHECK(parts.hidden.abs().max().item<double>() == 0);
   CHECK(parts.weight.abs().max().item<double>() == 0);
 }
+
+}  // namespace split_cross_entropy_test

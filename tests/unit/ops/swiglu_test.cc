@@ -7,6 +7,8 @@
 
 #include "ops/jacobian.h"
 
+namespace swiglu_test {
+
 using namespace capstan::ops;
 using capstan::testing::jacobian_error;
 
@@ -61,3 +63,5 @@ TEST_CASE("swiglu on the meta device has the shapes") {
   CHECK(out.sizes() == at::IntArrayRef({4, 3}));
   CHECK(torch::autograd::grad({out}, {x}, {at::empty_like(out)})[0].sizes() == x.sizes());
 }
+
+}  // namespace swiglu_test

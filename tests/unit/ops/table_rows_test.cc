@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
+namespace table_rows_test {
+
 using namespace capstan::ops;
 
 TEST_CASE("a marked leaf's gradient is rows, with no id where there is padding") {
@@ -27,3 +29,5 @@ TEST_CASE("a marked leaf's gradient is rows, with no id where there is padding")
     CHECK(at::equal(sum, plain.grad()));
   }
 }
+
+}  // namespace table_rows_test

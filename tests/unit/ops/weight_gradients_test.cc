@@ -13,8 +13,10 @@
 #include "ops/activated_linear.h"
 #include "ops/gradients.h"
 
+namespace weight_gradients_test {
+
 using namespace capstan;
-using capstan::testing::numbers;
+using capstan::testing::waves;
 
 namespace {
 
@@ -27,18 +29,18 @@ struct Product {
 
 std::vector<Product> products() {
   const auto ends = at::tensor({4, 6}, at::kInt);
-  return {{"linear", numbers({5, 8}, 0.5), [](const auto& x, const auto& w) { return ops::linear(x, w, {}); }},
-          {"a view of a weight", numbers({5, 2, 4}, 0.5),
+  return {{"linear", waves({5, 8}, 0.5), [](const auto& x, const auto& w) { return ops::linear(x, w, {}); }},
+          {"a view of a weight", waves({5, 2, 4}, 0.5),
            [](const auto& x, const auto& w) {
              return ops::linear(x, w.view({5, 8}), {});
            }},
-          {"of an activation", numbers({5, 8}, 0.5),
+          {"of an activation", waves({5, 8}, 0.5),
            [](const auto& x, const auto& w) { return ops::linear(at::tanh(x), w, {}); }},
-          {"of SwiGLU", numbers({5, 4}, 0.5),
+          {"of SwiGLU", waves({5, 4}, 0.5),
            [](const auto& x, const auto& w) { return ops::activated_linear(x, ops::Activating::swiglu, w, {}); }},
-          {"of GELU", numbers({5, 8}, 0.5),
+          {"of GELU", waves({5, 8}, 0.5),
            [](const auto& x, const auto& w) { return ops::activated_linear(x, ops::Activating::gelu, w, {}); }},
-          {"of groups of rows", numbers({2, 5, 8}, 0.5),
+          {"of groups of rows", waves({2, 5, 8}, 0.5),
            [ends](const auto& x, const auto& w) { return ops::grouped_linear(x, w, ends); }}};
 }
 
@@ -47,7 +49,7 @@ struct Leaves {
 };
 
 Leaves leaves_of(const Product& product) {
-  return {numbers({6, 8}, 0.1).set_requires_grad(true), product.weight.clone().set_requires_grad(true)};
+  return {waves({6, 8}, 0.1).set_requires_grad(true), product.weight.clone().set_requires_grad(true)};
 }
 
 void backward(const Product& product, const Leaves& leaves, int times = 1) {
@@ -107,3 +109,5 @@ TEST_CASE("inside a place that leaves nothing, gradients come at once") {
   backward(product, leaves);
   CHECK(at::equal(leaves.weight.grad(), before));
 }
+
+}  // namespace weight_gradients_test

@@ -7,6 +7,8 @@
 
 #include "plugin/fixtures.h"
 
+namespace abi_test {
+
 using Catch::Matchers::Matches;
 using namespace capstan;
 using namespace capstan::plugin;
@@ -98,3 +100,5 @@ TEST_CASE("a file that is cut short is refused wherever the cut is") {
   write_file(file, whole);
   CHECK(read_abi_tag(file) == plugin_abi_tag("host"));
 }
+
+}  // namespace abi_test

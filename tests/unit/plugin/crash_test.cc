@@ -11,6 +11,8 @@
 #include "plugin/loader.h"
 #include "support/folder.h"
 
+namespace crash_test {
+
 TEST_CASE("a plugin that crashes while it is opened is named, and the signal stays") {
   const std::string file = CAPSTAN_BINARY_DIR "/tests/crashing/crashing_register.so";
   const test::Folder folder;
@@ -29,3 +31,5 @@ TEST_CASE("a plugin that crashes while it is opened is named, and the signal sta
   CHECK(WTERMSIG(status) == SIGSEGV);
   CHECK_THAT(capstan::read_file(said), Contains(file + ": the plugin crashed while it was opened\n"));
 }
+
+}  // namespace crash_test

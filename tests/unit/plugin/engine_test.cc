@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 
+namespace engine_test {
+
 using namespace capstan;
 
 namespace {
@@ -30,3 +32,5 @@ TEST_CASE("the engine is not in a program until it is asked for, and then once")
   REQUIRE(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == opened);
 }
+
+}  // namespace engine_test

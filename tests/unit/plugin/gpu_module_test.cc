@@ -10,6 +10,8 @@
 #include "plugin/abi.h"
 #include "plugin/loader.h"
 
+namespace gpu_module_test {
+
 using namespace capstan;
 using namespace capstan::plugin;
 
@@ -52,3 +54,5 @@ TEST_CASE("a GPU module of another CUDA is refused where Capstan has one itself"
   CHECK_THAT(message, Contains("cuda") && Contains("11") && Contains("2.1") && Contains("<- differs"));
   CHECK_NOTHROW(check_gpu_module_abi(other, own.parent_path() / "none.so"));
 }
+
+}  // namespace gpu_module_test

@@ -6,6 +6,8 @@
 
 #include "plugin/fixtures.h"
 
+namespace guard_test {
+
 using Catch::Matchers::StartsWith;
 using namespace capstan;
 using plugin::guard;
@@ -58,3 +60,5 @@ TEST_CASE("other exceptions become an Error, and a bug stays a bug") {
   }
   CHECK_THROWS_AS(guard("x", "check", [] { throw 3; }), int);
 }
+
+}  // namespace guard_test

@@ -6,6 +6,8 @@
 #include "plugin/abi.h"
 #include "plugin/fixtures.h"
 
+namespace hints_test {
+
 using namespace capstan;
 using namespace capstan::plugin;
 
@@ -67,3 +69,5 @@ TEST_CASE("where no name is unknown, and where no plugin has hints, an error sta
   plain.add_context("reading it");
   CHECK(std::string(with_hints(plain, none).what()) == plain.what());
 }
+
+}  // namespace hints_test

@@ -9,6 +9,8 @@
 
 #include "plugin/fixtures.h"
 
+namespace host_test {
+
 using namespace capstan;
 using plugin::Host;
 namespace fs = std::filesystem;
@@ -151,3 +153,5 @@ TEST_CASE("in-process ranks may load at the same time, each with its own host") 
   for (auto& rank : ranks) rank.join();
   CHECK(loaded == 12);
 }
+
+}  // namespace host_test

@@ -6,6 +6,8 @@
 #include "fixtures/common.h"
 #include "plugin/fixtures.h"
 
+namespace loader_test {
+
 using namespace capstan;
 using namespace capstan::plugin;
 using test::load_error;
@@ -100,3 +102,5 @@ TEST_CASE("what throws while a plugin makes its object is told with plugin and p
   config::Section section{"", {}, {{"mode", std::string("exact"), {config::Origin::Layer::command_line, "", 0}}}};
   CHECK_THROWS_AS(registration.make(section, diagnostics), std::logic_error);
 }
+
+}  // namespace loader_test

@@ -9,6 +9,8 @@
 #include "plugin/fixtures.h"
 #include "support/folder.h"
 
+namespace ownership_test {
+
 using namespace capstan::plugin;
 
 namespace {
@@ -102,3 +104,5 @@ TEST_CASE("entries of a plugin folder that cannot be read are named, and the oth
   CHECK(usable == 1);
   CHECK(loops == 2);
 }
+
+}  // namespace ownership_test

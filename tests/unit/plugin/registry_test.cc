@@ -4,6 +4,8 @@
 
 #include "support/errors.h"
 
+namespace registry_test {
+
 using namespace capstan;
 
 TEST_CASE("a registry keeps references valid and refuses a taken name") {
@@ -59,3 +61,5 @@ TEST_CASE("while a file registers, what the host knows of it counts, and a secon
   CHECK(registry.find("data", "claimed")->file == "/elsewhere.so");
   CHECK(registry.all().size() == 2);
 }
+
+}  // namespace registry_test

@@ -6,6 +6,8 @@
 
 #include "support/folder.h"
 
+namespace check_command_test {
+
 using namespace capstan;
 
 namespace {
@@ -47,3 +49,5 @@ TEST_CASE("check: --resolved never replaces the configuration that it is made fr
   }
   CHECK(read_file(folder / "a.toml") == text);
 }
+
+}  // namespace check_command_test

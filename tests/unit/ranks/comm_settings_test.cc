@@ -2,6 +2,8 @@
 
 #include <capstan_catch.h>
 
+namespace comm_settings_test {
+
 namespace {
 using namespace capstan::launch;  // NOLINT(google-build-using-namespace)
 
@@ -30,3 +32,5 @@ TEST_CASE("[comm] becomes NCCL's variables; those of the environment stay and ar
 }
 
 }  // namespace
+
+}  // namespace comm_settings_test

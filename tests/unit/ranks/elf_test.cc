@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 
+namespace elf_test {
+
 namespace {
 using namespace capstan::launch;  // NOLINT(google-build-using-namespace)
 namespace fs = std::filesystem;
@@ -28,3 +30,5 @@ TEST_CASE("gpu: what a library needs is read from its file") {
 }
 
 }  // namespace
+
+}  // namespace elf_test

@@ -9,6 +9,8 @@
 
 #include "plugin/engine.h"
 
+namespace entry_test {
+
 using namespace capstan;
 
 namespace {
@@ -53,3 +55,5 @@ TEST_CASE("a program that is linked with the engine has one, and nothing of LibT
   CHECK_THROWS_AS(called<Refuses>(), Error);
   CHECK(called<Returns>() == 7);
 }
+
+}  // namespace entry_test

@@ -6,6 +6,8 @@
 
 #include "support/folder.h"
 
+namespace foreign_libraries_test {
+
 namespace {
 using namespace capstan::launch;  // NOLINT(google-build-using-namespace)
 using capstan::cat;
@@ -43,3 +45,5 @@ TEST_CASE("CUDA libraries that a module puts before our own are refused with the
 }
 
 }  // namespace
+
+}  // namespace foreign_libraries_test

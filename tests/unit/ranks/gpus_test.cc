@@ -7,6 +7,8 @@
 #include "ranks/gpus.h"
 #include "support/folder.h"
 
+namespace gpus_test {
+
 namespace {
 using capstan::launch::check_distinct_gpus;
 using capstan::launch::choose_gpu;
@@ -97,3 +99,5 @@ TEST_CASE("a GPU in words") {
 }
 
 }  // namespace
+
+}  // namespace gpus_test

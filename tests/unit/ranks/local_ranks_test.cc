@@ -22,6 +22,8 @@
 #include "launch/launch.h"
 #include "support/folder.h"
 
+namespace local_ranks_test {
+
 // "parent:" cases run in a process of their own and start the "rank:" cases, as `capstan run -n` starts itself.
 namespace {
 using namespace capstan;  // NOLINT(google-build-using-namespace)
@@ -239,3 +241,5 @@ TEST_CASE("local ranks: bad numbers") {
 }
 
 }  // namespace
+
+}  // namespace local_ranks_test

@@ -9,6 +9,8 @@
 #include "launch/launch.h"
 #include "support/errors.h"
 
+namespace model_choice_test {
+
 using namespace capstan;
 using test::error_of;
 
@@ -83,3 +85,5 @@ TEST_CASE("folders that are no model say what one is") {
                               "these are weights without the run that they are of\n    fix: leave them in the "
                               "run's folder, next to its config.toml");
 }
+
+}  // namespace model_choice_test

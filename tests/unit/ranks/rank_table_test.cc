@@ -2,9 +2,9 @@
 
 #include <capstan_catch.h>
 
-#include <nlohmann/json.hpp>
-
 #include "ranks/start.h"
+
+namespace rank_table_test {
 
 using namespace capstan;
 using namespace capstan::ranks;
@@ -33,7 +33,9 @@ Rank rank_of(const RankRow& row) {
   rank.device.kind = row.gpu.empty() ? "cpu" : "cuda";
   rank.device.description = row.gpu;
   rank.device.identity = row.identity;
-  rank.cpus = {row.threads, row.cpus, row.numa, {}};
+  rank.cpus.threads = row.threads;
+  rank.cpus.mask = row.cpus;
+  rank.cpus.nodes = row.numa;
   rank.communicator = std::make_unique<Pair>();
   return rank;
 }
@@ -94,3 +96,5 @@ TEST_CASE("the table at the start") {
 }
 )");
 }
+
+}  // namespace rank_table_test

@@ -6,6 +6,8 @@
 
 #include "support/folder.h"
 
+namespace restart_test {
+
 using namespace capstan;
 
 namespace {
@@ -138,3 +140,14 @@ TEST_CASE("a run's note that cannot be read is not a run of another job") {
   fs::create_symlink("runs", runs.dir);
   CHECK_THROWS_WITH(runs.found(step("0", "1"), with({})), Contains("cannot list it: Too many"));
 }
+
+TEST_CASE("the command that continues a run is the one that began, with the run's name, as a shell reads it") {
+  CHECK(ranks::resume_command({"capstan", "run", "a.toml", "-n", "4", "train.max_steps=9"}, "runs/a-2") ==
+        "capstan run a.toml -n 4 train.max_steps=9 'run.name=\"a-2\"' checkpoint.resume=auto");
+  CHECK(ranks::resume_command(
+            {"bin/capstan", "run", "my runs/a.toml", "run.name=b", "checkpoint.resume=runs/c", "data.train=it's"},
+            "runs/b") ==
+        R"(bin/capstan run 'my runs/a.toml' 'data.train=it'\''s' 'run.name="b"' checkpoint.resume=auto)");
+}
+
+}  // namespace restart_test

@@ -5,6 +5,8 @@
 
 #include "support/folder.h"
 
+namespace shared_folders_test {
+
 namespace {
 using namespace capstan::ranks;  // NOLINT(google-build-using-namespace)
 using capstan::cat;
@@ -28,3 +30,5 @@ TEST_CASE("folders under $HOME and full ones are warned of") {
 }
 
 }  // namespace
+
+}  // namespace shared_folders_test

@@ -6,6 +6,8 @@
 #include "launch/launch.h"
 #include "ranks/gpu_module.h"
 
+namespace srun_layout_test {
+
 namespace {
 using namespace capstan::launch;  // NOLINT(google-build-using-namespace)
 using capstan::cat;
@@ -168,3 +170,5 @@ TEST_CASE("gpu: bf16 needs compute capability 8.0") {
 }
 
 }  // namespace
+
+}  // namespace srun_layout_test

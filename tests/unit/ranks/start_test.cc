@@ -9,6 +9,8 @@
 
 #include "support/folder.h"
 
+namespace start_test {
+
 using namespace capstan;
 
 namespace {
@@ -69,3 +71,5 @@ TEST_CASE("a run that a signal stops asks to be queued again only where it saves
   early.checkpoint = {};
   CHECK(early.stop_code() == static_cast<int>(ExitCode::interrupted));
 }
+
+}  // namespace start_test

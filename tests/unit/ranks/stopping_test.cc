@@ -14,6 +14,8 @@
 #include "support/folder.h"
 #include "train/run.h"
 
+namespace stopping_test {
+
 using namespace capstan;
 
 namespace {
@@ -98,7 +100,9 @@ TEST_CASE("all ranks end alike, whichever got the signal") {
   for (const auto& ending : endings(run, SIGINT)) {
     CHECK(ending.exit_code == static_cast<int>(ExitCode::interrupted));
     CHECK(ending.message ==
-          "capstan: stopped by SIGINT after step 12; checkpoint.resume=auto continues from its newest checkpoint\n");
+          "capstan: stopped by SIGINT after step 12; exit code 130; checkpoint.resume=auto continues from its newest "
+          "checkpoint\n");
+    CHECK(ending.by_person);
   }
   run.resumable = false;
   for (const auto& ending : endings(run, SIGTERM)) {
@@ -116,3 +120,5 @@ TEST_CASE("a requeue exit code of 0 is said as what it is") {
           "capstan: stopped by SIGTERM after step 12; checkpoint.resume=auto continues from its newest checkpoint\n");
   }
 }
+
+}  // namespace stopping_test

@@ -9,6 +9,8 @@
 
 #include "support/errors.h"
 
+namespace torch_words_test {
+
 using namespace capstan;
 
 namespace {
@@ -35,3 +37,5 @@ TEST_CASE("a host and a GPU without memory are no bugs") {
                  Contains("capstan check --gpu") && !Contains("reserved"));
   CHECK_THAT(words_of([] { throw std::bad_alloc(); }), Contains("this host has no memory left"));
 }
+
+}  // namespace torch_words_test

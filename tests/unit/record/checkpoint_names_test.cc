@@ -6,6 +6,8 @@
 
 #include "support/folder.h"
 
+namespace checkpoint_names_test {
+
 using namespace capstan::checkpoint;
 namespace fs = std::filesystem;
 
@@ -45,3 +47,5 @@ TEST_CASE("a path that a user names leads to the checkpoints of a run, of a link
   folder.write("run/checkpoints/step-00000001/manifest.json", "{}");
   CHECK(is_checkpoint(checkpoints / "step-00000001"));
 }
+
+}  // namespace checkpoint_names_test

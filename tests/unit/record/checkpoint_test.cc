@@ -4,6 +4,8 @@
 
 #include "record/saved.h"
 
+namespace checkpoint_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 
@@ -40,3 +42,5 @@ TEST_CASE("a checkpoint whose files are gone is opened by nobody, and all of the
     CHECK(error.diagnostics().size() == 2);
   }
 }
+
+}  // namespace checkpoint_test

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+namespace dtype_test {
+
 using namespace capstan::checkpoint;
 
 TEST_CASE("an element type is known by the name that files give it, and by no other") {
@@ -24,3 +26,5 @@ TEST_CASE("a tensor has no more bytes than a number holds") {
   CHECK_FALSE(bytes_of({most}, Dtype::bf16));
   CHECK_FALSE(bytes_of({most, 2}, Dtype::u8));
 }
+
+}  // namespace dtype_test

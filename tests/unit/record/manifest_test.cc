@@ -7,6 +7,8 @@
 
 #include "record/saved.h"
 
+namespace manifest_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 
@@ -83,3 +85,5 @@ TEST_CASE("ranks' pieces become one, and an element that two ranks have, or none
   overlapping.box = {{2}, {3}};
   CHECK_THROWS_AS(merge_pieces({first, piece("b.safetensors", {overlapping})}), std::logic_error);
 }
+
+}  // namespace manifest_test

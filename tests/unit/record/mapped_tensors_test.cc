@@ -4,6 +4,8 @@
 
 #include "record/saved.h"
 
+namespace mapped_tensors_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 
@@ -45,3 +47,5 @@ TEST_CASE("a file that ends early is a fault whose other tensors may be read, wh
   CHECK_THROWS_AS(MappedTensors(folder.write("long", saved::safetensors(header, "wxyz!")), none), Error);
   CHECK(none.empty());
 }
+
+}  // namespace mapped_tensors_test

@@ -7,9 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "support/folder.h"
+
+namespace run_lock_test {
 
 using namespace capstan;
 using namespace std::chrono_literals;
@@ -195,3 +195,5 @@ TEST_CASE("the clock that stamps files jumps by an hour: who touches the file li
   CHECK_FALSE(second.take());
   CHECK_THROWS_WITH(take_in_time(second), Contains("process 77 on n2\n    fix: "));
 }
+
+}  // namespace run_lock_test

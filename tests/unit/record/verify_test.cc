@@ -7,6 +7,8 @@
 
 #include "record/saved.h"
 
+namespace verify_test {
+
 using namespace capstan;
 using namespace capstan::checkpoint;
 
@@ -82,3 +84,5 @@ TEST_CASE("a file whose header differs from the manifest is of another save") {
   CHECK_THAT(header_fault("model/w[0:3]", "I8", 3), Contains("is I8 [3], the manifest says U8 [3]"));
   CHECK_THAT(header_fault("model/w[0:3]", "U8", 4), Contains("is U8 [4], the manifest says U8 [3]"));
 }
+
+}  // namespace verify_test

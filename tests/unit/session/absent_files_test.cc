@@ -8,6 +8,8 @@
 #include "session/job.h"
 #include "support/folder.h"
 
+namespace absent_files_test {
+
 using namespace capstan;
 
 namespace {
@@ -92,3 +94,5 @@ TEST_CASE("a prediction by preset and length is that of the model itself") {
   CHECK(layout::total_bytes(known->prediction.footprints, "cuda") ==
         layout::total_bytes(guessed->prediction.footprints, "cuda"));
 }
+
+}  // namespace absent_files_test

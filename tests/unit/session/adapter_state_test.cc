@@ -1,13 +1,15 @@
 #include "session/adapter_state.h"
 
+#include <capstan/base/json.h>
+
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
-
-#include <nlohmann/json.hpp>
 
 #include "assembly/assemble.h"
 #include "support/folder.h"
 #include "support/job.h"
+
+namespace adapter_state_test {
 
 using namespace capstan;
 
@@ -66,9 +68,9 @@ TEST_CASE("the section has each adapter's scale by its module, and is empty with
   const auto units = assembly::pointers(job.model->units);
   const auto adapters = session::adapters_of(units);
   REQUIRE(adapters.size() > 1);
-  const auto section = nlohmann::json::parse(session::adapters_section(units));
+  const auto section = Json::parse(session::adapters_section(units));
   CHECK(section.size() == adapters.size());
-  CHECK(section.at(adapters.back()->module) == nlohmann::json{{"alpha", 6.0}, {"rank_stabilised", true}});
+  CHECK(section.at(adapters.back()->module) == Json{{"alpha", 6.0}, {"rank_stabilised", true}});
 }
 
 TEST_CASE("adapters of another scale are one fault, whose fix is the saved one's; older checkpoints say none") {
@@ -101,3 +103,5 @@ TEST_CASE("adapters of another rank are one fault, and all their records are nam
   }
   CHECK(judged.of_other_rank == expected);
 }
+
+}  // namespace adapter_state_test

@@ -3,6 +3,8 @@
 
 #include <capstan_catch.h>
 
+namespace against_actual_test {
+
 using namespace capstan;
 
 namespace {
@@ -48,3 +50,5 @@ TEST_CASE("the driver's names mean the GPUs whose figures are known") {
   CHECK(!plan::figures_of_device("0 NVIDIA H100 PCIe GPU-1234", 79 * gib));  // another card's rates
   CHECK(!plan::figures_of_device("0 Tesla V100-SXM2-32GB GPU-1234", 32 * gib));
 }
+
+}  // namespace against_actual_test

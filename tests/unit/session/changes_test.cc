@@ -3,18 +3,19 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/files.h>
+#include <capstan/base/text.h>
 #include <capstan/comm/communicator.h>
 #include <capstan/data.h>
 #include <capstan/strategy.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
-#include <nlohmann/json.hpp>
-
 #include "config/to_toml.h"
 #include "support/folder.h"
 #include "support/job.h"
 #include "testing/tiny.h"
+
+namespace changes_test {
 
 using namespace capstan;
 
@@ -237,7 +238,29 @@ TEST_CASE("an option or a table is accepted by its name") {
     CHECK_FALSE(session::is_accepted(options, name));
   const Runs runs;
   CHECK_THROWS_WITH(runs.job({"checkpoint.accept=[\"optimiser.clip\"]"}),
-                    Contains("checkpoint.accept has 'optimiser.clip', which names nothing that is compared"));
+                    Contains("checkpoint.accept has 'optimiser.clip', the name of nothing that is compared"));
+}
+
+TEST_CASE("a name in checkpoint.accept that stands for nothing compared is refused, with the nearest that does") {
+  Runs runs;
+  struct Row {
+    const char* name;
+    const char* meant;
+  };
+  for (const auto& [name, meant] :
+       {Row{"optimizer.clipp", "did you mean 'optimizer.clip'?"}, Row{"optimizer.beta", "'optimizer.betas'"},
+        Row{"data.trian", "'data.train'"}, Row{"model.dropuot", "'model.dropout'"},
+        Row{"train.max_steps", "the name of nothing that is compared"}, Row{"strategy.teachers", "nothing"},
+        Row{"objective.teacher", "nothing"}, Row{"train.precison", "'train.precision'"}}) {
+    INFO(name);
+    CHECK_THROWS_WITH(runs.job({cat("checkpoint.accept=[\"", name, "\"]")}), Contains(name) && Contains(meant));
+  }
+  for (const char* name : {"model", "data.shift", "optimizer.groups", "train.precision", "model.path", "optimizer",
+                           "data", "train", "strategy", "objective", "model.plugin"})
+    CHECK_NOTHROW(runs.job({cat("checkpoint.accept=[\"", name, "\"]")}));
+  CHECK_THROWS(runs.job({"checkpoint.accept=[\"strategy.teaches\"]"}));
+  runs.write("[strategy.teaches]\n");
+  CHECK_NOTHROW(runs.job({"checkpoint.accept=[\"strategy.teaches.amount\"]"}));
 }
 
 TEST_CASE("a checkpoint that says less is compared by what it says") {
@@ -255,3 +278,5 @@ TEST_CASE("a checkpoint that says less is compared by what it says") {
   });
   CHECK(runs.changed({"optimizer.clip=2", "model.dropout=0.1", "strategy.teaches.amount=2"}) == Names{});
 }
+
+}  // namespace changes_test

@@ -7,6 +7,8 @@
 
 #include <utility>
 
+namespace collate_test {
+
 using namespace capstan;
 using data::collate;
 using data::ignored_label;
@@ -186,3 +188,5 @@ TEST_CASE("packing leaves empty places out, and says of each document which sequ
   CHECK(empty.samples == 1);
   CHECK(empty.real_samples == 0);
 }
+
+}  // namespace collate_test

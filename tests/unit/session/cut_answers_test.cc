@@ -10,6 +10,8 @@
 #include "support/job.h"
 #include "testing/tiny.h"
 
+namespace cut_answers_test {
+
 using namespace capstan;
 
 namespace {
@@ -94,3 +96,5 @@ TEST_CASE("nothing is said where all answers are there, nor of a split without d
   CHECK(text_of("24").empty());
   CHECK(text_of("12", data::Split::eval).empty());
 }
+
+}  // namespace cut_answers_test

@@ -2,6 +2,8 @@
 
 #include "session/halves.h"
 
+namespace decoded_source_test {
+
 using namespace capstan;
 
 namespace {
@@ -57,3 +59,5 @@ TEST_CASE("a coded record that no file has is refused with what to do, and one t
   }
   CHECK(refused == 14);
 }
+
+}  // namespace decoded_source_test

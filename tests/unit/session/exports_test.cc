@@ -3,6 +3,8 @@
 #include "checkpoint/checkpoint.h"
 #include "session/halves.h"
 
+namespace exports_test {
+
 using namespace capstan;
 using halves::job_with;
 using halves::write_folder;
@@ -42,3 +44,5 @@ TEST_CASE("a strategy's exporter writes a run's folder, or says why not") {
   CHECK(fs::exists(scratch / "table/a.csv"));
   CHECK(fs::exists(scratch / "model/model.safetensors"));
 }
+
+}  // namespace exports_test

@@ -4,10 +4,14 @@
 #include <capstan/layout/footprint.h>
 
 #include "assembly/dry_run.h"
+#include "config/to_toml.h"
+#include "session/changes.h"
 #include "session/halves.h"
 #include "session/session.h"
 #include "support/errors.h"
 #include "support/model_folders.h"
+
+namespace frozen_models_test {
 
 using namespace capstan;
 
@@ -88,6 +92,45 @@ TEST_CASE("a start that is not only the model's folder or its initialisation is 
   CHECK_THROWS_WITH(testing::job_of(request, host), Contains("brings values from files of its own"));
 }
 
+TEST_CASE("folders that a run which resumes reads again are compared by what is in them") {
+  const test::Folder scratch;
+  const auto path = scratch.path() / "model";
+  const auto write = [&](std::uint64_t seed) {
+    std::filesystem::remove_all(path);
+    testing::write_model(
+        "[model]\nplugin = \"llama\"\nvocab_size = 261\nnum_layers = 2\nseq_length = 24\nhidden_size = 16\n"
+        "num_heads = 2\nff_dim = 24\n",
+        seed, path);
+  };
+  // What is told of a run that resumes once the folder is of another seed, or has been copied.
+  const auto changed = [&](const std::string& tables, const std::filesystem::path& model, std::uint64_t seed) {
+    write(7);
+    const auto before = halves::job_with(tables, model);
+    checkpoint::Meta meta;
+    meta.config = config::to_toml(before.tables());
+    meta.sections = session::change_sections(before);
+    comm::run_in_process(1, [&](comm::Communicator& communicator) {
+      const auto group = communicator.group("all", {0}, c10::Device(c10::DeviceType::CPU));
+      checkpoint::save(scratch / "saved", *group, meta, {{"model/x", {1}, layout::Box::whole({1}), at::ones({1})}});
+    });
+    write(seed);
+    const checkpoint::Reader reader(scratch / "saved");
+    std::vector<std::string> names;
+    for (const auto& change : session::changes_since(halves::job_with(tables, model), reader)) {
+      CHECK_THAT(change.refusal.text(), Contains("checkpoint.accept = [\"" + change.name + "\"]"));
+      names.push_back(change.name);
+    }
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(changed(distill(path.string()), {}, 7) == Names{});
+  CHECK(changed(distill(path.string()), {}, 8) == Names{"objective.teacher"});
+  CHECK(changed(distill("start"), path, 8) == Names{"model.path"});
+  CHECK(changed("[strategy.lora]\nrank = 2\n", path, 8) == Names{"model.path"});
+  CHECK(changed("[strategy.lora]\nrank = 2\n[checkpoint]\nsave = \"all\"\n", path, 8) == Names{});
+  CHECK(changed("", path, 8) == Names{});  // all of it is in checkpoints
+}
+
 TEST_CASE("a session has the model's values, trains and saves none of them, and counts them in rows of their own") {
   const auto teacher = folder("small", small + "24\n");
   const auto job = halves::job_with(distill(teacher));
@@ -118,3 +161,5 @@ TEST_CASE("a session has the model's values, trains and saves none of them, and 
     CHECK(bytes(job.prediction.footprints, "teacher: gradients") == 0);
   });
 }
+
+}  // namespace frozen_models_test

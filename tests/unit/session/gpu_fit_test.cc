@@ -9,6 +9,8 @@
 #include "support/folder.h"
 #include "support/job.h"
 
+namespace gpu_fit_test {
+
 using namespace capstan;
 using plan::Change;
 using plan::Gpu;
@@ -242,3 +244,5 @@ TEST_CASE("strategies that are installed offer what makes a run smaller") {
     CHECK(std::count(options.begin(), options.end(), one) == 1);
   }
 }
+
+}  // namespace gpu_fit_test

@@ -7,6 +7,8 @@
 #include "assembly/predict.h"
 #include "support/folder.h"
 
+namespace host_memory_test {
+
 using namespace capstan;
 using session::available_host_memory;
 
@@ -118,3 +120,5 @@ TEST_CASE("available host memory: the machine's, or what a control group around 
     CHECK(available_host_memory(root) == 13 * gib / 2);
   }
 }
+
+}  // namespace host_memory_test

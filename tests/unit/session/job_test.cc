@@ -11,6 +11,8 @@
 #include "support/folder.h"
 #include "testing/tiny.h"
 
+namespace job_test {
+
 using namespace capstan;
 
 namespace {
@@ -163,3 +165,5 @@ TEST_CASE("a stage that cannot be leaves the others their faults") {
   CHECK_THAT(text, Contains("optimizer.betas is [2.0]") && Contains("no_such_model") && Contains("no_such_option") &&
                        Contains("no_such_strategy") && Contains("global_batch"));
 }
+
+}  // namespace job_test

@@ -7,6 +7,8 @@
 #include "session/job.h"
 #include "support/folder.h"
 
+namespace micro_batch_test {
+
 using namespace capstan;
 
 namespace {
@@ -118,3 +120,5 @@ TEST_CASE("auto is refused in words where nothing can be chosen") {
              Contains("not known into which GPU") && Contains("--gpu h100-80g"));
   CHECK_THAT(prepare(folder, "global_batch = 7\n", mib).faults, Contains("global_batch 7 is not a multiple of"));
 }
+
+}  // namespace micro_batch_test

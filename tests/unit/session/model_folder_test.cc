@@ -3,6 +3,8 @@
 #include "session/halves.h"
 #include "session/start_values.h"
 
+namespace model_folder_test {
+
 using namespace capstan;
 using halves::job_with;
 using halves::write_folder;
@@ -43,3 +45,5 @@ TEST_CASE("a folder in a form of a strategy's own is written, recognised and rea
   CHECK_THAT(fault_of(""), Contains("its weights are quantized (halving), which is not supported") &&
                                Contains("or one that was quantized by bitsandbytes (strategy.nf4)"));
 }
+
+}  // namespace model_folder_test

@@ -8,6 +8,8 @@
 #include "support/folder.h"
 #include "support/in_stages.h"
 
+namespace regather_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -122,3 +124,5 @@ TEST_CASE("what stays gathered by itself, and what when it is asked for") {
   request.overrides = {asked, "train.reduce=micro_step", "train.accumulation=4"};
   CHECK(sums_of(runs.job(request)) == shard::ReduceWhen::micro_step);
 }
+
+}  // namespace regather_test

@@ -2,15 +2,16 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
-
-#include <nlohmann/json.hpp>
 
 #include "assembly/assemble.h"
 #include "support/folder.h"
 #include "support/job.h"
 #include "testing/tiny.h"
+
+namespace resume_test {
 
 using namespace capstan;
 
@@ -124,7 +125,7 @@ TEST_CASE("a place without a checkpoint is refused with what may have been meant
 TEST_CASE("the cursor counts samples from the epoch's beginning, an incomplete batch as what it has") {
   const test::Folder folder;
   const auto job = job_in(folder);
-  const auto at = [&](std::int64_t steps) { return nlohmann::json::parse(session::cursor_section(job, steps)); };
+  const auto at = [&](std::int64_t steps) { return Json::parse(session::cursor_section(job, steps)); };
   CHECK(at(0).at("consumed_samples") == 0);
   CHECK(at(2).at("epoch") == 0);
   CHECK(at(2).at("samples_in_epoch") == 8);
@@ -151,3 +152,5 @@ TEST_CASE("the first copy of a record has its plain name") {
   CHECK(session::saved_name("model", "wte", 0) == "model/wte");
   CHECK(session::saved_name("model", "wte", 2) == "copies/2/model/wte");
 }
+
+}  // namespace resume_test

@@ -5,6 +5,8 @@
 
 #include "session/halves.h"
 
+namespace run_to_export_test {
+
 using namespace capstan;
 using session::ExportForm;
 
@@ -72,3 +74,5 @@ TEST_CASE("a run without the strategy that has a form cannot be written in it") 
   CHECK_THAT(fault_of(run, ExportForm{.to = "csv"}).what, Contains("cannot be written as \"csv\""));
   CHECK_THAT(fault_of(run, ExportForm{.quantization = "halves"}).fix, Contains("leave --quantization out"));
 }
+
+}  // namespace run_to_export_test

@@ -6,6 +6,8 @@
 
 #include "session/halves.h"
 
+namespace saved_state_test {
+
 using namespace capstan;
 
 namespace {
@@ -77,3 +79,5 @@ TEST_CASE("the optimizer's state comes back, and another optimizer's is refused 
     }
   });
 }
+
+}  // namespace saved_state_test

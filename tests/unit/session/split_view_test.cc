@@ -6,6 +6,8 @@
 #include "support/folder.h"
 #include "testing/tiny.h"
 
+namespace split_view_test {
+
 using namespace capstan;
 
 namespace {
@@ -66,3 +68,5 @@ TEST_CASE("a split without data is refused with the other, and a configuration's
   CHECK_THROWS_WITH(session::SplitView(file, {"optimizer.lr=-1"}, data::Split::train, no_environment, host()),
                     Contains("optimizer.lr"));
 }
+
+}  // namespace split_view_test

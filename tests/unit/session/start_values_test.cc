@@ -4,6 +4,8 @@
 #include "checkpoint/checkpoint.h"
 #include "session/halves.h"
 
+namespace start_values_test {
+
 using namespace capstan;
 using halves::job_with;
 
@@ -80,3 +82,5 @@ TEST_CASE("a run's weights are refused where nothing has the frozen ones") {
     CHECK_THAT(fault.fix, Contains("model.path"));
   }
 }
+
+}  // namespace start_values_test

@@ -9,6 +9,8 @@
 #include <map>
 #include <string>
 
+namespace state_store_test {
+
 using namespace capstan;
 
 TEST_CASE("state lies on the run's device, or in host memory where that is asked for") {
@@ -94,3 +96,5 @@ TEST_CASE("state of a record is for the box that this rank updates, and for no o
                     Contains("of record 'elsewhere'") && Contains("this rank updates nothing of it"));
   CHECK(store.of_records().size() == 1);
 }
+
+}  // namespace state_store_test

@@ -2,10 +2,14 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
+#include <memory>
+
 #include "session/job.h"
 #include "support/folder.h"
 #include "support/job.h"
 #include "testing/tiny.h"
+
+namespace tables_test {
 
 using namespace capstan;
 
@@ -35,6 +39,27 @@ TEST_CASE("the ranks' summary has the nodes, where there is more than one rank, 
   CHECK_THAT(job_on(folder, 1, 1).ranks_summary(), !Contains("node"));
 }
 
+TEST_CASE("a brief summary leaves out what one node and data parallelism alone need not say") {
+  const test::Folder folder;
+  const auto job = job_on(folder, 2, 2);
+  CHECK(job.ranks_summary(true) == "global batch 4 = micro-batch 2 x accumulation 1 x data-parallel size 2\n");
+  CHECK_THAT(job_on(folder, 4, 2).ranks_summary(true), Catch::Matchers::StartsWith("4 ranks on 2 nodes, 2 on each\n"));
+  CHECK_THAT(job.model_summary(), Contains("floating-point operations a token"));
+  CHECK_THAT(job.model_summary(true), Contains("model tiny: ") && !Contains("floating-point"));
+}
+
+TEST_CASE("what a strategy says of many layers is one line of a brief summary") {
+  const test::Folder folder;
+  auto job = job_on(folder, 1, 1);
+  const auto model = std::make_shared<assembly::AssembledModel>();
+  model->built = job.model->built;
+  model->changes = "Adding lora to: a\nAdding lora to: b\nAdding lora to: c\nwith strategies: 1\nno colon\nno colon\n";
+  job.model = model;
+  CHECK_THAT(job.model_summary(true),
+             Contains("\nAdding lora to: a and 2 more\nwith strategies: 1\nno colon\nno colon\n"));
+  CHECK_THAT(job.model_summary(), Contains("\nAdding lora to: b\n"));
+}
+
 TEST_CASE("a job's tables have the batch's sizes as they were settled") {
   const test::Folder folder;
   const auto job = job_on(folder, 4, 4);
@@ -49,3 +74,5 @@ TEST_CASE("a job's tables have the batch's sizes as they were settled") {
   }
   CHECK(found == 2);
 }
+
+}  // namespace tables_test

@@ -11,6 +11,8 @@
 #include "support/errors.h"
 #include "support/folder.h"
 
+namespace weights_test {
+
 using namespace capstan;
 
 namespace {
@@ -99,3 +101,5 @@ TEST_CASE("weights are opened from boxes and from a model's files, and lack all 
   CHECK(value_in(*session::open_boxes(folder / "run")) == 5);
   CHECK(value_in(*session::open_boxes(folder / "boxes")) == 3);
 }
+
+}  // namespace weights_test

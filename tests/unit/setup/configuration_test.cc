@@ -7,6 +7,8 @@
 
 #include "support/folder.h"
 
+namespace configuration_test {
+
 using namespace capstan;
 
 namespace {
@@ -29,6 +31,37 @@ TEST_CASE("what no option's range says is faulted where it is set, all at once")
   CHECK(faults.list()[1].where.ends_with("a.toml:2"));
   CHECK_THAT(faults.list()[1].what, Contains("train.top_p"));
   CHECK_THAT(faults.list()[2].what, Contains("neither train.max_steps nor train.epochs"));
+}
+
+TEST_CASE("numbers that would act on nothing, or for ever, are refused in words where they are set") {
+  const test::Folder folder;
+  struct Row {
+    const char* option;
+    const char* said;
+  };
+  for (const auto& [option, said] :
+       {Row{"[train]\ntemperature = 1e-30\n", "train.temperature is 1e-30, from which nothing can be drawn"},
+        Row{"[train]\ntemperature = 0.0099\n", "from which nothing can be drawn"},
+        Row{"[train]\ntemperature = 1e30\n", "must be between 0 and 100"},
+        Row{"[train]\ntemperature = 1.0\ntop_p = 1e-30\n", "must be between 0.001 and 1"},
+        Row{"[optimizer]\nlr = 1e300\n", "optimizer.lr is 1e+300, but must be between 0 and 1000000"},
+        Row{"[optimizer]\nweight_decay = 1e30\n", "must be between 0 and 1000000"},
+        Row{"[checkpoint]\nevery_minutes = 1e308\n", "must be between 0 and 1000000"}}) {
+    INFO(option);
+    Diagnostics faults;
+    setup::JobRequest request;
+    request.purpose = setup::Purpose::evaluate;
+    configuration(folder, option, faults, request);
+    REQUIRE(faults.size() == 1);
+    CHECK_THAT(faults.list()[0].text(), Contains(said) && Contains("a.toml:"));
+  }
+  for (const char* good : {"[train]\ntemperature = 0.01\ntop_p = 0.001\n", "[train]\ntemperature = 0\n"}) {
+    Diagnostics faults;
+    setup::JobRequest request;
+    request.purpose = setup::Purpose::evaluate;
+    configuration(folder, good, faults, request);
+    CHECK(faults.empty());
+  }
 }
 
 TEST_CASE("only training needs a length") {
@@ -88,3 +121,5 @@ TEST_CASE("a checkpoint to resume from is in the folder of the file that names i
   CHECK(resume("old") == (folder / "old").string());
   CHECK(resume("auto") == "auto");
 }
+
+}  // namespace configuration_test

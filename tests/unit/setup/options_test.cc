@@ -4,6 +4,8 @@
 #include "setup/options.h"
 #include "support/folder.h"
 
+namespace options_test {
+
 using namespace capstan;
 
 namespace {
@@ -35,3 +37,5 @@ TEST_CASE("run.name is the name of a folder below run.dir") {
     CHECK_THAT(faults.front(), Contains("a.toml:2: run.name " + std::string()) && Contains(word) && Contains("run-3"));
   }
 }
+
+}  // namespace options_test

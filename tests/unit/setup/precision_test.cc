@@ -5,6 +5,8 @@
 #include "assembly/assemble.h"
 #include "support/small_run.h"
 
+namespace precision_test {
+
 using namespace capstan;
 using assembly::precision_of;
 using setup::loss_scaling_of;
@@ -127,3 +129,5 @@ TEST_CASE("bf16_pure computes as bf16 does, and keeps masters and gradients in b
   }
   CHECK(pure.losses.back() < pure.losses.front());
 }
+
+}  // namespace precision_test

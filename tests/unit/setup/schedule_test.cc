@@ -1,5 +1,6 @@
 #include "setup/schedule.h"
 
+#include <capstan/base/text.h>
 #include <capstan_catch.h>
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 
 #include "config/document.h"
 #include "support/folder.h"
+
+namespace schedule_test {
 
 using namespace capstan;
 using setup::learning_rate;
@@ -193,6 +196,18 @@ TEST_CASE("options that the schedule does not look at, or that contradict each o
               "remove it, or set optimizer.schedule = \"cosine_restarts\"");
   check_fault("schedule = \"constant\"\nmin_lr = 1e-6\n", "a.toml:3",
               "optimizer.min_lr has no effect: optimizer.schedule is \"constant\"", "remove it");
+  for (const char* schedule : {"linear", "cosine", "inverse_sqrt"}) {
+    check_fault(cat("schedule = \"", schedule, "\"\nlr = 1e-5\nmin_lr = 1e-3\n"), "a.toml:4",
+                "optimizer.min_lr = 0.001 is above optimizer.lr = 1e-05 (", "set optimizer.min_lr to less");
+  }
+  check_fault("min_lr = 1e-3\n", "a.toml:2", "optimizer.min_lr = 0.001 is above optimizer.lr = 1e-04 (default)",
+              "set optimizer.min_lr to less, or optimizer.lr to more");
+  check_fault("lr = 0.0\nmin_lr = 1e-300\n", "a.toml:3", "optimizer.min_lr = 1e-300 is above optimizer.lr = 0",
+              "set optimizer.min_lr to less");
+  CHECK(faults_of("lr = 1e-3\nmin_lr = 1e-3\n").empty());
+  check_fault("schedule = \"cosine_restarts\"\nwarmup_steps = 40\nrestarts = 61\n", "a.toml:4",
+              "optimizer.restarts = 61 in the 100 steps of the run, 40 of them its warm-up", "set it to less");
+  CHECK(faults_of("schedule = \"cosine_restarts\"\nwarmup_steps = 40\nrestarts = 60\n").empty());
   check_fault("warmup_steps = 3\nwarmup_ratio = 0.1\n", "a.toml:3",
               "optimizer.warmup_ratio and optimizer.warmup_steps (",
               "remove one of the two, or set optimizer.warmup_steps = 0");
@@ -206,6 +221,22 @@ TEST_CASE("options that the schedule does not look at, or that contradict each o
               "set optimizer.decay_steps to less");
   check_fault("schedule = \"wsd\"\nwarmup_ratio = 0.6\ndecay_ratio = 0.6\n", "a.toml:4",
               "a warm-up of 60 steps and a decay of 60 do not fit", "set optimizer.decay_ratio to less");
+}
+
+TEST_CASE("a warm-up that takes all of a run, which may be a trial, is said with what the learning rate comes to") {
+  const test::Folder folder;
+  const auto said = [&](const std::string& text, std::int64_t steps) {
+    Diagnostics none;
+    const auto document = config::load(folder.write("a.toml", "[optimizer]\nlr = 1.0\n" + text), {}, none);
+    return setup::long_warmup(config::Options<OptimizerOptions>(document.section("optimizer"), none), steps);
+  };
+  CHECK_THAT(said("warmup_steps = 9\n", 5),
+             Contains("a.toml:3: a warm-up of 9 steps takes all of a run of 5: the learning rate comes to 0.5 and "
+                      "never reaches optimizer.lr = 1"));
+  CHECK_THAT(said("warmup_ratio = 1.0\n", 5), Contains("a.toml:3: a warm-up of 5 steps takes all of a run of 5"));
+  CHECK(said("warmup_steps = 9\n", 0).empty());  // `check` where the data are not there yet
+  CHECK(said("warmup_steps = 4\n", 5).empty());
+  CHECK(said("", 1).empty());
 }
 
 TEST_CASE("each option of a schedule may change in a run that is resumed, and its change is said") {
@@ -222,3 +253,5 @@ TEST_CASE("each option of a schedule may change in a run that is resumed, and it
         std::vector<std::string>{"schedule was \"linear\" and is \"wsd\"", "warmup_steps was 0 and is 5",
                                  "decay_steps was null and is 10", "decay_shape was null and is \"linear\""});
 }
+
+}  // namespace schedule_test

@@ -7,6 +7,8 @@
 #include "config/document.h"
 #include "support/folder.h"
 
+namespace stopping_test {
+
 using namespace capstan;
 
 namespace {
@@ -17,9 +19,7 @@ std::string reason(std::int64_t after, double delta, const std::string& mode, co
   setup::TrainOptions train;
   train.stop_after_evals = after;
   train.stop_min_delta = delta;
-  setup::CheckpointOptions checkpoint;
-  checkpoint.mode = mode;
-  return setup::reason_to_stop(train, checkpoint, values);
+  return setup::reason_to_stop(train, "eval_loss", mode == "min", values);
 }
 
 // What [train] is faulted for in a run of 20 steps, 8 an epoch.
@@ -70,3 +70,5 @@ TEST_CASE("a run that would never end early is told so where the option is set")
              Contains("a.toml:2: train.stop_after_evals has no effect: there is no evaluation data") &&
                  Contains("fix: name an evaluation file in [data]"));
 }
+
+}  // namespace stopping_test

@@ -5,6 +5,8 @@
 
 #include "shard/rig.h"
 
+namespace boxes_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -81,3 +83,5 @@ TEST_CASE("ranks that keep gradients for themselves on an axis each write and co
   }
   CHECK(written == std::map<int, std::int64_t>{{0, 230}, {1, 230}});
 }
+
+}  // namespace boxes_test

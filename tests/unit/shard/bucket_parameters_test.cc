@@ -5,6 +5,8 @@
 
 #include "shard/rig.h"
 
+namespace bucket_parameters_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using comm::Communicator;
@@ -51,3 +53,5 @@ TEST_CASE("progress goes up to the number of parameters") {
     CHECK(done.back() == 230);
   });
 }
+
+}  // namespace bucket_parameters_test

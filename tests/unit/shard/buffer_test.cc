@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
+namespace buffer_test {
+
 using namespace capstan;
 using shard::Buffer;
 using shard::Memory;
@@ -34,3 +36,5 @@ TEST_CASE("a buffer's bytes are what is allocated, zero where padding must be") 
   CHECK(shard::allocate({Purpose::master, 64, at::kFloat, Memory::host}, c10::Device(c10::DeviceType::Meta)).is_cpu());
   CHECK(shard::allocate({Purpose::gather_staging, 0}, cpu).numel() == 0);
 }
+
+}  // namespace buffer_test

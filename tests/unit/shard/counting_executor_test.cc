@@ -7,6 +7,8 @@
 
 #include "shard/rig.h"
 
+namespace counting_executor_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using shard::Lifetime;
@@ -71,3 +73,5 @@ TEST_CASE("what is sent from host memory is on the device for the gather") {
   CHECK(now == plan.buckets[2].full_elements * 2);
   CHECK(most == now + plan.buckets[2].shard_elements * 2);
 }
+
+}  // namespace counting_executor_test

@@ -4,6 +4,8 @@
 #include "shard/probe.h"
 #include "shard/rig.h"
 
+namespace engine_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using comm::Communicator;
@@ -295,3 +297,5 @@ TEST_CASE("a weight that the loss does not reach has a gradient of zero, not an 
   });
   CHECK(faults.list() == std::vector<std::string>{});
 }
+
+}  // namespace engine_test

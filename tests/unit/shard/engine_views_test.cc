@@ -3,6 +3,8 @@
 
 #include "shard/rig.h"
 
+namespace engine_views_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using comm::Communicator;
@@ -42,3 +44,5 @@ TEST_CASE("the rule's states are given out before the first update, and taken ba
     for (const auto& record : weight->records()) CHECK(at::equal(seen.at(record.name), 2 * initial(record)));
   }
 }
+
+}  // namespace engine_views_test

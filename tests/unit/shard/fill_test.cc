@@ -8,6 +8,8 @@
 
 #include "shard/fill.h"
 
+namespace fill_test {
+
 using namespace capstan;
 using layout::Box;
 
@@ -75,3 +77,5 @@ TEST_CASE("a source that throws on one of the threads throws here") {
                                            {&broken, Box::whole({3}), at::zeros({3})}};
   CHECK_THROWS_WITH(shard::fill_all(source, tasks), Contains("it is broken"));
 }
+
+}  // namespace fill_test

@@ -4,6 +4,8 @@
 #include "shard/counting.h"
 #include "shard/rig.h"
 
+namespace footprint_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using comm::Communicator;
@@ -212,3 +214,5 @@ TEST_CASE("offloaded, a rank's gradients need staging on the device, and what co
   expect(2, at::kBFloat16, largest * (2 * 4 + 2), all * 4);
   expect(3, at::kBFloat16, largest * (2 * 4 + 4), all * 4);
 }
+
+}  // namespace footprint_test

@@ -1,8 +1,11 @@
 // The weights that units compute with: when they have memory, and their versions.
+#include <ATen/core/grad_mode.h>
 #include <capstan_catch.h>
 
 #include "shard/probe.h"
 #include "shard/rig.h"
+
+namespace full_parameters_test {
 
 using namespace capstan;
 using namespace capstan::testing;
@@ -66,3 +69,5 @@ TEST_CASE("sharded leaves hold memory only around their unit's forward and backw
   });
   CHECK(faults.list() == std::vector<std::string>{});
 }
+
+}  // namespace full_parameters_test

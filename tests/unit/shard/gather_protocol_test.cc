@@ -10,6 +10,8 @@
 
 #include "shard/rig.h"
 
+namespace gather_protocol_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -385,3 +387,5 @@ TEST_CASE("gradients that stay autograd's are not the same memory twice: such a 
   CHECK_FALSE(alone(at::kFloat).protocol.stays_in_place());
   CHECK(alone(at::kDouble).protocol.stays_in_place());
 }
+
+}  // namespace gather_protocol_test

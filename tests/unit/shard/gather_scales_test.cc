@@ -5,6 +5,8 @@
 
 #include "shard/rig.h"
 
+namespace gather_scales_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using comm::Communicator;
@@ -135,3 +137,5 @@ TEST_CASE("what is sent from host memory or from neighbours is not sent in bytes
              Contains("layer2.q+k cannot be gathered in 8 bits by strategy 'shares'") && Contains("host memory"));
   CHECK_THAT(refusal([](auto& policy) { policy.reshard_size = 2; }), Contains("leave reshard_size out"));
 }
+
+}  // namespace gather_scales_test

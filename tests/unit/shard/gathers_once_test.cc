@@ -1,11 +1,14 @@
 // Parameters that stay gathered through a step, or through an evaluation: how often ranks gather, and that what they
 // compute stays the same.
+#include <ATen/core/grad_mode.h>
 #include <capstan/monitor/tracer.h>
 #include <capstan_catch.h>
 
 #include <set>
 
 #include "shard/rig.h"
+
+namespace gathers_once_test {
 
 using namespace capstan;
 using namespace capstan::testing;
@@ -244,3 +247,5 @@ TEST_CASE("an evaluation that fails frees what it holds, but for what was being 
     CHECK(loss() == expected);
   });
 }
+
+}  // namespace gathers_once_test

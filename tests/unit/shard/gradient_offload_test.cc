@@ -6,6 +6,8 @@
 #include "shard/rig.h"
 #include "shard/shared.h"
 
+namespace gradient_offload_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using comm::Communicator;
@@ -140,3 +142,5 @@ TEST_CASE("a gradient crosses in the reduce dtype where that keeps every bit") {
   pure.precision.master = at::kBFloat16;
   CHECK(on_host(pure) == at::kBFloat16);
 }
+
+}  // namespace gradient_offload_test

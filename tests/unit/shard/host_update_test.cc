@@ -7,6 +7,8 @@
 
 #include "shard/rig.h"
 
+namespace host_update_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using comm::Communicator;
@@ -43,3 +45,5 @@ TEST_CASE("an update in host memory is timed, every element of it") {
     CHECK(times.total_s >= times.rule_s);
   });
 }
+
+}  // namespace host_update_test

@@ -3,6 +3,8 @@
 
 #include "shard/rig.h"
 
+namespace masters_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using comm::Communicator;
@@ -62,3 +64,5 @@ TEST_CASE("a shard that is cast for each gather is held once") {
   CHECK(parameters(true) == std::int64_t{64} * 8 * 4);  // 8 weights, with padding
   CHECK(parameters(false) == std::int64_t{64} * 8 * (4 + 2));
 }
+
+}  // namespace masters_test

@@ -5,6 +5,8 @@
 
 #include "shard/rig.h"
 
+namespace meta_executor_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -43,3 +45,5 @@ TEST_CASE("weights are bound on the meta device, and gradients go when the engin
   }
   CHECK(seen == gradients.size());
 }
+
+}  // namespace meta_executor_test

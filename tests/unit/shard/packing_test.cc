@@ -8,6 +8,8 @@
 
 #include "shard/rig.h"
 
+namespace packing_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -112,3 +114,5 @@ TEST_CASE("pieces are whole weights, or parts of one that is larger") {
   CHECK(ends(80) == Ends{64, 104, 128, 168, 192});
   CHECK(shard::find(plan.staging, shard::Purpose::reduce_staging)->elements == 128);
 }
+
+}  // namespace packing_test

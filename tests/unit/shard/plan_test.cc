@@ -5,6 +5,8 @@
 
 #include "shard/rig.h"
 
+namespace plan_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -104,3 +106,5 @@ TEST_CASE("offload_ratio keeps the first buckets on the device, and their record
     }
   }
 }
+
+}  // namespace plan_test

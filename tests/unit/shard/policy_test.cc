@@ -3,6 +3,8 @@
 
 #include "shard/rig.h"
 
+namespace policy_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using comm::Communicator;
@@ -169,3 +171,5 @@ TEST_CASE("beyond a slice's parameters its gradient is zero, whatever staging he
     }
   });
 }
+
+}  // namespace policy_test

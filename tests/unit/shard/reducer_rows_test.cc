@@ -3,6 +3,8 @@
 
 #include "shard/rig.h"
 
+namespace reducer_rows_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using comm::Communicator;
@@ -72,3 +74,5 @@ TEST_CASE("more rows than a micro-batch has tokens are refused with the table's 
   const RigOptions options{.micro_tokens = 7};
   CHECK_THROWS_WITH(gradients_of(2, options), Contains("looked up 8 rows of table, but has at most 7 tokens"));
 }
+
+}  // namespace reducer_rows_test

@@ -4,6 +4,8 @@
 #include "shard/mesh_rig.h"
 #include "shard/plan.h"
 
+namespace reducer_staged_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -81,3 +83,5 @@ TEST_CASE("sums that pass through staging piece by piece are those of whole buck
     }
   }
 }
+
+}  // namespace reducer_staged_test

@@ -5,6 +5,8 @@
 
 #include "shard/mesh_rig.h"
 
+namespace reducer_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -89,3 +91,5 @@ TEST_CASE("copies' sums are added up once a step, full or by shards") {
       check({.stage = stage, .accumulation = 2, .reduce = reduce, .data_ranks = 4, .part_ranks = 1, .copies = 2});
   }
 }
+
+}  // namespace reducer_test

@@ -5,6 +5,8 @@
 
 #include "shard/rig.h"
 
+namespace resolve_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using shard::Memory;
@@ -187,3 +189,5 @@ TEST_CASE("staging is as large as the bucket that needs most of it") {
   options.precision.reduce = at::kBFloat16;  // with two micro-steps what comes back was reduced only
   CHECK(staging(options, Purpose::return_staging) == 2 * layer);
 }
+
+}  // namespace resolve_test

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <capstan/comm/communicator.h>
+#include <torch/csrc/autograd/autograd.h>
 #include "strategy/unit_runner.h"
 
 #include <algorithm>

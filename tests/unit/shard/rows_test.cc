@@ -5,6 +5,8 @@
 
 #include "shard/rig.h"
 
+namespace rows_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -108,3 +110,5 @@ TEST_CASE("units compute with the bytes of all rows, and every rank has all scal
   });
   CHECK(faults.list() == std::vector<std::string>{});
 }
+
+}  // namespace rows_test

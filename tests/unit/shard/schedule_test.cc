@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+namespace schedule_test {
+
 using namespace capstan;
 using strategy::BackwardPrefetch;
 
@@ -59,3 +61,5 @@ TEST_CASE("reshard_after_forward: the last run stays for its backward, or all th
     CHECK_FALSE(schedule.stays_gathered(4, false));  // evaluation
   }
 }
+
+}  // namespace schedule_test

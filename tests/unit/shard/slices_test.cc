@@ -6,6 +6,8 @@
 #include "nn/blocks.h"
 #include "shard/rig.h"
 
+namespace slices_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -103,3 +105,5 @@ TEST_CASE("a group that takes a record of a fused weight divides the weight") {
   }
   CHECK(divided >= 2);
 }
+
+}  // namespace slices_test

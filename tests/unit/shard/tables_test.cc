@@ -8,6 +8,8 @@
 
 #include "shard/rig.h"
 
+namespace tables_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -59,3 +61,5 @@ TEST_CASE("which tables are exchanged as rows, and in which buckets") {
   }));
   CHECK_FALSE(table_of(shard::make_plan(pointers(rig_chain({})), options_on(2))));  // no nn::Embedding
 }
+
+}  // namespace tables_test

@@ -1,6 +1,8 @@
 #include <capstan/strategy/claims.h>
 #include <capstan_catch.h>
 
+namespace claims_test {
+
 using namespace capstan;
 using strategy::Claims;
 using strategy::ClaimsOf;
@@ -86,3 +88,5 @@ TEST_CASE("a requirement is met by another strategy only") {
   shared.claims.shared("parameter storage");
   CHECK(judged({offload, shared}).empty());
 }
+
+}  // namespace claims_test

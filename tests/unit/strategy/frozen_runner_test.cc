@@ -2,8 +2,11 @@
 #include "strategy/frozen_runner.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 #include <capstan_catch.h>
+
+namespace frozen_runner_test {
 
 using namespace capstan;
 
@@ -84,3 +87,5 @@ TEST_CASE("a model without a head of its own kind has no matrix to compare with"
   strategy::FrozenRunner runner({&body}, "mine");
   CHECK_THROWS_WITH(runner.matrix(), Contains("unit body") && Contains("has 0 of them"));
 }
+
+}  // namespace frozen_runner_test

@@ -12,6 +12,8 @@
 #include "strategy/staged_chain.h"
 #include "support/in_stages.h"
 
+namespace interpreter_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using strategy::Action;
@@ -241,3 +243,5 @@ TEST_CASE("backwards in two parts give the same gradients, and each part is coun
   };
   check(run_stages({{0, 2}, {0, 1}, program}, 2), {0, 1, 2, 3, 4, 5});
 }
+
+}  // namespace interpreter_test

@@ -3,6 +3,8 @@
 #include <capstan_catch.h>
 #include "strategy/unit_runner.h"
 
+namespace kept_test {
+
 using namespace capstan;
 
 namespace {
@@ -65,3 +67,5 @@ TEST_CASE("a recomputed unit goes by what its forward decided, again in each for
     CHECK(second.gradient().item<double>() == 2.0 * (1 + 4));
   }
 }
+
+}  // namespace kept_test

@@ -9,6 +9,8 @@
 #include "shard/rig.h"
 #include "shard/slices.h"
 
+namespace matrix_plan_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using layout::Axis;
@@ -260,3 +262,5 @@ TEST_CASE("a round that exchanges parts begins before the one ahead of it is com
   });
   CHECK(order == "b0 a0 b1 c0 g0 a1 c1 e0 g1 b2 a2 b3 c2 e1 g2 a3 c3 e2 g3 e3 ");
 }
+
+}  // namespace matrix_plan_test

@@ -11,6 +11,8 @@
 #include "shard/counting.h"
 #include "shard/rig.h"
 
+namespace matrix_update_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using comm::Communicator;
@@ -279,3 +281,5 @@ TEST_CASE("parts of the next round are on their way before one is computed, by t
     CHECK(rank.taken == rank.said);
   }
 }
+
+}  // namespace matrix_update_test

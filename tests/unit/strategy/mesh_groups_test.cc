@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
+namespace mesh_groups_test {
+
 using namespace capstan;
 
 TEST_CASE("groups are handed out before ranks meet, and connected by the session") {
@@ -22,3 +24,5 @@ TEST_CASE("groups are handed out before ranks meet, and connected by the session
     CHECK(groups({layout::Axis::dp}) == group);
   });
 }
+
+}  // namespace mesh_groups_test

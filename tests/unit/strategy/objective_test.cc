@@ -7,6 +7,8 @@
 
 #include <utility>
 
+namespace objective_test {
+
 using namespace capstan;
 
 namespace {
@@ -174,3 +176,5 @@ TEST_CASE("sums of other sizes than the plan's are refused with the plugin's nam
   given->given.terms = {at::ones({}), at::ones({2})};
   CHECK_THROWS_WITH(objective.sums({}, {}), Contains("no 0-dim tensors"));
 }
+
+}  // namespace objective_test

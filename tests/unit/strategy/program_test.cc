@@ -6,6 +6,8 @@
 #include "support/in_order.h"
 #include "support/in_stages.h"
 
+namespace program_test {
+
 using namespace capstan::strategy;
 using Kind = Action::Kind;
 
@@ -121,3 +123,5 @@ TEST_CASE("what crosses has the same words on both ends, as the calls of two ran
   CHECK(cargo({Kind::receive_gradients, 1, 4}) == cargo({Kind::send_gradients, 2, 4}));
   CHECK_THROWS_AS(cargo({Kind::forward, 0, 0}), std::logic_error);
 }
+
+}  // namespace program_test

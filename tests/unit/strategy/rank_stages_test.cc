@@ -4,6 +4,8 @@
 
 #include "strategy/tiny_units.h"
 
+namespace rank_stages_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using strategy::RankStages;
@@ -57,3 +59,5 @@ TEST_CASE("a rank's stages: its units, their places in the model, its neighbours
   CHECK(RankStages::whole(pointers(chain)).is_whole());
   CHECK(RankStages::whole(pointers(chain)).first_reached == 2);
 }
+
+}  // namespace rank_stages_test

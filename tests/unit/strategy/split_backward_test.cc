@@ -1,6 +1,7 @@
 // A backward in two parts: which gradients come in which, and what hooks are told.
 #include <capstan/ops/linear.h>
 #include <capstan_catch.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <map>
 #include <string>
@@ -8,6 +9,8 @@
 
 #include "strategy/tiny_units.h"
 #include "strategy/unit_runner.h"
+
+namespace split_backward_test {
 
 using namespace capstan;
 using namespace capstan::testing;
@@ -134,3 +137,5 @@ TEST_CASE("each micro-batch's gradients come by themselves where both second par
     CHECK(bit_equal(take_gradients(chain), expected[static_cast<std::size_t>(i)]));
   }
 }
+
+}  // namespace split_backward_test

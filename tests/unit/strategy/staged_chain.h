@@ -2,6 +2,7 @@
 // A chain of tiny units that ranks compute in stages.
 #include <capstan/base/text.h>
 #include <capstan/comm/communicator.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <numeric>
 

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+namespace timeline_test {
+
 using namespace capstan::strategy;
 using Kind = Action::Kind;
 
@@ -142,3 +144,5 @@ TEST_CASE("what takes for ever ends never, and nor does what waits for it") {
   CHECK(timeline.length == never);
   CHECK(timeline.stuck.empty());
 }
+
+}  // namespace timeline_test

@@ -1,11 +1,15 @@
 // When the runner calls hooks, and that it changes nothing of what autograd computes.
 #include "strategy/unit_runner.h"
+#include <ATen/core/grad_mode.h>
 #include <capstan/comm/communicator.h>
 #include <capstan_catch.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 
 #include "strategy/tiny_units.h"
+
+namespace unit_runner_test {
 
 using namespace capstan;
 using namespace capstan::testing;
@@ -384,3 +388,5 @@ TEST_CASE("after a backward that failed, the next forward and backward are whole
   CHECK(bit_equal(take_gradients(chain), expected));
   CHECK(events.size() == 15);
 }
+
+}  // namespace unit_runner_test

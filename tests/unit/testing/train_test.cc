@@ -9,6 +9,8 @@
 
 #include <limits>
 
+namespace train_test {
+
 using namespace capstan;
 using testing::differences;
 using testing::TrainResult;
@@ -246,3 +248,13 @@ TEST_CASE("differences by hand: scale of the fused group, NaN, lengths, shapes, 
   run.weights["q"] = at::full({2}, 5 + 1e-7, at::kDouble);  // what AdamW may make of rounding
   CHECK(differences(run, reference, 1e-10) == "");
 }
+
+TEST_CASE("an option that changes nothing is named") {
+  auto setting = wrong(1);
+  setting.steps = 2;
+  CHECK(testing::without_effect(setting, {"strategy.wrong.odd_rank=0", "strategy.wrong.freeze=true"}) == "");
+  CHECK(testing::without_effect(setting, {"strategy.wrong.odd_rank=5", "strategy.wrong.freeze=true"}) ==
+        "strategy.wrong.odd_rank=5 changes no loss of 2 steps\n");
+}
+
+}  // namespace train_test

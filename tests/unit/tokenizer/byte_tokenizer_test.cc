@@ -2,6 +2,8 @@
 
 #include "support/tokenizer_files.h"
 
+namespace byte_tokenizer_test {
+
 TEST_CASE("the byte tokenizer gives bytes and takes them back") {
   const auto tokenizer = open_tokenizer("byte");
   CHECK(tokenizer->name() == "byte");
@@ -21,3 +23,5 @@ TEST_CASE("special ids give no text, unknown ids and ill-formed bytes give U+FFF
   CHECK(tokenizer->decode({97, -1, 49999}) == "a\uFFFD\uFFFD");
   CHECK(tokenizer->decode({97, 0xC3, 98}) == "a\uFFFDb");
 }
+
+}  // namespace byte_tokenizer_test

@@ -4,6 +4,8 @@
 
 #include "support/tokenizer_files.h"
 
+namespace open_test {
+
 using namespace capstan;
 
 TEST_CASE("an unknown tokenizer is refused with the nearest name") {
@@ -35,3 +37,5 @@ TEST_CASE("a file is opened by the one plugin that says so; where several do, or
   CHECK(tokenizer::file_names(host) == std::vector<std::string>{"tokenizer.json"});
   CHECK(host.registry().all().empty());  // its note says so; nothing was loaded
 }
+
+}  // namespace open_test

@@ -1,6 +1,8 @@
 #include <capstan/tokenizer/utf8.h>
 #include <capstan_catch.h>
 
+namespace utf8_test {
+
 using capstan::tokenizer::repair_utf8;
 
 TEST_CASE("each maximal ill-formed part becomes one U+FFFD") {
@@ -16,3 +18,5 @@ TEST_CASE("each maximal ill-formed part becomes one U+FFFD") {
   CHECK(repair_utf8("\xF5\xFF") == "\uFFFD\uFFFD");
   CHECK(repair_utf8("\xEF\xBF\xBF\xF4\x8F\xBF\xBF") == "\xEF\xBF\xBF\xF4\x8F\xBF\xBF");  // the last characters
 }
+
+}  // namespace utf8_test

@@ -2,12 +2,12 @@
 #include "train/checkpoint_manager.h"
 
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "session/saved_state.h"
@@ -16,8 +16,9 @@
 #include "train/loop.h"
 #include "train/resume.h"
 
+namespace checkpoint_manager_test {
+
 using namespace capstan;
-using Json = nlohmann::json;
 
 namespace {
 
@@ -263,3 +264,5 @@ TEST_CASE("a run folder that cannot be made is named") {
   CHECK_THROWS_WITH(observe::RunFolder::reuse(file, "a"),
                     Contains("cannot make a folder for the run: Not a directory (ENOTDIR)") && Contains(file + "/a"));
 }
+
+}  // namespace checkpoint_manager_test

@@ -9,6 +9,8 @@
 #include <numeric>
 #include <thread>
 
+namespace collective_clock_test {
+
 using namespace capstan;
 
 TEST_CASE("the rank that comes late is in collectives least") {
@@ -45,3 +47,5 @@ TEST_CASE("one rank waits for no other") {
   CHECK(observe::slowest_rank({0.5}).empty());
   CHECK(observe::slowest_rank({}).empty());
 }
+
+}  // namespace collective_clock_test

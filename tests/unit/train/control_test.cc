@@ -4,6 +4,8 @@
 
 #include <numeric>
 
+namespace control_test {
+
 using namespace capstan;
 
 namespace {
@@ -97,3 +99,5 @@ TEST_CASE("times in collectives are known by rank, or not at all where a rank ha
     CHECK(told[2].collective_s == told[0].collective_s);
   }
 }
+
+}  // namespace control_test

@@ -1,6 +1,7 @@
 // What evaluation and export see where a strategy shows other parameters than its own: whole runs of in-process ranks.
 #include <ATen/ATen.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 #include <capstan/strategy.h>
 #include <capstan/testing.h>
@@ -9,13 +10,14 @@
 #include <cmath>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #include "checkpoint/checkpoint.h"
 #include "support/job.h"
 #include "support/small_run.h"
 #include "train/loop.h"
 #include "train/resume.h"
+
+namespace evaluation_weights_test {
 
 using namespace capstan;
 
@@ -123,7 +125,7 @@ fs::path run_loop(const std::string& name, const std::string& tables) {
 std::vector<double> numbers(const fs::path& run, const std::string& key, const std::string& besides) {
   std::vector<double> values;
   for (const auto& line : split(trim(read_file(run / "metrics.jsonl")), '\n')) {
-    const auto json = nlohmann::json::parse(line);
+    const auto json = Json::parse(line);
     if (json.contains(key) && json.contains(besides)) values.push_back(json.at(key).get<double>());
   }
   return values;
@@ -207,3 +209,5 @@ TEST_CASE("the best checkpoint has no weights that a strategy shows only to eval
                         Contains("set checkpoint.final_weights = \"last\""));
   CHECK_NOTHROW(prepare(testing::small_config(), best, 1, 0));
 }
+
+}  // namespace evaluation_weights_test

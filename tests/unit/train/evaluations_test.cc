@@ -7,6 +7,8 @@
 #include "support/folder.h"
 #include "support/small_run.h"
 
+namespace evaluations_test {
+
 using namespace capstan;
 
 namespace {
@@ -141,3 +143,5 @@ TEST_CASE("an evaluation ends when the run is asked to stop, and nobody is told 
       },
       stop);
 }
+
+}  // namespace evaluations_test

@@ -10,6 +10,8 @@
 #include <new>
 #include <stdexcept>
 
+namespace memory_test {
+
 using namespace capstan;
 
 namespace {
@@ -44,3 +46,5 @@ TEST_CASE("footprints as monitors are told of them") {
   CHECK((parts[0].part == "parameters" && parts[0].bytes == 8 && !parts[0].on_host));
   CHECK((parts[1].bytes == 4 && parts[1].on_host));
 }
+
+}  // namespace memory_test

@@ -2,20 +2,23 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 #include <capstan/data.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "assembly/content.h"
+#include "execution/evaluate.h"
 #include "support/folder.h"
 #include "support/job.h"
 #include "testing/tiny.h"
 #include "train/loop.h"
 #include "train/resume.h"
+
+namespace no_target_test {
 
 using namespace capstan;
 
@@ -25,10 +28,16 @@ struct BlankOptions {
   std::int64_t samples = 12;
   std::vector<std::int64_t> blank;
   std::vector<std::int64_t> absent;
+  std::int64_t eval = 0;
+  std::vector<std::int64_t> eval_blank;
+  std::int64_t set_blank = 0;
   static void describe(config::OptionTable<BlankOptions>& t) {
     t.add("samples", &BlankOptions::samples);
     t.add("blank", &BlankOptions::blank).doc("samples without a target");
     t.add("tokens_of_blank", &BlankOptions::absent).doc("number of tokens of these that are another");
+    t.add("eval", &BlankOptions::eval).doc("evaluation samples");
+    t.add("eval_blank", &BlankOptions::eval_blank).doc("those without a target");
+    t.add("set_blank", &BlankOptions::set_blank).doc("samples of an evaluation set, none with a target");
   }
 };
 
@@ -60,7 +69,15 @@ class Blank : public data::Data {
   explicit Blank(config::Options<BlankOptions> options) : options_(std::move(options)) {}
   void check(Diagnostics&) const override {}
   std::shared_ptr<data::DataSource> open(const data::SplitRequest& request) const override {
-    return request.split == data::Split::train ? std::make_shared<BlankSource>(*options_) : nullptr;
+    auto options = *options_;
+    if (request.split == data::Split::train) return std::make_shared<BlankSource>(options);
+    options.blank = options_->eval_blank;
+    options.samples = request.set.empty() ? options_->eval : options_->set_blank;
+    if (!request.set.empty()) options.blank = {0, 1, 2};
+    return options.samples > 0 ? std::make_shared<BlankSource>(options) : nullptr;
+  }
+  std::vector<std::string> evaluation_sets() const override {
+    return options_->set_blank > 0 ? std::vector<std::string>{"hard"} : std::vector<std::string>{};
   }
   std::int64_t max_length() const override { return 8; }
   bool uses_tokenizer() const override { return false; }
@@ -153,7 +170,7 @@ TEST_CASE("metrics.jsonl says how many were left out, and that a step of nothing
   std::vector<bool> skipped;
   std::vector<bool> has_loss;
   for (const auto& line : split(trim(read_file(folder / "r/metrics.jsonl")), '\n')) {
-    const auto json = nlohmann::json::parse(line);
+    const auto json = Json::parse(line);
     if (!json.contains("grad_norm")) continue;
     left_out.push_back(json.at("samples_without_target").get<std::int64_t>());
     skipped.push_back(json.value("skipped", false));
@@ -163,3 +180,44 @@ TEST_CASE("metrics.jsonl says how many were left out, and that a step of nothing
   CHECK(skipped == std::vector<bool>{false, true, false});
   CHECK(has_loss == std::vector<bool>{true, false, true});
 }
+
+TEST_CASE("an evaluation of which no token bears loss is refused before the first step, a set with a name too") {
+  CHECK_THROWS_WITH(
+      testing::train(with("eval = 3\neval_blank = [0, 1, 2]\n")),
+      Contains("no token of the evaluation 'eval' (3 samples) bears loss") && Contains("fix: let answers bear loss"));
+  CHECK_THROWS_WITH(testing::train(with("set_blank = 2\n")),
+                    Contains("no token of the evaluation 'hard' (2 samples) bears loss"));
+  CHECK(testing::train(with("eval = 3\neval_blank = [0, 1]\n")).losses.size() == 3);
+}
+
+TEST_CASE("a loss over nothing is an error on every rank, and samples without a target change no mean") {
+  at::set_num_threads(1);
+  const test::Folder folder;
+  const auto file = folder.write("a.toml",
+                                 "[run]\nhost_memory = 1000\ndevice = \"cpu\"\n[model]\nplugin = \"tiny\"\n"
+                                 "[data]\nplugin = \"blank\"\neval = 3\n[train]\nmax_steps = 3\nglobal_batch = 4\n");
+  plugin::Host host;
+  host.add(testing::tiny_model());
+  host.add(blank_data());
+  comm::run_in_process(2, [&](comm::Communicator& communicator) {
+    setup::JobRequest request;
+    request.file = file;
+    request.world_size = 2;
+    request.rank = communicator.world().rank;
+    const auto job = testing::job_of(request, host);
+    auto session = session::materialise(job, communicator);
+    const execution::Feed feed(job);
+    execution::Evaluator evaluator(session, feed);
+    BlankOptions options;
+    options.samples = 3;
+    options.blank = {0, 1, 2};
+    CHECK_THROWS_WITH(evaluator.loss(BlankSource(options), "hard"), Contains("the evaluation 'hard' is over no "));
+    options.samples = 6;
+    options.blank = {3, 4, 5};
+    const auto more = evaluator.loss(BlankSource(options));
+    CHECK(more.loss == Approx(evaluator.loss(*job.samples.eval).loss).epsilon(1e-12));
+    CHECK(more.loss > 0);
+  });
+}
+
+}  // namespace no_target_test

@@ -2,20 +2,21 @@
 #include "train/nonfinite.h"
 
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
 #include <cmath>
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "support/small_run.h"
 #include "train/loop.h"
 
+namespace nonfinite_test {
+
 using namespace capstan;
 using Catch::Matchers::EndsWith;
-using Json = nlohmann::json;
 
 namespace {
 
@@ -214,7 +215,7 @@ TEST_CASE("dump: the batch of every rank and the bad gradients go to the run's f
       std::vector<std::int64_t> tokens;
       for (const auto& row : shown.at("micro_batches")[i].at("tokens")) {
         CHECK(static_cast<std::int64_t>(row.size()) == batch.cols);
-        for (const auto& token : row) tokens.push_back(token);
+        for (const auto& token : row) tokens.push_back(token.get<std::int64_t>());
       }
       CHECK(tokens == batch.tokens);
     }
@@ -238,7 +239,7 @@ TEST_CASE("dynamic loss scale: an overflow is no error until the scale is at its
     std::vector<double> scales;
     for (std::size_t step = 0; step < 6; ++step) {
       const auto line = Json::parse(outcome.metrics[step]);
-      scales.push_back(line.at("loss_scale"));
+      scales.push_back(line.at("loss_scale").get<double>());
       CHECK(line.contains("skipped") == (step == 1 || step == 3));
     }
     CHECK(scales == std::vector<double>{8, 8, 4, 4, 2, 2});
@@ -260,3 +261,5 @@ TEST_CASE("dynamic loss scale: an overflow is no error until the scale is at its
                                       EndsWith("fix: start from other weights (no step has changed these)"));
   }
 }
+
+}  // namespace nonfinite_test

@@ -3,6 +3,8 @@
 #include <capstan/base/error.h>
 #include <capstan_catch.h>
 
+namespace observers_test {
+
 using namespace capstan;
 using namespace capstan::observe;
 
@@ -82,3 +84,5 @@ TEST_CASE("summaries are means over the ranks that have a number, texts the firs
     CHECK(summary.texts == std::vector<std::pair<std::string, std::string>>{{"text", "of rank 1"}});
   });
 }
+
+}  // namespace observers_test

@@ -7,6 +7,8 @@
 #include "support/folder.h"
 #include "support/small_run.h"
 
+namespace prepare_together_test {
+
 using namespace capstan;
 
 namespace {
@@ -98,3 +100,5 @@ TEST_CASE("a rank that is asked to stop ends the wait for token caches on all ra
   const test::Folder folder;
   CHECK(read_caches(folder, 1).ended == Words{"stopped", "stopped"});
 }
+
+}  // namespace prepare_together_test

@@ -1,6 +1,7 @@
 // What ranks hold alike must stay alike: each kind of drift, planted on one rank, is found and named.
 #include "train/replica_check.h"
 
+#include <ATen/core/grad_mode.h>
 #include <capstan_catch.h>
 
 #include <functional>
@@ -9,6 +10,8 @@
 #include "support/families.h"
 #include "support/in_stages.h"
 #include "support/small_run.h"
+
+namespace replica_check_test {
 
 using namespace capstan;
 
@@ -159,3 +162,5 @@ TEST_CASE("it is due after the first steps of a process, then every N") {
     if (train::ReplicaCheck(session, 0).due(5, 4)) throw std::logic_error("due though off");
   });
 }
+
+}  // namespace replica_check_test

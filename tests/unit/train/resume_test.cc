@@ -14,6 +14,8 @@
 #include "support/folder.h"
 #include "support/sharding_cases.h"
 
+namespace resume_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -311,3 +313,5 @@ TEST_CASE("what cannot be given back on another mesh is said") {
   (void)train_resumed(with("apart", 2), saved_behind, with("apart", 3));
   CHECK_THAT(log.text(), Contains("there are more ranks now: the new ones start from the first one's"));
 }
+
+}  // namespace resume_test

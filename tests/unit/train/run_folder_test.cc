@@ -9,6 +9,8 @@
 #include "support/errors.h"
 #include "support/folder.h"
 
+namespace run_folder_test {
+
 using namespace capstan;
 using observe::RunFolder;
 namespace fs = std::filesystem;
@@ -92,3 +94,5 @@ TEST_CASE("a run's files are not written through links that stand in their place
              Contains("run/metrics.jsonl: it is a link, and lines are not written through links"));
   CHECK(read_file(other) == "{}\n");
 }
+
+}  // namespace run_folder_test

@@ -2,6 +2,8 @@
 
 #include <capstan_catch.h>
 
+namespace statistics_test {
+
 using namespace capstan;
 
 TEST_CASE(
@@ -31,3 +33,5 @@ TEST_CASE(
   CHECK_FALSE(statistics.evaluation_after(5));
   CHECK(statistics.evaluations.size() == 4);
 }
+
+}  // namespace statistics_test

@@ -9,6 +9,8 @@
 #include "support/folder.h"
 #include "support/small_run.h"
 
+namespace step_pipeline_test {
+
 using namespace capstan;
 
 namespace {
@@ -111,3 +113,5 @@ TEST_CASE("time that is left out is not the step's") {
     pipeline.stop();
   });
 }
+
+}  // namespace step_pipeline_test

@@ -4,6 +4,8 @@
 
 #include "assembly/tokenizer_job.h"
 
+namespace token_caches_test {
+
 using namespace capstan;
 using tokenizer_job::prepared;
 
@@ -35,3 +37,5 @@ TEST_CASE("token caches depend on a tokenizer plugin's options and files") {
   folder.write("words.txt", "a b c");
   CHECK(cache("vocabulary = \"words.txt\"\n") == longer);
 }
+
+}  // namespace token_caches_test

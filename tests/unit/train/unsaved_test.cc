@@ -2,6 +2,8 @@
 
 #include <capstan_catch.h>
 
+namespace unsaved_test {
+
 using namespace capstan;
 using Layer = config::Origin::Layer;
 
@@ -30,7 +32,10 @@ TEST_CASE("options that only count for a run that saves are named with the place
   CHECK_THAT(warning({in_file("keep", five)}), Contains("a.toml:3: checkpoint.keep is set, but this run saves no"));
   CHECK_THAT(warning({in_file("keep", five), in_command("asynchronous", false)}),
              Contains("checkpoint.keep, checkpoint.asynchronous are set") && Contains("checkpoint.every_minutes"));
-  CHECK_THAT(warning({in_command("resume", std::string("auto"))}), Contains("command line: checkpoint.resume is set"));
+  CHECK_THAT(warning({in_command("resume", std::string("auto")), in_file("on_interrupt", false)}),
+             Contains("command line: checkpoint.resume is set, but this run saves no checkpoints: add"));
+  // The command that a run prints which somebody has interrupted.
+  CHECK(warning({in_command("resume", std::string("auto"))}).empty());
 }
 
 TEST_CASE("nothing is said of a run that saves, nor where saving was switched off by hand") {
@@ -44,3 +49,5 @@ TEST_CASE("an option that is set to its default, and a place to begin from, say 
   CHECK(warning({in_file("keep", std::int64_t{3})}).empty());
   CHECK(warning({in_file("resume", std::string("runs/a"))}).empty());
 }
+
+}  // namespace unsaved_test

@@ -1,6 +1,5 @@
 #include "my_plugin.h"
 
-#include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
 #include <capstan/base/terminal.h>
@@ -8,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <vector>
 
 namespace my_plugin_plugin {
 
@@ -18,8 +18,11 @@ std::int64_t steps_in(const std::string& metrics) {
 }
 
 int count_steps(const capstan::command::Call& call) {
-  if (call.arguments.empty()) throw capstan::Error("no run is named", "capstan my_plugin RUN…, each a run's folder");
-  for (const auto& folder : call.arguments) {
+  capstan::command::Arguments arguments;
+  std::vector<std::string> runs;
+  arguments.values("runs", runs, "folders of runs").required();
+  if (const auto code = arguments.read(call)) return *code;
+  for (const auto& folder : runs) {
     const auto steps = steps_in(capstan::read_file(std::filesystem::path(folder) / "metrics.jsonl"));
     capstan::terminal::print(capstan::cat(folder, ": ", steps, " steps\n"));
   }

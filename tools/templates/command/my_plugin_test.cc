@@ -1,5 +1,6 @@
 #include "my_plugin.h"
 
+#include <capstan/base/exit_code.h>
 #include <capstan/plugin/host.h>
 #include <capstan_catch.h>
 
@@ -13,5 +14,6 @@ TEST_CASE("steps are the lines with a gradient norm") {
 
 TEST_CASE("a call without a run is refused") {
   capstan::plugin::Host plugins;
-  CHECK_THROWS_WITH(count_steps({"my_plugin", "", {}, {}, plugins}), Contains("no run is named"));
+  CHECK(count_steps({"my_plugin", "", {}, {}, plugins}) == static_cast<int>(capstan::ExitCode::usage));
+  CHECK(count_steps({"my_plugin", "", {"--help"}, {}, plugins}) == 0);
 }

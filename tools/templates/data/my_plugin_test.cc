@@ -1,5 +1,6 @@
 #include "my_plugin.h"
 
+#include <capstan/testing.h>
 #include <capstan_catch.h>
 
 #include <set>
@@ -34,6 +35,12 @@ std::shared_ptr<capstan::data::DataSource> open(const MyPlugin& plugin, Split sp
 }
 
 }  // namespace
+
+TEST_CASE("it does what every data source promises") {
+  const auto plugin = make(12);
+  const capstan::data::SplitRequest request{Split::train, std::make_shared<TestTokenizer>(), plugin.max_length(), 257};
+  CHECK(capstan::testing::data_breaches(*plugin.open(request), request, plugin.form()) == "");
+}
 
 TEST_CASE("a sample is a prompt, an answer that bears loss, and the end token") {
   const auto sample = open(make(12), Split::train)->get(0);  // pair 1

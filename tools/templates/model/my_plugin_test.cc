@@ -99,6 +99,17 @@ TEST_CASE("ranks that share the layers or the parameters learn what one rank lea
   CHECK(capstan::testing::differences(run(2, split + adapters), run(1, adapters), 1e-10) == "");
 }
 
+// An option, or a port that the model fills, which nothing asks for passes every test of layouts: one rank ignores it
+// as several do.
+TEST_CASE("each option changes what is learned") {
+  const capstan::testing::Setting setting{
+      .config = "[model]\nplugin = \"my_plugin\"\nhidden_size = 24\nnum_heads = 4\nnum_layers = 2\nseq_length = 20\n",
+      .steps = 2,
+      .types = {capstan::testing::linked(*capstan_plugin())}};
+  CHECK(capstan::testing::without_effect(setting,
+                                         {"model.hidden_size=28", "model.num_heads=2", "model.num_layers=3"}) == "");
+}
+
 TEST_CASE("heads that do not divide the width are refused") {
   capstan::Diagnostics diagnostics;
   MyPlugin(options(7)).check(diagnostics);

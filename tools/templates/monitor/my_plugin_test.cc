@@ -1,5 +1,6 @@
 #include "my_plugin.h"
 
+#include <capstan/testing.h>
 #include <capstan_catch.h>
 
 using namespace my_plugin_plugin;
@@ -22,6 +23,10 @@ double after(MyPlugin& plugin, double loss) {
 }
 
 }  // namespace
+
+TEST_CASE("it does what every monitor promises") {
+  CHECK(capstan::testing::monitor_breaches([] { return std::make_shared<MyPlugin>(make(0.9)); }) == "");
+}
 
 TEST_CASE("the mean starts with the first loss and moves towards the others") {
   auto plugin = make(0.5);  // halves are exact

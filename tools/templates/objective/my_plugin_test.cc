@@ -31,6 +31,12 @@ at::Tensor log_probabilities() { return at::tensor({0.0, -1.0, -3.0, -4.0, 0.0, 
 
 }  // namespace
 
+TEST_CASE("it does what every objective promises") {
+  const std::string config = "[objective]\nplugin = \"my_plugin\"\n";
+  CHECK(capstan::testing::objective_breaches(
+            make(1), {.config = config, .steps = 3, .types = {capstan::testing::linked(*capstan_plugin())}}) == "");
+}
+
 TEST_CASE("each sequence's mean counts alike, or each token does") {
   CHECK(make(1).sums({log_probabilities()}, batch()).terms[0].item<double>() == 2.0 + 4.0);
   CHECK(make(0).sums({log_probabilities()}, batch()).terms[0].item<double>() == 4.0 + 4.0);

@@ -37,6 +37,10 @@ void step(MyPlugin& plugin, std::vector<capstan::optimizer::Slice>& all, double 
 
 }  // namespace
 
+TEST_CASE("it does what every optimizer promises") {
+  CHECK(capstan::testing::optimizer_breaches([] { return std::make_shared<MyPlugin>(make(0.9)); }) == "");
+}
+
 TEST_CASE("a step follows the gradient and what is left of the steps before") {
   auto plugin = make(0.5);
   auto all = slices(8);

@@ -1,5 +1,6 @@
 #include "my_plugin.h"
 
+#include <capstan/testing.h>
 #include <capstan_catch.h>
 
 using namespace my_plugin_plugin;
@@ -58,4 +59,13 @@ TEST_CASE("a model of which nothing would be trained is refused") {
   REQUIRE(diagnostics.size() == 1);
   CHECK_THAT(diagnostics.list()[0].text(),
              Contains("a.toml:7: strategy.my_plugin.units names 3 units of a model with 3"));
+}
+
+// An option that nothing asks for passes every test of layouts: one rank ignores it as several do.
+TEST_CASE("each option changes what is learned") {
+  const capstan::testing::Setting setting{.config = "[strategy.my_plugin]\nunits = []\n",
+                                          .steps = 3,
+                                          .types = {capstan::testing::linked(*capstan_plugin())}};
+  CHECK(capstan::testing::without_effect(
+            setting, {R"(strategy.my_plugin.units=["blocks.0"])", R"(strategy.my_plugin.units=["head"])"}) == "");
 }

@@ -1,5 +1,6 @@
 #include "my_plugin.h"
 
+#include <capstan/testing.h>
 #include <capstan_catch.h>
 
 using namespace my_plugin_plugin;
@@ -17,6 +18,10 @@ std::shared_ptr<const capstan::tokenizer::Tokenizer> opened(const std::string& a
 }
 
 }  // namespace
+
+TEST_CASE("it does what every tokenizer promises") {
+  CHECK(capstan::testing::tokenizer_breaches(*opened("ab "), {"abba"}) == "");
+}
 
 TEST_CASE("a character of the alphabet is a token, upper case is lower case, and what it lacks is unknown") {
   const auto tokenizer = opened("ab ");

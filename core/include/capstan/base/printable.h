@@ -18,8 +18,8 @@ std::string printable_lines(std::string_view text);
 /// Whether the text is UTF-8 as Unicode defines it (no surrogates, nothing overlong).
 bool is_utf8(std::string_view text);
 
-/// Where a JSON text is broken, in words: "line 3, column 7: …". `byte`: what nlohmann's parse_error names, from 1; 0
-/// for its other exceptions, which a number beyond a double's range causes.
+/// Where a JSON text is broken, in words: "line 3, column 7: …". `byte`: how many bytes were read when it was seen,
+/// from 1; 0 for a number beyond a double's range. See JsonParseError::byte in capstan/json/error.h.
 std::string json_fault(std::string_view text, std::size_t byte);
 
 CAPSTAN_END_NAMESPACE

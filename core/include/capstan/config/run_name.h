@@ -9,7 +9,7 @@ namespace config {
 
 /// What a run is called where its configuration does not say: as the file, with the folders before it by which it
 /// differs from others in a collection of configs/. configs/a.toml is a, configs/workshop/zero/baseline.toml is
-/// zero-baseline.
+/// zero-baseline. Empty where there is no file.
 std::string name_of_run(const std::filesystem::path& file);
 
 }  // namespace config

@@ -34,6 +34,9 @@ using FieldValues = std::variant<std::vector<std::int64_t>, std::vector<float>>;
 struct SampleForm {
   std::int64_t sequences = 1;  ///< that a sample consists of: 2 for an answer that is preferred and one that is not
   std::vector<FieldSpec> fields = {};
+  /// What the sequences are to each other, such as "a preferred answer and a rejected one". Only an objective that
+  /// knows this meaning (Plan::meaning) may learn them. Empty: each is a text to learn.
+  std::string meaning = {};
 
   bool is_plain() const { return sequences == 1 && fields.empty(); }
 };

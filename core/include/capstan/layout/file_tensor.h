@@ -45,8 +45,11 @@ struct FileTensor {
 struct FileMap {
   std::map<std::string, FileTensor> tensors;  ///< by record name
   std::vector<std::string> prefixes;          ///< what files may put before every name ("transformer.")
-  /// Ends of names that files may hold and that are ignored: mask buffers (".attn.bias"), copies of a tied head.
+  /// Ends of names that files may hold and that are ignored: mask buffers (".attn.bias").
   std::vector<std::string> ignored;
+  /// Tensors that a file may hold a second time, by the name of the copy: a tied head's is that of the embedding's
+  /// table. A copy that is not equal, bit by bit, is refused: the file's model is another one.
+  std::map<std::string, std::string> copies = {};
 
   // What only export needs.
   /// config.json's `architectures` ("LlamaForCausalLM"); empty: there are no such files of this model.

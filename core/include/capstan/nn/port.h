@@ -24,14 +24,22 @@ class PortBase {
   /// The strategy that filled it; empty: none did.
   const std::string& owner() const { return owner_; }
 
+  /// For whoever fills it: without what goes through this port the model would compute something else, in silence. A
+  /// run whose first forward in training never asks such a port of its own units is refused.
+  void must_act() { must_act_ = true; }
+  bool is_passed_over() const { return must_act_ && !asked_; }
+
  protected:
   /// Throws Error that names the port and both strategies when it is taken.
   void take(const std::string& owner, bool taken);
+  void note_asked() const { asked_ = true; }
 
  private:
   const Layer& layer_;
   std::string name_;
   std::string owner_;
+  bool must_act_ = false;
+  mutable bool asked_ = false;  // by the thread that runs the rank's forwards, which is the only one that reads it
 };
 
 /// A named place in a layer that a strategy may fill while it places the model: a collective before or after a matrix
@@ -47,6 +55,7 @@ class Port : public PortBase {
   explicit operator bool() const { return static_cast<bool>(function_); }
   template <class... Args>
   auto operator()(Args&&... args) const {
+    note_asked();
     return function_(std::forward<Args>(args)...);
   }
 

@@ -47,10 +47,14 @@ struct TermSpec {
   std::size_t count = 0;  ///< index into Plan::counts
 };
 
+/// Which value of a figure is the better one: what `checkpoint.mode` is where a run goes by it.
+enum class Better { lower, higher, neither };
+
 /// A number for metrics.jsonl, in training and evaluation: a sum over all samples, divided by one of the counts.
 struct FigureSpec {
-  std::string name;       ///< name of a column, say "accuracy"
-  std::size_t count = 0;  ///< index into Plan::counts
+  std::string name;                 ///< name of a column, say "accuracy"
+  std::size_t count = 0;            ///< index into Plan::counts
+  Better better = Better::neither;  ///< neither: checkpoint.mode must be said where a run goes by it
 };
 
 /// What an objective needs and gives, the same in all of a run.
@@ -62,6 +66,7 @@ struct Plan {
   std::vector<TermSpec> terms;
   std::vector<FigureSpec> figures;
   std::int64_t sequences = 0;           ///< that a sample must have; 0: any number
+  std::string meaning = {};             ///< of a sample's sequences; data with another SampleForm::meaning are refused
   std::vector<data::FieldSpec> fields;  ///< that the data must declare
 };
 

@@ -22,7 +22,8 @@ extern "C" struct CapstanPluginDescriptor {
 
 /// Puts a text into the file's notes, which the host reads without opening the file: a command's line for `capstan
 /// --help` (type 2), that a plugin has hints (3), the names of the files that a tokenizer opens (4), that a command has
-/// a table (5). A literal without quotes, backslashes and line ends; `type` is a literal too.
+/// a table (5), that each run opens a monitor (6). `text` is a literal without quotes, backslashes and line ends;
+/// `type` is a literal too.
 #define CAPSTAN_NOTE(type, text)                                                         \
   __asm__(".pushsection .note.capstan, \"a\", %note\n.balign 4\n.long 8, 2f - 1f, " type \
           "\n.asciz \"Capstan\"\n"                                                       \

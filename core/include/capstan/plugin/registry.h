@@ -1,6 +1,7 @@
 #pragma once
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
+#include <capstan/config/file_keys.h>
 #include <capstan/config/options.h>
 #include <capstan/plugin/hint.h>
 
@@ -34,9 +35,12 @@ struct Registration {
   std::string kind;
   std::string name;
   config::Schema schema;
-  config::Presets presets;      ///< a model's: by name, the options that make a published model of it
-  std::vector<Saving> savings;  ///< a strategy's
-  std::vector<Hint> hints;      ///< other programs' words
+  config::Presets presets;  ///< a model's: by name, the options that make a published model of it
+  /// A model's, by model_type: what transformers takes for an option that a config.json of this family does not say.
+  config::Presets file_defaults;
+  std::vector<config::FileKeys> file_keys;  ///< the keys of other programs' files that the plugin reads
+  std::vector<Saving> savings;              ///< a strategy's
+  std::vector<Hint> hints;                  ///< other programs' words
   Factory make;
   std::string version;
   std::string summary;
@@ -62,12 +66,14 @@ class Registry {
 };
 
 /// Registers Implementation (constructed from config::Options<O>) under the loading plugin's own kind and name, with
-/// O::presets(), O::savings() and O::hints() where O has these.
+/// O::presets(), O::file_defaults(), O::file_keys(), O::savings() and O::hints() where O has these.
 template <class Interface, class Implementation, class O>
 void add_type(Registry& registry) {
   Registration registration;
   registration.schema = config::Options<O>::schema();
   if constexpr (requires { O::presets(); }) registration.presets = O::presets();
+  if constexpr (requires { O::file_defaults(); }) registration.file_defaults = O::file_defaults();
+  if constexpr (requires { O::file_keys(); }) registration.file_keys = O::file_keys();
   if constexpr (requires { O::savings(); }) registration.savings = O::savings();
   if constexpr (requires { O::hints(); }) registration.hints = O::hints();
   registration.make = [](const config::Section& section, Diagnostics& diagnostics) -> std::shared_ptr<void> {

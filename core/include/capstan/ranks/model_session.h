@@ -28,8 +28,9 @@ struct ModelChoice {
 };
 
 /// A run's folder (config.toml and weights), a folder of weights inside of one (a checkpoint), or a Hugging Face model
-/// folder or an id of the hub that is in its cache, for which the plugin is the one that knows its model_type. Throws
-/// Error for anything else.
+/// folder or an id of the hub that is in its cache, for which the plugin is the one that knows its model_type. Such a
+/// folder without a tokenizer's file is read as bytes if its model has as many words as bytes make. Throws Error for
+/// anything else.
 ModelChoice choose_model(const std::string& name, const command::Call& call);
 
 /// A model in the memory of the ranks that share it, which is not trained. Every rank calls the same methods in the

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,28 @@ class Checkpoint {
   std::shared_ptr<const Manifest> manifest_;
 };
 
+/// By what checkpoints are compared.
+struct BestRule {
+  std::string metric = {};  ///< of Meta::metrics: "eval_loss"; empty: none is the best
+  bool lowest = true;       ///< is the smallest value the best?
+  bool is_better(double value, double than) const { return lowest ? value < than : value > than; }
+  /// As the manifests of a run that keeps its best have it, in this section.
+  std::string text() const;
+  static constexpr const char* section = "best";
+};
+
+/// A checkpoint and its value by a rule.
+struct Best {
+  std::filesystem::path path;
+  std::int64_t step = 0;
+  double value = 0;
+};
+/// The best of these by the values in their manifests; of equal ones the earliest. None has a value: nothing.
+std::optional<Best> best_by(const BestRule& rule, const std::vector<Checkpoint>& all);
+/// The same by the rule in the newest manifest whose rule finds one: where a run continues with another metric, the old
+/// best is the best until an evaluation has given the new one.
+std::optional<Best> best_kept(const std::vector<Checkpoint>& newest_first);
+
 /// How thoroughly a checkpoint is checked: manifest, files and their headers; or also every byte.
 enum class Depth { structure, hashes };
 
@@ -97,6 +120,8 @@ Verdict verify_share(const std::filesystem::path& path, Depth depth, const Progr
 /// Committed checkpoints ("step-…"), the newest step first; their content is not read. None if the folder does not
 /// exist; throws FileError if it cannot be read.
 std::vector<std::filesystem::path> committed(const std::filesystem::path& folder);
+/// Those of them whose files are complete (hashes are not checked); the others are logged.
+std::vector<Checkpoint> whole_ones(const std::filesystem::path& folder);
 /// "<folder>/step-00000100".
 std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t step);
 

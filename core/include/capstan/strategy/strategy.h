@@ -57,6 +57,9 @@ struct Placement {
   int rank = 0;
   /// The group of the ranks that share all other coordinates; made on first use, the same on all ranks.
   std::function<std::shared_ptr<comm::Group>(const std::vector<layout::Axis>&)> group;
+  /// On the meta device: what a rank gets by the tokens' values is taken at its mean, from which a step's time is
+  /// predicted; else at what memory shall be there for.
+  bool takes_mean_load = false;
 };
 
 /// A strategy plugin acts in fixed phases, whatever the order in the file; each method does nothing by default.

@@ -22,6 +22,7 @@ class OutputScale : public strategy::Strategy {
   void place(nn::Unit& unit, const strategy::Placement&) override {
     for (auto* linear : unit.all<nn::Linear>()) {
       if (!linear->name().ends_with(options_->layer)) continue;
+      linear->after.must_act();  // a model that does not call the layer's forward would compute something else
       linear->after.fill("output_scale", [factor = options_->factor](const at::Tensor& y) { return y * factor; });
     }
   }

@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Checkpoints of a run: two steps of two tensors; `best` is the step of the best one, if it is not 0.
-void save_run(const fs::path& run, std::int64_t best = 0) {
+// Checkpoints of a run: two steps of two tensors, with the rules for the best that their manifests have, if any.
+void save_run(const fs::path& run, const std::vector<checkpoint::BestRule>& rules = {}) {
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     checkpoint::WriterOptions options;
     options.folder = run / "checkpoints";
@@ -29,9 +29,9 @@ void save_run(const fs::path& run, std::int64_t best = 0) {
       meta.step = step;
       meta.mesh = "dp 1";
       meta.config = "[train]\nseed = 1\n";
-      meta.metrics = {{"eval_loss", 2.5}};
+      meta.metrics = {{"eval_loss", 2.5}, {"eval_f1", static_cast<double>(step)}};
       meta.sections = {{"cursor", R"({"epoch":1})"}};
-      if (best > 0) meta.sections["best"] = cat("{\"step\":", best, ",\"value\":2.5}");
+      if (!rules.empty()) meta.sections["best"] = rules.at(step == 100 ? 0 : 1).text();
       const layout::Box whole{{0, 0}, {2, 3}};
       const auto value = at::ones({2, 3});
       writer.start(meta,
@@ -47,12 +47,12 @@ struct Answer {
 };
 
 // As if typed: capstan checkpoint …
-Answer answers(std::vector<std::string> arguments) {
-  CLI::App app{"capstan"};
+Answer answers(const std::vector<std::string>& words) {
+  command::Arguments arguments;
   checkpoints::Arguments parsed;
-  checkpoints::declare(app, parsed);
-  std::reverse(arguments.begin(), arguments.end());
-  app.parse(arguments);
+  checkpoints::declare(arguments, parsed);
+  REQUIRE_FALSE(arguments.parse(words));
+  parsed.action = arguments.chosen();
   std::ostringstream out;
   std::ostringstream progress;
   const int code = checkpoints::answer(parsed, out, progress);
@@ -67,10 +67,10 @@ std::vector<std::string> first_words(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("checkpoint ls marks the best, as the newest one that can be read knows it") {
+TEST_CASE("checkpoint ls marks the best by the rule of the newest one that can be read") {
   const test::Folder scratch;
   const auto run = scratch / "run";
-  save_run(run, 100);
+  save_run(run, {{"eval_loss"}, {"eval_loss"}});
   const auto rows = [&] { return split(answers({"ls", run.string()}).text, '\n'); };
   CHECK_THAT(rows()[1], Contains("step-00000200") && !Contains("best"));
   CHECK_THAT(rows()[2], Contains("step-00000100") && Contains("eval_loss 2.5  best  1 rank"));
@@ -80,6 +80,18 @@ TEST_CASE("checkpoint ls marks the best, as the newest one that can be read know
   const test::Folder other;
   save_run(other / "run");
   CHECK_THAT(answers({"ls", (other / "run").string()}).text, !Contains("best"));
+  // A run that was resumed with another metric: the old one counts until an evaluation has given the new one.
+  const auto best_of = [](const std::vector<checkpoint::BestRule>& rules) {
+    const test::Folder folder;
+    save_run(folder / "run", rules);
+    for (const auto& row : split(answers({"ls", (folder / "run").string()}).text, '\n')) {
+      if (row.find(" best ") != std::string::npos) return row.substr(0, row.find(' '));
+    }
+    return std::string();
+  };
+  CHECK(best_of({{"eval_loss"}, {"eval_f1", false}}) == "step-00000200");
+  CHECK(best_of({{"eval_f1", false}, {"eval_accuracy", false}}) == "step-00000200");
+  CHECK(best_of({{"eval_f1", false}, {"eval_loss"}}) == "step-00000100");
 }
 
 TEST_CASE("checkpoint ls lists what a run has, and what is wrong with it") {

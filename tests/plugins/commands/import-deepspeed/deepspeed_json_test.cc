@@ -4,6 +4,8 @@
 
 #include "support/errors.h"
 
+namespace deepspeed_json_test {
+
 using namespace import_deepspeed;
 
 TEST_CASE("an integer may be written as DeepSpeed writes bucket sizes, as long as a float holds it exactly") {
@@ -43,3 +45,5 @@ TEST_CASE("tables inside of tables end somewhere") {
   CHECK(nested(100).empty());
   CHECK_THAT(nested(200), Contains("ds.json: ") && Contains("is inside of too many others"));
 }
+
+}  // namespace deepspeed_json_test

@@ -6,6 +6,8 @@
 
 #include <set>
 
+namespace deepspeed_keys_test {
+
 using namespace capstan;
 using namespace import_deepspeed;
 
@@ -26,8 +28,17 @@ TEST_CASE("each key is there once, and what is taken over says where") {
     CHECK(paths.insert(key.path).second);
     if (key.take == Take::copied) CHECK_FALSE(key.ours.empty());
     if (key.take == Take::required) CHECK_FALSE(key.required.empty());
-    if (key.take == Take::ignored) CHECK_FALSE(key.why.empty());
+    if (key.take == Take::ignored || key.take == Take::off) CHECK_FALSE(key.why.empty());
   }
+}
+
+TEST_CASE("capstan reference prints the same keys") {
+  const auto table = deepspeed_file_keys().at(0);
+  CHECK(table.keys.size() == deepspeed_keys().size());
+  CHECK(table.find("zero_optimization.stage")->words == "strategy.zero.stage: absent: 0");
+  CHECK(table.find("steps_per_print")->use == config::FileKey::Use::neutral);
+  CHECK(table.find("amp.enabled")->allowed == std::vector<std::string>{"false"});
+  CHECK(table.find("elasticity.enabled")->use == config::FileKey::Use::only);
 }
 
 TEST_CASE("a key's bounds are its own: from one on, above 0, or at most") {
@@ -41,3 +52,5 @@ TEST_CASE("a key's bounds are its own: from one on, above 0, or at most") {
   CHECK(key.takes(2));
   CHECK_FALSE(key.takes(2.001));
 }
+
+}  // namespace deepspeed_keys_test

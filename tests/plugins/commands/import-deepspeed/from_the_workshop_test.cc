@@ -13,6 +13,8 @@
 #include "plugin/hints.h"
 #include "plugins/commands/import-deepspeed/hints.h"
 
+namespace from_the_workshop_test {
+
 using namespace capstan;
 
 namespace {
@@ -103,3 +105,5 @@ TEST_CASE("docs/from-the-workshop.md holds each program's table") {
     CHECK(document.substr(first + begin.size(), last - first - begin.size()) == markdown(program));
   }
 }
+
+}  // namespace from_the_workshop_test

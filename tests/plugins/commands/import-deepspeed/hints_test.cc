@@ -10,6 +10,8 @@
 #include "config/files.h"
 #include "plugin/hints.h"
 
+namespace hints_test {
+
 using namespace capstan;
 
 namespace {
@@ -124,3 +126,5 @@ TEST_CASE("typed as a flag, with a value or without, with '-' or '_'") {
   CHECK_THAT(faults.list()[1].fix, Contains("launchers' nproc_per_node"));
   CHECK_THAT(faults.list()[2].fix, Contains("NeMo's --factory"));
 }
+
+}  // namespace hints_test

@@ -7,6 +7,8 @@
 #include "session/job.h"
 #include "support/folder.h"
 
+namespace imported_job_test {
+
 using namespace capstan;
 
 namespace {
@@ -145,3 +147,5 @@ TEST_CASE("what check would refuse of an imported file is refused in the JSON's 
     }
   }
 }
+
+}  // namespace imported_job_test

@@ -15,6 +15,8 @@
 #include <map>
 #include <set>
 
+namespace translate_test {
+
 using namespace capstan;
 using config::Value;
 
@@ -303,9 +305,12 @@ TEST_CASE("a scheduler's absent parameters are DeepSpeed's defaults, and what di
   CHECK(option(cosine, "lr") == "5e-05");
   CHECK(option(cosine, "warmup_steps") == "1000");
   CHECK(has_note(cosine, linear));
-  CHECK(has_note(cosine,
-                 "scheduler.params.cos_min_ratio is absent, 0.0001 for DeepSpeed: see optimizer.min_lr, a "
-                 "learning rate"));
+  CHECK(option(cosine, "min_lr") == "5e-09");
+  const auto higher = scheduled(R"({"type": "WarmupCosineLR", "params": {"cos_min_ratio": 0.5}})");
+  CHECK(option(higher, "min_lr") == "2.5e-05");
+  CHECK(has_note(import_text(R"({"optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+                                 "scheduler": {"type": "WarmupCosineLR"}})"),
+                 "scheduler.params.cos_min_ratio is not taken over: set optimizer.min_lr to 1e-04 of optimizer.lr"));
 
   const auto said = import_text(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 1e-4,
     "warmup_num_steps": 7, "warmup_type": "linear"}}})");
@@ -387,3 +392,5 @@ TEST_CASE("text that is not JSON is refused with its line") {
   CHECK(join(faults_of(R"({"fp16": {"enabled": true, "enabled": false}})")) ==
         "ds.json: the key \"enabled\" stands twice in one table (remove one of the two)");
 }
+
+}  // namespace translate_test

@@ -10,6 +10,8 @@
 #include "support/errors.h"
 #include "support/folder.h"
 
+namespace plan_test {
+
 using namespace capstan;
 
 namespace {
@@ -55,3 +57,5 @@ TEST_CASE("plan says when nothing fits, and refuses what cannot be") {
   CHECK_THROWS_WITH(planned({file, {}, 3, 1, "h100-80g"}),
                     Contains("global_batch 16 is not a multiple of micro_batch 2 x data-parallel size 3"));
 }
+
+}  // namespace plan_test

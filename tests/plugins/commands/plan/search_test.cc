@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+namespace search_test {
+
 using namespace capstan;
 using planning::Choice;
 using planning::LayoutChoice;
@@ -180,3 +182,5 @@ TEST_CASE("strategies that the configuration has can stay, go, or be as a saving
                                                                        "strategy.recompute.regions=[]"});
   CHECK(std::count(overrides.begin(), overrides.end(), std::vector<std::string>{"strategy.fsdp.enabled=false"}) == 1);
 }
+
+}  // namespace search_test

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+namespace stragglers_test {
+
 using namespace capstan;
 using planning::Disturbances;
 using planning::simulate;
@@ -145,3 +147,5 @@ TEST_CASE("what cannot be simulated is refused") {
   far.slow_links[8] = 2;
   CHECK_THROWS_WITH(simulate(pipeline(), 8, far), Contains("rank 8 is not one of 8 GPUs"));
 }
+
+}  // namespace stragglers_test

@@ -4,6 +4,8 @@
 
 #include "plugins/commands/preflight/reports.h"
 
+namespace judge_test {
+
 using namespace preflight;
 using capstan::cat;
 using capstan::ExitCode;
@@ -132,3 +134,5 @@ TEST_CASE("preflight: the gate") {
         "preflight: FAIL: the all-reduce bandwidth cannot be measured: rank 1 on g1 cannot allocate 4.00 GiB");
   CHECK(judge(report, options).exit_code == 44);
 }
+
+}  // namespace judge_test

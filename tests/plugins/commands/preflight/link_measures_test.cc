@@ -5,6 +5,8 @@
 
 #include <set>
 
+namespace link_measures_test {
+
 using namespace preflight;
 using capstan::cat;
 using capstan::comm::Communicator;
@@ -80,3 +82,5 @@ TEST_CASE("preflight: a gate that cannot be allocated says on which rank") {
       throw std::runtime_error(gate.problem);
   });
 }
+
+}  // namespace link_measures_test

@@ -5,6 +5,8 @@
 #include "plugins/commands/preflight/reports.h"
 #include "support/folder.h"
 
+namespace rank_measures_test {
+
 using namespace preflight;
 
 namespace {
@@ -42,3 +44,5 @@ TEST_CASE("preflight: the links that NCCL logs") {
   CHECK(links == std::map<std::string, int>{{"NET/IB/GDRDMA", 1}, {"NET/Socket", 1}, {"P2P/CUMEM", 2}});
   CHECK(links_of_log("").empty());
 }
+
+}  // namespace rank_measures_test

@@ -4,6 +4,8 @@
 
 #include "plugins/commands/preflight/reports.h"
 
+namespace report_test {
+
 using namespace preflight;
 
 TEST_CASE("preflight: two ranks are one pair") {
@@ -32,3 +34,5 @@ TEST_CASE("preflight: the report in words and as JSON") {
   CHECK_THAT(json, Contains(R"("line": "preflight: WARN: rank 1 on g1)") && Contains(R"("level": "WARN")") &&
                        Contains(R"("bus_gbps": 100.5)") && Contains(R"("gbps": 300.0)"));
 }
+
+}  // namespace report_test

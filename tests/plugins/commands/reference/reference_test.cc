@@ -4,6 +4,8 @@
 
 #include "fixtures/common.h"
 
+namespace reference_test {
+
 using namespace capstan;
 using plugin::Found;
 
@@ -56,3 +58,5 @@ TEST_CASE("the reference lists a model's presets by name") {
   CHECK_THAT(reference::markdown({}, {{"model", "tiny", "tiny.so", "", &tiny}}),
              Contains("small\n\nPresets: `tiny-1`, `tiny-2`.\n\nIt has no options.\n"));
 }
+
+}  // namespace reference_test

@@ -7,6 +7,8 @@
 #include "plugins/commands/report/tables.h"
 #include "support/run_folders.h"
 
+namespace cells_test {
+
 using namespace report;
 using namespace runs;
 using namespace test;
@@ -62,3 +64,5 @@ TEST_CASE("a baseline's values come with their places; what was not evaluated ha
   CHECK(zero.head == Row{"Category", "Metric", "Extraction Instruction", "Your Value"});
   CHECK(texts(zero.rows[3]) == Row{"Training Metrics", "Eval Loss (Final)", "the same, the last one", "1.5000"});
 }
+
+}  // namespace cells_test

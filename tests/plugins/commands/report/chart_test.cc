@@ -2,6 +2,8 @@
 
 #include <capstan_catch.h>
 
+namespace chart_test {
+
 using namespace report;
 
 TEST_CASE("ticks are round and lie in the range") {
@@ -17,3 +19,5 @@ TEST_CASE("an axis of counts has whole numbers, and neighbouring ticks differ") 
   CHECK_THAT(svg, Contains(">1</text>") && Contains(">2</text>") && !Contains(">1.5</text>"));
   CHECK_THAT(svg, Contains(">5.5471</text>") && Contains(">5.5472</text>"));
 }
+
+}  // namespace chart_test

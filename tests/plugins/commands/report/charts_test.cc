@@ -3,6 +3,8 @@
 #include "plugins/commands/report/page.h"
 #include "support/run_folders.h"
 
+namespace charts_test {
+
 using namespace report;
 using namespace runs;
 using namespace test;
@@ -59,3 +61,5 @@ TEST_CASE("a run on CPUs has its processes' memory over time; rates of steps are
   }
   CHECK(found);
 }
+
+}  // namespace charts_test

@@ -9,6 +9,8 @@
 #include "plugins/commands/report/tables.h"
 #include "support/run_folders.h"
 
+namespace kinds_test {
+
 using namespace report;
 using namespace runs;
 using namespace test;
@@ -79,3 +81,5 @@ TEST_CASE("runs on CPUs have a column for memory, and a table of only GPUs has n
     CHECK(std::count(others.begin(), others.end(), "Host Memory (GB)") == 0);
   }
 }
+
+}  // namespace kinds_test

@@ -4,6 +4,8 @@
 
 #include "support/run_folders.h"
 
+namespace page_test {
+
 using namespace report;
 using namespace runs;
 using namespace test;
@@ -18,3 +20,5 @@ TEST_CASE("a page needs nothing but itself") {
     CHECK(page.find(outside) == std::string::npos);
   }
 }
+
+}  // namespace page_test

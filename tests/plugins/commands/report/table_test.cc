@@ -2,6 +2,8 @@
 
 #include <capstan_catch.h>
 
+namespace table_test {
+
 using namespace report;
 
 TEST_CASE("a table as text, CSV, Markdown and HTML") {
@@ -26,3 +28,5 @@ TEST_CASE("what a file put into a table is text in every format") {
   CHECK_THAT(text_of(table), Contains("  note \\x1b[2J\\n\\u202e*of* a [run](x)\n"));
   CHECK_THAT(markdown_of(table), Contains("- note \\\\x1b\\[2J\\\\n\\\\u202e\\*of\\* a \\[run\\](x)\n"));
 }
+
+}  // namespace table_test

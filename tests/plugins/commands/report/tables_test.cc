@@ -6,6 +6,8 @@
 #include "support/errors.h"
 #include "support/run_folders.h"
 
+namespace tables_test {
+
 using namespace report;
 using namespace runs;
 using namespace test;
@@ -96,3 +98,5 @@ TEST_CASE("every table can be filled from a run that has only begun") {
   CHECK_THAT(test::error_of([&] { fill_table("weak-layer", runs); }),
              Contains("there is no table 'weak-layer'") && Contains("did you mean 'weak-layers'?"));
 }
+
+}  // namespace tables_test

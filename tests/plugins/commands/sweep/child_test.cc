@@ -4,6 +4,8 @@
 
 #include "support/errors.h"
 
+namespace child_test {
+
 using namespace sweep;
 
 TEST_CASE("a program's output and error are captured together, and its exit code is ours") {
@@ -29,3 +31,5 @@ TEST_CASE("a program that cannot be started is named") {
   CHECK_THAT(test::error_of([] { run_program({"/no/such/program"}, true); }),
              Contains("cannot start /no/such/program: "));
 }
+
+}  // namespace child_test

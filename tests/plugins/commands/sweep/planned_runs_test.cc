@@ -5,6 +5,8 @@
 #include "support/errors.h"
 #include "support/run_folders.h"
 
+namespace planned_runs_test {
+
 using namespace sweep;
 using namespace runs;
 using namespace test;
@@ -42,6 +44,11 @@ TEST_CASE("layers grow with the ranks while the micro-batch shrinks") {
   const auto more = planned_runs(sweep, base);
   REQUIRE(more.size() == 8);
   CHECK(more[7].name == "weak-2x16-lr=5e-5");
+  sweep.axes = {{"data.turn", {"{content}\n", "a/b {content}"}}};
+  const auto turns = planned_runs(sweep, base);
+  CHECK(turns[0].name == "weak-2-turn={content}_");
+  CHECK(turns[0].overrides.back() == "data.turn={content}\n");
+  CHECK(turns[1].name == "weak-2-turn=a_b_{content}");
   CHECK(more[7].overrides == std::vector<std::string>{"a.b=c", "data.train_samples=8000", "optimizer.lr=5e-5"});
 }
 
@@ -61,3 +68,5 @@ TEST_CASE("a run is done when all of its steps are, with the same configuration,
       read_run(make_run(folder, "e", {2, 1, 10, "max_steps = 3\n" + epochs + "e\"\n", R"("steps":3,)"}));
   CHECK(is_done(limited, limited, planned));
 }
+
+}  // namespace planned_runs_test

@@ -1,6 +1,7 @@
 #include "plugins/commands/tokenize/tokenize_lines.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan/command.h>
 #include <capstan_catch.h>
 
@@ -13,7 +14,7 @@ using namespace capstan;
 
 namespace {
 
-std::string tokenized(const nlohmann::json& file, bool special, const std::string& input) {
+std::string tokenized(const Json& file, bool special, const std::string& input) {
   std::istringstream in(input);
   std::ostringstream out;
   tokenize::tokenize_lines(*opened(file), special, in, out);

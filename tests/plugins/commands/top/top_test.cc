@@ -102,7 +102,11 @@ TEST_CASE("a run that was killed does not look like one that still runs") {
 TEST_CASE("a run without a step, and one that has ended") {
   const test::Folder folder;
   folder.write("new/config.toml", "[train]\nmicro_batch = 1\n");
-  CHECK_THAT(live_text(RunWatch(folder / "new").now()), Contains("no step is done yet\nGPU memory is not logged"));
+  CHECK_THAT(live_text(RunWatch(folder / "new").now()),
+             Contains("no step is done yet\n") && !Contains("GPU memory is not logged"));
+  folder.write("gpus/config.toml", "[run]\ndevice = \"cuda\"\n");
+  CHECK_THAT(live_text(RunWatch(folder / "gpus").now()),
+             Contains("no step is done yet\nGPU memory is not logged: add"));
   const auto path = make_run(folder, "a", {1, 1, 10, "", R"("steps":4,)"});
   CHECK_THAT(snapshot_text(RunWatch(path).now(), 80, {}),
              Contains("step 4/4 (100 %), epoch 0, ended\n") && Contains("evaluation after step 4: loss 1.5000"));

@@ -7,6 +7,8 @@
 #include "support/folder.h"
 #include "support/options.h"
 
+namespace eval_files_test {
+
 using namespace capstan;
 using namespace jsonl;
 
@@ -38,3 +40,5 @@ TEST_CASE("a file of eval_files that is not there, or has a broken line, is name
   CHECK_THAT(faults.list()[0].what, Contains("data.eval_files: there is no file"));
   CHECK_THAT(faults.list()[1].where, Contains("broken.jsonl"));
 }
+
+}  // namespace eval_files_test

@@ -330,10 +330,12 @@ TEST_CASE("lines that are wrong are named with what is wrong and what a line may
   const std::string forms =
       "\n    fix: a line is {\"prompt\": …, \"completion\": …}, {\"messages\": [{\"role\": …, \"content\": …}, …]} or "
       "{\"text\": …}";
-  CHECK(fault_of("{\"prompt\": \"a\"") ==
-        "broken JSON at column 14 of 14\n    fix: write one JSON object a line; line breaks inside of texts are \\n");
+  CHECK(
+      fault_of("{\"prompt\": \"a\"") ==
+      "broken JSON: it ends before its JSON does, at column 15\n    fix: write one JSON object a line, in UTF-8; line "
+      "breaks inside of texts are \\n");
   CHECK(fault_of("[1]") == "the line is of type array, not an object" + forms);
-  CHECK(fault_of("{\"question\": \"a\"}") == "none of the keys is known" + forms);
+  CHECK(fault_of("{\"topic\": \"a\"}") == "none of the keys is known" + forms);
   CHECK(fault_of("{\"text\": \"a\", \"prompt\": \"b\", \"completion\": \"c\"}") ==
         "the line is of several kinds at once" + forms);
   CHECK(fault_of("{\"prompt\": \"a\"}") == "'completion' is missing" + forms);
@@ -341,7 +343,6 @@ TEST_CASE("lines that are wrong are named with what is wrong and what a line may
   CHECK(fault_of("{\"prompt\": \"a\", \"completion\": \"\"}") ==
         "'completion' is empty\n    fix: give it a text, or take the line out");
   CHECK(fault_of("{\"text\": \"\"}") == "'text' is empty\n    fix: take the line out");
-  CHECK(fault_of("{\"text\": 1e999}").starts_with("broken JSON: line 1, column 10: 1e999 is beyond any number"));
 }
 
 TEST_CASE("conversations that are wrong") {
@@ -355,7 +356,7 @@ TEST_CASE("conversations that are wrong") {
   CHECK_THAT(fault_of(R"({"messages": ["a"]})", turn), Contains("'messages[0]' is of type string, not an object"));
   CHECK_THAT(fault_of(R"({"messages": [{"content": "a"}]})", turn), Contains("'messages[0].role' is missing"));
   CHECK_THAT(fault_of(R"({"messages": [{"role": "user", "content": null}]})", turn),
-             Contains("'messages[0].content' is of type null, not a text"));
+             Contains("'messages[0].content' is missing"));
   const Values assistant{{"assistant_turn", "{content}"}};
   CHECK(fault_of(user, assistant) ==
         "there is no template for the role 'user'\n    fix: set data.user_turn, or data.turn for every role");

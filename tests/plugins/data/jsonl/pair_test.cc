@@ -9,6 +9,8 @@
 #include "support/folder.h"
 #include "support/options.h"
 
+namespace pair_test {
+
 using namespace capstan;
 using namespace jsonl;
 using test::error_of;
@@ -80,6 +82,7 @@ TEST_CASE("a pair of texts is a sample of two sequences, of which the answers be
   const auto path =
       folder.write("a.jsonl", "{\"prompt\": \"2+2=\", \"chosen\": \"4\", \"rejected\": \"five\", \"id\": \"x\"}\n");
   CHECK(data_of(path).form().sequences == 2);
+  CHECK(data_of(path).form().meaning == "a preferred answer and a rejected one");
   const auto source = opened(path);
   const auto sample = source->get(0);
   CHECK(shown(sample) == "2+2=[4.] | 2+2=[five.]");
@@ -172,3 +175,5 @@ TEST_CASE("pairs where none are asked for, and loss on prompts where pairs are")
   REQUIRE(of_loss.size() == 1);
   CHECK(of_loss.list().front().where == "a.toml:4");
 }
+
+}  // namespace pair_test

@@ -9,6 +9,8 @@
 #include "support/folder.h"
 #include "support/options.h"
 
+namespace teacher_test {
+
 using namespace capstan;
 using namespace jsonl;
 using test::error_of;
@@ -98,7 +100,9 @@ TEST_CASE("a teacher's words that are none are named before anything begins") {
       {wrong("[[1, 2], [3, 4.5], [5, 6]]", good), "'teacher_words[1]' has 4.5, which is no id"},
       {wrong("[[1, 2], [3, 4], [6, 6]]", good), "'teacher_words[2]' has the word 6 twice"},
       {wrong("[[1, 2]]", "[[1e300, 2]]"), "which is no finite number"},
-      {wrong("[[1, 2]]", "[[-0.1, -0.2]]"), "are of probabilities whose sum is 1.7"}};
+      {wrong("[[1, 2]]", "[[-0.1, -0.2]]"), "are of probabilities whose sum is 1.7"},
+      {wrong("[[1, 2]]", "[[-0.5, 2]]"), "'teacher_log_probabilities[0]' has 2, and the logarithm of a probability"},
+      {wrong("[[1, 2]]", "null"), "'teacher_log_probabilities' is missing"}};
   for (const auto& [end, what] : cases) {
     INFO(end);
     Diagnostics faults;
@@ -127,3 +131,5 @@ TEST_CASE("pairs have no teacher's words") {
   REQUIRE(faults.size() == 1);
   CHECK_THAT(faults.list()[0].what, Contains("data.teacher_words is set"));
 }
+
+}  // namespace teacher_test

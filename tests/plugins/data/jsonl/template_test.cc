@@ -6,6 +6,8 @@
 #include "support/folder.h"
 #include "support/options.h"
 
+namespace template_test {
+
 using namespace capstan;
 using namespace jsonl;
 using test::Folder;
@@ -49,3 +51,5 @@ TEST_CASE("a role that is known but for its case is refused, since nothing of it
   CHECK(of_role("assistant").empty());
   CHECK(of_role("Tool").empty());
 }
+
+}  // namespace template_test

@@ -5,6 +5,8 @@
 
 #include <capstan_catch.h>
 
+namespace metric_test {
+
 using namespace squad;
 
 namespace {
@@ -73,3 +75,23 @@ TEST_CASE("a question's score is its first line's best over the references") {
   CHECK(scores("\nParis", {"Paris"})[0].second == 0.0);
   CHECK(scores("Paris", {}).empty());
 }
+
+TEST_CASE("where questions may have no answer, version 2.0's rule holds") {
+  const auto both = [](const char* text, const std::vector<std::string>& references) {
+    const auto values = scores(text, references, "No answer");
+    return std::pair(values.at(0).second, values.at(1).second);
+  };
+  const std::pair right{100.0, 100.0}, wrong{0.0, 0.0};
+  CHECK(both("no answer.\nmore", {"No answer"}) == right);
+  CHECK(both("", {"No answer"}) == right);
+  CHECK(both("the", {"No answer"}) == right);  // without a word
+  CHECK(both("answer", {"No answer"}) == wrong);
+  CHECK(both("", {"Paris"}) == wrong);
+  CHECK(both("no answer", {"Paris", "no"}) == wrong);
+  CHECK(both("Rome", {"the", "Paris"}) == wrong);  // a reference without a word does not count
+  CHECK(both("", {"the", "Paris"}) == wrong);
+  CHECK(both("", {"the", "!"}) == right);
+  CHECK(both("Paris city", {"Paris"}).second == Approx(200.0 / 3).epsilon(1e-15));
+}
+
+}  // namespace metric_test

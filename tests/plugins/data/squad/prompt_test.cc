@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+namespace prompt_test {
+
 using namespace squad;
 using capstan::data::Sample;
 using capstan::tokenizer::ByteTokenizer;
@@ -118,17 +120,6 @@ TEST_CASE("what the tokenizer puts before a text belongs to the prompt, and coun
         without.tokens.size());
 }
 
-TEST_CASE("a question without answers is a prompt without a target") {
-  const Question open{"q2", "Who?", 0, {}};
-  for (const auto loss : {Loss::answer, Loss::sequence}) {
-    const auto sample = make_sample(open, context, ByteTokenizer(), 512, loss);
-    CHECK(text(sample) == "Question: Who? Context: Ada wrote it. Answer:");
-    CHECK(sample.prompt_length == static_cast<std::int64_t>(sample.tokens.size()));
-    CHECK(sample.is_target == std::vector<bool>(sample.tokens.size(), false));
-    CHECK(sample.references.empty());
-  }
-}
-
 TEST_CASE("what is asked is the prompt, cut to leave room, and the same whatever the answers are") {
   const Question longer{"q1", "Who?", 0, {"Ada Lovelace, Countess of Lovelace"}};
   const Question open{"q1", "Who?", 0, {}};
@@ -168,3 +159,5 @@ TEST_CASE("a question that leaves no room for an answer is named") {
                     "    fix: lower train.max_new_tokens, raise data.max_length, or take the question out");
   CHECK_THROWS_WITH(make_prompt(question, context, ByteTokenizer(), -7), Contains("there is room for 0\n"));
 }
+
+}  // namespace prompt_test

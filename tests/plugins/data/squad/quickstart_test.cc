@@ -7,6 +7,8 @@
 
 #include "plugins/data/squad/squad_file.h"
 
+namespace quickstart_test {
+
 using capstan::data::Split;
 
 namespace {
@@ -48,3 +50,5 @@ TEST_CASE("the quickstart's questions: thousands, each answered by its text, non
     }
   }
 }
+
+}  // namespace quickstart_test

@@ -2,13 +2,18 @@
 
 #include "tokenizer/byte_tokenizer.h"
 
+#include <capstan/base/files.h>
+#include <capstan/base/log.h>
 #include <capstan_catch.h>
 #include <capstan_places.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "support/folder.h"
 #include "support/options.h"
+
+namespace squad_test {
 
 using namespace capstan;
 using namespace squad;
@@ -24,6 +29,16 @@ constexpr const char* good = R"({"version": "1.1", "data": [
   {"title": "Two", "paragraphs": [
     {"context": "Bob read it.", "qas": [
       {"id": "q3", "question": "Who read it?", "answers": [{"text": "Bob", "answer_start": 0}]}]}]}]})";
+
+// Version 2.0: three questions without an answer, one of them not marked; an answer that is an article.
+constexpr const char* version_2 = R"({"version": "v2.0", "data": [{"title": "t", "paragraphs": [
+  {"context": "Ada keeps the fox.", "qas": [
+    {"id": "a", "question": "Who?", "answers": [{"text": "Ada", "answer_start": 0}], "is_impossible": false},
+    {"id": "b", "question": "When?", "answers": [], "is_impossible": true,
+     "plausible_answers": [{"text": "fox", "answer_start": 14}]},
+    {"id": "c", "question": "Why?", "answers": [], "is_impossible": true},
+    {"id": "d", "question": "How?", "answers": []},
+    {"id": "e", "question": "Which?", "answers": [{"text": "the", "answer_start": 10}], "is_impossible": null}]}]}]})";
 
 config::Options<SquadOptions> options(const testing::OptionValues& values) {
   return testing::options_of<SquadOptions>("data", values);
@@ -45,6 +60,21 @@ std::string fault_of_file(const std::string& content) {
   REQUIRE(texts[0].starts_with(path + ": "));
   return texts[0].substr(path.size() + 2);
 }
+
+// What is logged goes into a file.
+class Logged {
+ public:
+  explicit Logged(std::filesystem::path file) : file_(std::move(file)) {
+    log::configure(file_.string(), log::Level::error, 0);
+  }
+  ~Logged() { log::configure({}, log::Level::warning, 0); }
+  Logged(const Logged&) = delete;
+  Logged& operator=(const Logged&) = delete;
+  std::string text() const { return std::filesystem::exists(file_) ? read_file(file_) : std::string(); }
+
+ private:
+  std::filesystem::path file_;
+};
 
 data::SplitRequest request(data::Split split) {
   return {split, std::make_shared<tokenizer::ByteTokenizer>(), 512, 258};
@@ -120,7 +150,7 @@ TEST_CASE("files that are not named or not there") {
   const Folder folder;
   CHECK(faults({}) == std::vector<std::string>{
                           "a.toml:1: neither data.train nor data.eval names a file\n    fix: set data.train to a file "
-                          "in SQuAD v1.1's format; tools/get-squad FOLDER downloads them"});
+                          "in SQuAD's format; tools/get-squad FOLDER downloads them"});
   CHECK(faults({{"train", (folder / "none.json").string()}}) ==
         std::vector<std::string>{"a.toml:2: data.train: there is no file " + (folder / "none.json").string() +
                                  "\n    fix: tools/get-squad FOLDER downloads the official files, "
@@ -140,14 +170,15 @@ TEST_CASE("broken JSON is told once, with file and place") {
                          " (line 5)\n    fix: it is cut off: fetch or write it again");
   CHECK_THAT(fault_of_file(""), Contains("the file ends before its JSON does, at byte 0 (line 1)"));
   const auto broken = fault_of_file("{\"data\": [\n  {\"paragraphs\": oops}]}");
-  CHECK_THAT(broken, Contains("broken JSON at byte 29 (line 2, column 18), at 'oops"));
+  CHECK_THAT(broken, Contains("broken JSON: line 2, column 18: no JSON at 'oops"));
   CHECK_THAT(broken, Contains("fix: fetch or write the file again"));
-  CHECK_THAT(fault_of_file("{\"data\": \"\xFF\"}"), Contains("broken JSON at byte 11 (line 1, column 11)"));
+  CHECK_THAT(fault_of_file("{\"data\": \"\xFF\"}"),
+             Contains("broken JSON: line 1, column 11: the byte \\xff is no UTF-8"));
 }
 
 TEST_CASE("what is missing or of the wrong type is named by its path") {
   const std::string format =
-      "\n    fix: SQuAD v1.1 is data[].paragraphs[] with a context and qas[] of id, question and answers[].text";
+      "\n    fix: SQuAD is data[].paragraphs[] with a context and qas[] of id, question and answers[].text";
   CHECK(fault_of_file("{}") == "data is missing" + format);
   CHECK(fault_of_file("[1]") == "the file is of type array, not an object" + format);
   CHECK(fault_of_file(R"({"data": {}})") == "data is of type object, not a list" + format);
@@ -200,16 +231,128 @@ TEST_CASE("a file without questions is refused") {
                                  " holds no questions\n    fix: name a file with questions"});
 }
 
-TEST_CASE("a question without answers cannot be trained on; in evaluation it has no score") {
-  const std::string content =
-      R"({"data": [{"paragraphs": [{"context": "c", "qas": [{"id": "q", "question": "?", "answers": []}]}]}]})";
-  CHECK(fault_of_file(content) ==
-        "data[0].paragraphs[0].qas[0].answers of question 'q' is empty: there is nothing to train on\n"
-        "    fix: take the question out, or use the file for evaluation only");
+TEST_CASE("questions without an answer are refused in either split, until the options say what becomes of them") {
   const Folder folder;
-  const SquadData squad(options({{"eval", folder.write("a.json", content)}}));
-  const auto eval = squad.open(request(data::Split::eval));
-  CHECK(eval->score(eval->get(0), "c").empty());
+  const auto path = folder.write("a.json", version_2);
+  for (const char* split : {"train", "eval"}) {
+    CHECK(faults({{split, path}}) ==
+          std::vector<std::string>{path +
+                                   ": data[0].paragraphs[0].qas[1] (question 'b') has no answer, nor 2 other "
+                                   "questions, as in SQuAD v2.0\n    fix: set data.unanswerable = \"skip\" to leave "
+                                   "such questions out, or \"learn\" to learn the text data.no_answer as their answer "
+                                   "and to score them by version 2.0's rule"});
+  }
+}
+
+TEST_CASE("questions without an answer are left out on request, and the number is said") {
+  const Folder folder;
+  const auto path = folder.write("a.json", version_2);
+  const testing::OptionValues values{{"train", path}, {"eval", path}, {"unanswerable", std::string("skip")}};
+  const Logged log(folder / "log");
+  CHECK(faults(values).empty());
+  CHECK_THAT(log.text(), Contains(path + ": 3 of 5 questions have no answer and are left out (data.unanswerable)"));
+  const SquadData squad(options(values));
+  for (const auto split : {data::Split::train, data::Split::eval}) {
+    const auto source = squad.open(request(split));
+    REQUIRE(source->size() == 2);
+    CHECK(source->get(0).id == "a");
+    CHECK(source->get(1).id == "e");
+    // Version 1.1's rule: an answer that is an article agrees with another by exact match only.
+    CHECK(source->score(source->get(1), "the")[0].second == 100);
+    CHECK(source->score(source->get(1), "the")[1].second == 0);
+  }
+  auto more = values;
+  more.emplace_back("eval_samples", std::int64_t{3});
+  REQUIRE(faults(more).size() == 1);
+  CHECK_THAT(faults(more)[0], Contains("data.eval_samples is 3") && Contains("holds 2 questions"));
+  const auto none = folder.write("none.json", R"({"data": [{"paragraphs": [{"context": "c", "qas": [
+      {"id": "q", "question": "?", "answers": []}]}]}]})");
+  CHECK(faults({{"eval", none}, {"unanswerable", std::string("skip")}}) ==
+        std::vector<std::string>{none + ": none of its 1 question has an answer, and data.unanswerable is \"skip\"\n"
+                                        "    fix: set data.unanswerable = \"learn\", or name a file with answers"});
+}
+
+TEST_CASE("a text is learned where a question has no answer, and scores follow version 2.0's rule") {
+  const Folder folder;
+  const auto path = folder.write("a.json", version_2);
+  for (const std::string text : {"unanswerable", "No answer."}) {
+    testing::OptionValues values{{"train", path}, {"eval", path}, {"unanswerable", std::string("learn")}};
+    if (text != "unanswerable") values.emplace_back("no_answer", text);
+    CHECK(faults(values).empty());
+    const SquadData squad(options(values));
+    const auto train = squad.open(request(data::Split::train));
+    REQUIRE(train->size() == 5);
+    const auto sample = train->get(1);
+    CHECK(tokenizer::ByteTokenizer().decode(sample.tokens) ==
+          "Question: When? Context: Ada keeps the fox. Answer: " + text);
+    CHECK(sample.tokens.size() - static_cast<std::size_t>(sample.prompt_length) == text.size() + 2);
+    const auto eval = squad.open(request(data::Split::eval));
+    const auto scores_of = [&](std::int64_t index, const std::string& answer) {
+      const auto values_of = eval->score(eval->question(index, 512), answer);
+      return std::vector<double>{values_of.at(0).second, values_of.at(1).second};
+    };
+    const std::vector<double> right{100, 100}, wrong{0, 0};
+    for (const std::int64_t index : {1, 2, 3}) {
+      CHECK(scores_of(index, " " + text) == right);
+      CHECK(scores_of(index, "") == right);
+      CHECK(scores_of(index, "\nfox") == right);
+      CHECK(scores_of(index, " fox") == wrong);
+      CHECK(scores_of(index, " " + text + " fox") == wrong);
+    }
+    CHECK(scores_of(0, " Ada") == right);
+    CHECK(scores_of(0, " " + text) == wrong);
+    CHECK(scores_of(0, "") == wrong);
+    // The only answer has no word that counts: version 2.0 takes the question for one without an answer.
+    CHECK(scores_of(4, "the") == right);
+    CHECK(scores_of(4, " fox") == wrong);
+  }
+}
+
+TEST_CASE("what a file or a configuration says twice about answers is refused") {
+  CHECK(fault_of_file(R"({"data": [{"paragraphs": [{"context": "c", "qas": [
+          {"id": "q", "question": "?", "answers": [{"text": "c"}], "is_impossible": true}]}]}]})") ==
+        "data[0].paragraphs[0].qas[0].is_impossible of question 'q' is true, but it has the answer 'c'\n"
+        "    fix: take one of them out");
+  CHECK_THAT(fault_of_file(R"({"data": [{"paragraphs": [{"context": "c", "qas": [
+          {"id": "q", "question": "?", "answers": [], "is_impossible": "yes"}]}]}]})"),
+             Contains("data[0].paragraphs[0].qas[0].is_impossible is of type string, not true or false"));
+  CHECK_THAT(fault_of_file(R"({"data": [{"paragraphs": [{"context": "c", "qas": [
+          {"id": "q", "question": "?", "is_impossible": true}]}]}]})"),
+             Contains("(question 'q') has no answer, as in SQuAD v2.0"));
+  const Folder folder;
+  const auto path = folder.write("a.json", good);
+  const auto learn = [&](const std::string& text) {
+    return faults({{"train", path}, {"unanswerable", std::string("learn")}, {"no_answer", text}});
+  };
+  CHECK(learn("The ADA!") ==
+        std::vector<std::string>{path +
+                                 ": question 'q1' has the answer 'Ada', which stands for no answer (data.no_answer)\n"
+                                 "    fix: set data.no_answer to a text that no question has as its answer"});
+  for (const auto* text : {"", "  ", "no\nanswer"}) {
+    REQUIRE(learn(text).size() == 1);
+    CHECK_THAT(learn(text)[0], Contains("data.no_answer is not a line of text, as answers are"));
+  }
+  const auto unused = faults({{"train", path}, {"no_answer", std::string("none")}});
+  REQUIRE(unused.size() == 1);
+  CHECK_THAT(unused[0], Contains("data.no_answer has no effect: data.unanswerable is not \"learn\""));
+}
+
+TEST_CASE("keys that nobody knows are named once by their paths, and version 2.0's own are known") {
+  const Folder folder;
+  const auto known = folder.write("known.json", version_2);
+  const auto odd = folder.write("odd.json", R"({"data": [{"titel": "t", "paragraphs": [
+      {"context": "c", "document_id": 7, "qas": [
+        {"id": "q", "question": "?", "answers": [{"text": "c", "answer_end": 1}], "type": {"a": {"b": 1}}},
+        {"id": "r", "question": "?", "answers": [{"text": "c", "answer_end": 1}], "type": null}]}]}], "meta": []})");
+  const Logged log(folder / "log");
+  CHECK(faults({{"train", known}, {"unanswerable", std::string("learn")}}).empty());
+  CHECK(log.text().empty());
+  CHECK(faults({{"train", odd}}).empty());
+  CHECK_THAT(log.text(),
+             Contains(odd + ": Capstan does not know these keys and leaves them out: data[].paragraphs[].document_id, "
+                            "data[].paragraphs[].qas[].answers[].answer_end, data[].paragraphs[].qas[].type, "
+                            "data[].titel, meta\n"));
+  for (const auto& key : SquadOptions::file_keys().at(0).keys) CHECK_FALSE(key.words.empty());
 }
 
 TEST_CASE("the data set in the tree is sound") {
@@ -251,3 +394,5 @@ TEST_CASE("real SQuAD files, where CAPSTAN_SQUAD names their folder") {
     CHECK(faulty == 0);
   }
 }
+
+}  // namespace squad_test

@@ -7,6 +7,8 @@
 #include "support/errors.h"
 #include "support/folder.h"
 
+namespace memory_use_test {
+
 using namespace runs;
 using Samples = std::vector<double>;
 
@@ -108,3 +110,5 @@ TEST_CASE("logs are named after their files, and errors name file and line") {
   CHECK_THAT(test::error_of([&] { read_gpu_log(folder.write("b.csv", head + "hello\n")); }), Contains("b.csv:2"));
   CHECK_THAT(test::error_of([&] { read_cpu_log(folder.write("c.txt", "# head\nx\n1 2 3 4\n")); }), Contains("c.txt:2"));
 }
+
+}  // namespace memory_use_test

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+namespace numbers_test {
+
 using namespace runs;
 
 TEST_CASE("thinning keeps means, and no point that is not finite") {
@@ -14,3 +16,5 @@ TEST_CASE("thinning keeps means, and no point that is not finite") {
   REQUIRE(kept.size() == 100);
   for (const auto& [x, y] : kept) CHECK(y == Approx(2));
 }
+
+}  // namespace numbers_test

@@ -7,6 +7,8 @@
 #include "support/errors.h"
 #include "support/run_folders.h"
 
+namespace run_test {
+
 using namespace runs;
 using namespace test;
 
@@ -108,3 +110,5 @@ TEST_CASE("runs of one name are told apart") {
   CHECK(runs[1].name == "b");
   CHECK_THAT(runs[2].name, Contains("/other/a)"));
 }
+
+}  // namespace run_test

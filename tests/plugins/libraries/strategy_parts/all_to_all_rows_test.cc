@@ -6,6 +6,8 @@
 
 #include <numeric>
 
+namespace all_to_all_rows_test {
+
 using namespace capstan;
 
 namespace {
@@ -73,3 +75,5 @@ TEST_CASE("rows in a group of one stay where they are, without a node") {
     CHECK(ops::AllToAllRows(communicator.group("test", {0}, at::kCPU), "rows")(x, {3}, {3}).is_same(x));
   });
 }
+
+}  // namespace all_to_all_rows_test

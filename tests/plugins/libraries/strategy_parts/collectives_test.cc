@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/comm/communicator.h>
 #include <capstan/strategy_parts/collectives.h>
 #include <capstan_catch.h>
@@ -9,6 +10,8 @@
 #include <numeric>
 
 #include "ops/jacobian.h"
+
+namespace collectives_test {
 
 using namespace capstan;
 using namespace capstan::ops;
@@ -251,3 +254,5 @@ TEST_CASE("a piece of the wrong length is a bug") {
                       }),
                   std::logic_error);
 }
+
+}  // namespace collectives_test

@@ -5,6 +5,8 @@
 
 #include "support/folder.h"
 
+namespace same_tokens_test {
+
 namespace {
 
 const test::Folder& folders() {
@@ -45,3 +47,5 @@ TEST_CASE("where there are no tokenizer.json, nothing can be said; one that is b
   CHECK_THROWS_AS(tokens::difference(one, folder("broken", "{")), capstan::Error);
   CHECK_FALSE(tokens::difference(one, folder("strange", R"([1, {"added_tokens": 3}])")).empty());
 }
+
+}  // namespace same_tokens_test

@@ -6,8 +6,12 @@
 #include <cstdlib>
 #include <ctime>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "plugins/monitors/console/events.h"
+
+namespace lines_test {
 
 using namespace capstan::monitor;
 using namespace console;
@@ -81,23 +85,57 @@ TEST_CASE("numbers that are none, and no time at all, are still shown") {
 
 TEST_CASE("a run introduces itself") {
   auto run = workshop_run();
-  CHECK(start_lines(run) ==
-        "Run llama-lora: 2 ranks, device cuda, backend nccl\n"
-        "Steps: 10,949 per epoch, 250 in all");
+  CHECK(start_line(run) == "Run llama-lora: 2 ranks, device cuda, backend nccl; 250 steps in all, 10,949 an epoch");
   run.hosts = {"gpu1", "gpu2"};
-  CHECK(start_lines(run).starts_with("Run llama-lora: 2 ranks on 2 hosts, device"));
+  run.first_step = 40;
+  CHECK(start_line(run) ==
+        "Run llama-lora: 2 ranks on 2 hosts, device cuda, backend nccl; 250 steps in all, 10,949 an epoch, 40 done "
+        "before");
   run.world_size = 1;
   run.hosts = {"gpu1"};
-  CHECK(start_lines(run).starts_with("Run llama-lora: 1 rank, device"));
+  CHECK(start_line(run).starts_with("Run llama-lora: 1 rank, device cuda; 250 steps"));
 }
 
-TEST_CASE("the bar shows how far, how fast and how long still") {
-  CHECK(bar_line(step(124, 1e-4, 1.31512, 9), 0.5) ==
-        "step 125/250 [##########----------]  50% | epoch 0.50 | loss 1.315 | 16.0 samples/s | ETA 1:03");
-  CHECK(bar_line(step(249, 1e-4, 1.31512, 9), 0.5) ==
-        "step 250/250 [####################] 100% | epoch 1.00 | loss 1.315 | 16.0 samples/s | ETA 0:00");
-  CHECK(bar_line(step(248, 1e-4, 1, 9), 0.5).find(" 99% ") != std::string::npos);
-  CHECK(bar_line(step(0, 1e-4, 1, 9), 0.5).starts_with("step 1/250 [--------------------]   0% |"));
+TEST_CASE("a step's line says how far, how good, how fast, how long still and in how much memory") {
+  constexpr std::int64_t mebibyte = 1 << 20;
+  const Progress progress{2, 24680, 16, 65, 1229 * mebibyte};
+  CHECK(progress_line(step(19, 1.2e-5, 1.31512, 9), progress) ==
+        "step  20/250 | loss 1.315 | 12.3k tokens/s | lr 1.2e-05 | ETA 1:05 | mem 1.2 GiB");
+  CHECK(bar_line(step(124, 1e-4, 1.31512, 9), progress) ==
+        "[#####-----] step 125/250 | loss 1.315 | 12.3k tokens/s | lr 0.0001 | ETA 1:05 | mem 1.2 GiB");
+  CHECK(bar_line(step(249, 1e-4, 1, 9), progress).starts_with("[##########] step 250/250 |"));
+  // Without tokens, without memory, without an update, and in no time.
+  auto skipped = step(0, 0, 1, 0);
+  skipped.skipped = true;
+  CHECK(progress_line(skipped, {.samples = 8}) == "step   1/250 | skipped | 0 samples/s | lr 0 | ETA 0:00");
+  CHECK_THAT(progress_line(step(0, 0, 1, 0), {.seconds = 1, .samples = 8, .memory = 980 * mebibyte}),
+             Contains(" | 8 samples/s | ") && Contains(" | mem 980 MiB"));
+}
+
+TEST_CASE("the widest line fits into 100 columns, and numbers that are none into less") {
+  auto wide = step(1'199'998, 1.23456e-5, 1.2345678e-5, 9);
+  wide.steps = 1'200'000;
+  const Progress most{1, 999'400'000, 8, 999.0 * 3600, std::int64_t{999} << 30};
+  CHECK(progress_line(wide, most).size() <= 100);
+  CHECK(progress_line(wide, most) ==
+        "step 1199999/1200000 | loss 1.235e-05 | 999M tokens/s | lr 1.2e-05 | ETA 999:00:00 | mem 999.0 GiB");
+  wide.loss = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THAT(progress_line(wide, most), Contains(" | loss nan | "));
+  for (const auto& [tokens, words] : std::vector<std::pair<std::int64_t, std::string>>{
+           {7, "7 "}, {999, "999 "}, {1000, "1k "}, {12'345, "12.3k "}, {999'499, "999k "}, {999'500, "1M "}}) {
+    CHECK_THAT(progress_line(wide, {.seconds = 1, .tokens = tokens}), Contains(" | " + words + "tokens/s"));
+  }
+}
+
+TEST_CASE("a checkpoint's line has a rate where it measures the disk") {
+  CheckpointSaved saved{40, "runs/a/checkpoints/step-00000040", std::int64_t{3} << 29, 0.03, 1.2, 1.34e9};
+  CHECK(checkpoint_line(saved) ==
+        "Checkpoint after step 40: 1.50 GiB, training waited 0.03 s, written in 1.2 s (1.34 GB/s): "
+        "runs/a/checkpoints/step-00000040");
+  saved.bytes = 344'200;
+  CHECK(checkpoint_line(saved) ==
+        "Checkpoint after step 40: 336.13 KiB, training waited 0.03 s, written in 1.2 s: "
+        "runs/a/checkpoints/step-00000040");
 }
 
 TEST_CASE("the table of resolved arguments has what is not a default") {
@@ -136,3 +174,5 @@ TEST_CASE("memory and utilisation stand on the line, before val_loss") {
   CHECK(utilisation_text({{"mem_rss_MB", 512}}) == " | mem: 512.00 MiB");
   CHECK(utilisation_text({{"train/samples_per_second", 5}}).empty());
 }
+
+}  // namespace lines_test

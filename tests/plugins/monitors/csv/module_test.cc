@@ -5,6 +5,8 @@
 #include "support/errors.h"
 #include "support/options.h"
 
+namespace module_test {
+
 TEST_CASE("the table is a file of the run's folder, and none of the run's own") {
   const auto refusal = [](const std::string& name) {
     return test::error_of([&] {
@@ -19,3 +21,5 @@ TEST_CASE("the table is a file of the run's folder, and none of the run's own") 
   CHECK_THAT(refusal("config.toml"), Contains("which the run gives to a file of its own"));
   CHECK_THAT(refusal("metrics.jsonl"), Contains("which the run gives to a file of its own"));
 }
+
+}  // namespace module_test

@@ -7,6 +7,8 @@
 
 #include "support/folder.h"
 
+namespace table_test {
+
 using csv::Table;
 
 TEST_CASE("a row an event, a column a name, and a new name is a new column") {
@@ -69,3 +71,5 @@ TEST_CASE("an evaluation that is made again takes the place of its row") {
   CHECK(capstan::read_file(file) ==
         "step,loss,eval/loss,eval/runtime,eval/f1,eval_train/f1\n1,1,,,,\n1,,2,3,,\n1,,,5,60,\n1,,,,,70\n");
 }
+
+}  // namespace table_test

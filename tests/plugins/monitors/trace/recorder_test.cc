@@ -1,10 +1,10 @@
 #include "plugins/monitors/trace/recorder.h"
 
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan_catch.h>
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
@@ -29,7 +29,7 @@ void make_step(Recorder& recorder, const std::string& number) {
 
 std::set<std::string> spans_of(const std::filesystem::path& file) {
   std::set<std::string> names;
-  const auto trace = nlohmann::json::parse(capstan::read_file(file));
+  const auto trace = capstan::Json::parse(capstan::read_file(file));
   for (const auto& event : trace.at("traceEvents")) {
     if (event.value("cat", "") == "user_annotation") names.insert(event.at("name").get<std::string>());
   }

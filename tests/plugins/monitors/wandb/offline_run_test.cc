@@ -8,6 +8,8 @@
 
 #include "support/folder.h"
 
+namespace offline_run_test {
+
 using namespace capstan::monitor;
 using namespace wandb;
 
@@ -95,3 +97,5 @@ TEST_CASE("a folder that cannot be written to is named") {
   folder.write("file", "");
   CHECK_THROWS_AS(OfflineRun({.folder = (folder / "file").string()}, started(folder), {}), capstan::FileError);
 }
+
+}  // namespace offline_run_test

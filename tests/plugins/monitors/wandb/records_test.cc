@@ -8,6 +8,8 @@
 
 #include "support/folder.h"
 
+namespace records_test {
+
 using namespace wandb;
 
 namespace {
@@ -53,3 +55,5 @@ TEST_CASE("a record that is longer than a block continues in the next ones") {
   CHECK(frames.kinds == "\1\1\1\1\2\3\3\4");
   CHECK(frames.bytes.find(text) != std::string::npos);
 }
+
+}  // namespace records_test

@@ -46,6 +46,8 @@ TEST_CASE("distill's plan: the teacher's states or likeliest words, and terms by
   CHECK(all.passes[1].model == 0);
   CHECK_FALSE(all.passes[1].gradient);
   REQUIRE(all.terms.size() == 2);
+  for (const auto& figure : all.figures) CHECK(figure.better == objective::Better::lower);
+  CHECK(all.meaning.empty());
   CHECK(all.terms[0].weight == 0.75);
   CHECK(all.terms[1].weight == 1.0);
   const auto some = make({{"top_k", number(8)}, {"outside", text("renormalised")}}).plan();

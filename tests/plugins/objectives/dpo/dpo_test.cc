@@ -6,6 +6,8 @@
 #include "support/folder.h"
 #include "support/options.h"
 
+namespace dpo_test {
+
 using namespace capstan;
 
 namespace {
@@ -45,7 +47,12 @@ TEST_CASE("dpo's passes: the base model only where the loss has a reference, whi
   CHECK_FALSE(base.passes[1].adapters);
   CHECK_FALSE(base.passes[1].gradient);
   CHECK(base.sequences == 2);
+  CHECK(base.meaning == "a preferred answer and a rejected one");
   CHECK(base.fields.empty());
+  for (const auto& figure : base.figures) {
+    using objective::Better;
+    CHECK(figure.better == (figure.name == "reward_rejected" ? Better::lower : Better::higher));
+  }
   const auto saved = make({{"reference", text("data")}}).plan();
   CHECK(saved.passes.size() == 1);
   REQUIRE(saved.fields.size() == 1);
@@ -103,3 +110,5 @@ TEST_CASE("dpo counts pairs that there are") {
   host.real_samples = 3;
   CHECK(make({}).counts(host) == std::vector<double>{3});
 }
+
+}  // namespace dpo_test

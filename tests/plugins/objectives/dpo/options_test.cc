@@ -4,6 +4,8 @@
 
 #include "support/options.h"
 
+namespace options_test {
+
 using namespace capstan;
 using dpo::DpoOptions;
 
@@ -76,3 +78,5 @@ TEST_CASE("numbers that no preference loss can have are refused") {
   CHECK_THROWS_AS(preference({{"label_smoothing", 0.6}}), Error);
   CHECK_THROWS_AS(preference({{"loss", text("orpo")}, {"lambda", -0.1}}), Error);
 }
+
+}  // namespace options_test

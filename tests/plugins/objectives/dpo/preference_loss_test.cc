@@ -11,6 +11,8 @@
 
 #include "ops/jacobian.h"
 
+namespace preference_loss_test {
+
 using dpo::Loss;
 using dpo::Pairs;
 using dpo::Preference;
@@ -154,3 +156,5 @@ TEST_CASE("losses have shapes on the meta device, also where some rows are no pa
     CHECK(found.correct.dim() == 0);
   }
 }
+
+}  // namespace preference_loss_test

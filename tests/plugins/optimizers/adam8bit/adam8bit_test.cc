@@ -11,6 +11,8 @@
 #include "plugins/optimizers/adam8bit/blocks.h"
 #include "tests/plugins/optimizers/adam8bit/slices.h"
 
+namespace adam8bit_test {
+
 using namespace capstan;
 using namespace adam8bit_test;
 
@@ -154,3 +156,5 @@ TEST_CASE("adam8bit: packing what was unpacked keeps the values") {
   rule.pack(*one.slice.record, values, packed);
   CHECK(same(packed, one.slice.state));
 }
+
+}  // namespace adam8bit_test

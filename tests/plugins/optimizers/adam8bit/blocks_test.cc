@@ -8,6 +8,8 @@
 #include <limits>
 #include <random>
 
+namespace blocks_test {
+
 using namespace adam8bit;
 
 namespace {
@@ -103,3 +105,5 @@ TEST_CASE("adam8bit: a scale of the smallest number is no division by zero") {
   CHECK(std::equal(std::begin(average), std::end(average), std::begin(decoded)));
   CHECK(std::equal(std::begin(square), std::end(square), std::begin(decoded_square)));
 }
+
+}  // namespace blocks_test

@@ -7,6 +7,8 @@
 
 #include "plugins/optimizers/adam8bit/adam8bit.h"
 
+namespace train_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -93,3 +95,5 @@ TEST_CASE("adam8bit: offloaded and split, gradients are one rank's by name") {
   }
   CHECK(apart(cut, alone) < 0.02);
 }
+
+}  // namespace train_test

@@ -7,6 +7,8 @@
 #include "plugins/optimizers/adam8bit/operator.h"
 #include "tests/plugins/optimizers/adam8bit/slices.h"
 
+namespace vectors_test {
+
 using namespace adam8bit_test;
 
 namespace {
@@ -71,3 +73,5 @@ TEST_CASE("adam8bit: four steps give bitsandbytes' codes, scales and parameters"
   check(3, codes1_3, codes2_3, scales1_3, scales2_3, params_3);
   check(4, codes1_4, codes2_4, scales1_4, scales2_4, params_4);
 }
+
+}  // namespace vectors_test

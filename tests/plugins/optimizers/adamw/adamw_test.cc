@@ -9,6 +9,8 @@
 #include "support/errors.h"
 #include "support/options.h"
 
+namespace adamw_test {
+
 namespace {
 
 AdamW rule(const testing::OptionValues& values) {
@@ -112,3 +114,24 @@ TEST_CASE("faults of its options are said with their names, in [optimizer] and i
   CHECK_THAT(refusal("[[optimizer.groups]]\nrecords = [\"*.bias\"]\nplugin = \"adamw\"\nbetas = [2.0, 0.9]\n"),
              Contains("optimizer.groups.1.betas is [2.0, 0.9]"));
 }
+
+TEST_CASE("matrices decay, and vectors only where all parameters do") {
+  const auto run = [](const std::string& decay) {
+    return capstan::testing::train(
+        {.config = "[optimizer]\nplugin = \"adamw\"\nlr = 1e-2\nclip = 0.0\nwarmup_steps = 0\n" + decay, .steps = 1});
+  };
+  const auto none = run("weight_decay = 0.0\n"), usual = run("weight_decay = 0.5\n");
+  const auto all = run("weight_decay = 0.5\ndecay = \"all\"\n");
+  int matrices = 0, vectors = 0;
+  for (const auto& [name, weight] : none.weights) {
+    INFO(name);
+    const bool decays = !at::equal(usual.weights.at(name), weight);
+    if (weight.dim() == 1) CHECK_FALSE(decays);
+    matrices += decays ? 1 : 0;
+    vectors += weight.dim() == 1 && !at::equal(all.weights.at(name), weight) ? 1 : 0;
+  }
+  CHECK(matrices > 0);
+  CHECK(vectors > 0);
+}
+
+}  // namespace adamw_test

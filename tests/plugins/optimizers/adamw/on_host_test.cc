@@ -8,6 +8,8 @@
 #include <limits>
 #include <string>
 
+namespace on_host_test {
+
 using namespace capstan;
 
 namespace {
@@ -107,3 +109,5 @@ TEST_CASE("AdamW reads 16-bit gradients, and its copy is the master rounded") {
   CHECK(std::isnan(copy[8 + offset].item<float>()));
   CHECK(copy[n + offset].item<float>() == 0);
 }
+
+}  // namespace on_host_test

@@ -6,6 +6,8 @@
 
 #include "execution/updates.h"
 
+namespace rule_test {
+
 using namespace capstan;
 
 namespace {
@@ -136,3 +138,5 @@ TEST_CASE("AdamW reads narrow gradients and writes the copy, on every dtype of m
   CHECK(at::equal(fused.copy, plain.master.to(at::kBFloat16)));
   CHECK(at::equal(run(true, true).master, doubles({1, -2, 3}).to(dtype)));
 }
+
+}  // namespace rule_test

@@ -11,6 +11,8 @@
 #include "support/errors.h"
 #include "support/options.h"
 
+namespace muon_test {
+
 using namespace capstan;
 using optimizer::Slice;
 
@@ -207,3 +209,5 @@ TEST_CASE("it learns, and resumes bit by bit") {
   CHECK(run.losses.back() < run.losses.front());
   CHECK(testing::differences(testing::train_resumed(mine, 7, mine), run, 0) == "");
 }
+
+}  // namespace muon_test

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
+namespace newton_schulz_test {
+
 namespace {
 
 // U f(S) V^T, where f is the quintic polynomial, `steps` times.
@@ -68,3 +70,5 @@ TEST_CASE("work counts the products, and memory the iteration's four matrices") 
   CHECK(muon::newton_schulz_work(7, 3, 5) == muon::newton_schulz_work(3, 7, 5));
   CHECK(muon::newton_schulz_bytes(3, 7, at::kBFloat16) == std::int64_t{2} * (2 * 21 + 2 * 9));
 }
+
+}  // namespace newton_schulz_test

@@ -3,7 +3,10 @@
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
+#include <algorithm>
 #include <numeric>
+
+namespace columns_test {
 
 using namespace context_parallel;
 
@@ -38,6 +41,16 @@ TEST_CASE("every column is one rank's, whether or not the ranks divide them") {
   }
 }
 
+TEST_CASE("each rank has a column of rows with as many as there are ranks") {
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    for (std::int64_t columns = ranks; columns < 5 * ranks; ++columns) {
+      INFO(columns << " columns on " << ranks << " ranks");
+      const auto counts = column_counts(columns, ranks);
+      CHECK(*std::min_element(counts.begin(), counts.end()) > 0);
+    }
+  }
+}
+
 TEST_CASE("a rank has a chunk from the front and the chunk as far from the end") {
   const auto own = own_columns(24, 3, 1);
   REQUIRE(own.size() == 2);
@@ -59,3 +72,5 @@ TEST_CASE("what ranks send is put into the order of columns, and back") {
     }
   }
 }
+
+}  // namespace columns_test

@@ -8,6 +8,8 @@
 #include "plugins/strategies/context_parallel/cases.h"
 #include "support/compositions.h"
 
+namespace equality_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -84,12 +86,6 @@ TEST_CASE("float64: together with experts on several ranks, recompute, offload a
   check(adapted, context_on(4) + packed + zero + "3\n" + regions, 8);
   check(adapted, context_on(2, "gather") + full_shard, 4);
   check(family_config(families()[0]) + adapters_of(families()[0]), context_on(2) + packed, 2);
-}
-
-TEST_CASE("float64: more ranks than a short row has columns", "[matrix]") {
-  const std::string short_rows = "[data]\nlength = 4\n";  // three positions: the last rank has none
-  check(family_config(dense()) + short_rows, context_on(4), 4);
-  check(family_config(odd_families()[2]) + short_rows, context_on(4), 4);
 }
 
 namespace {
@@ -204,3 +200,21 @@ TEST_CASE("samples, target tokens, experts' tokens and figures count once, in tr
     }
   }
 }
+
+TEST_CASE("an evaluation in which a data rank has only empty places has one rank's numbers", "[matrix]") {
+  const auto config = family_config(dense()) +
+                      "[data]\nplugin = \"synthetic\"\nsamples = 96\neval_samples = 1\nmax_length = 20\n"
+                      "[train]\neval_every = 2\npad_to_multiple = 1\n";
+  const auto one = told_of(config, 1);
+  for (const auto* method : {"ulysses", "gather"}) {
+    const auto all = told_of(config + context_on(2, method), 4);
+    for (const std::string what : {"evaluated loss, step 2", "evaluated samples, step 2"}) {
+      INFO(method << ": " << what);
+      REQUIRE(one.contains(what));
+      REQUIRE(all.contains(what));
+      for (const auto value : all.at(what)) CHECK(value == Approx(one.at(what).front()).epsilon(context_tolerance));
+    }
+  }
+}
+
+}  // namespace equality_test

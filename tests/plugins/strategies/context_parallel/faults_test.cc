@@ -7,6 +7,8 @@
 #include "plugins/strategies/context_parallel/cases.h"
 #include "plugins/strategies/context_parallel/columns.h"
 
+namespace faults_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 using layout::Axis;
@@ -107,3 +109,5 @@ TEST_CASE("a mesh with cp whose strategy does not share tokens is refused") {
   CHECK_THROWS_WITH(found(bloom, "", "unclaimed"), Contains("the mesh has cp = 2, but no strategy shares"));
   CHECK_THROWS_WITH(found(bloom, "", "no cut"), Contains("claims the override point 'sequence cut'"));
 }
+
+}  // namespace faults_test

@@ -4,6 +4,8 @@
 
 #include "plugins/strategies/context_parallel/cases.h"
 
+namespace options_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -39,6 +41,16 @@ TEST_CASE("sizes that do not make up the world are refused with the arithmetic")
   CHECK_THAT(error_of(llama + context_on(0), 2), Contains("strategy.context_parallel.size is 0"));
 }
 
+TEST_CASE("more ranks than the model's rows can have columns are refused") {
+  const auto short_rows = family_config(families()[2], 3);
+  CHECK_THAT(error_of(short_rows + context_on(4), 4),
+             Contains("strategy.context_parallel.size is 4, and the model's rows have at most 3 columns") &&
+                 Contains("use a size of at most 3"));
+  CHECK(error_of(short_rows + context_on(3), 3).empty());
+}
+
 TEST_CASE("a model whose tokens see each other in layers of its own is refused") {
   CHECK_THAT(error_of(context_on(2), 2), Contains("none of its layers is an nn::Attention"));
 }
+
+}  // namespace options_test

@@ -14,6 +14,8 @@
 
 #include "plugins/strategies/context_parallel/columns.h"
 
+namespace ring_test {
+
 using namespace capstan;
 using namespace context_parallel;
 
@@ -165,3 +167,5 @@ TEST_CASE("in float32 and bfloat16 statistics and sums over ranks are in float32
     CHECK(off > 1e-4);
   }
 }
+
+}  // namespace ring_test

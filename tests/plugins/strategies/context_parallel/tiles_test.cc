@@ -6,6 +6,8 @@
 
 #include "plugins/strategies/context_parallel/columns.h"
 
+namespace tiles_test {
+
 using namespace context_parallel;
 using Window = std::optional<std::int64_t>;
 
@@ -101,3 +103,5 @@ TEST_CASE("a tile's places are those of its columns among a rank's") {
     CHECK(tile.key == place_of(tile.keys.begin, own_columns(13, 2, 0)));
   }
 }
+
+}  // namespace tiles_test

@@ -7,6 +7,8 @@
 #include "plugins/strategies/expert_parallel/mixtures.h"
 #include "support/pairwise.h"
 
+namespace equality_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -102,3 +104,5 @@ TEST_CASE("fp32: the same within rounding") {
   // Sums of some hundred terms in float32, and AdamW's division by gradients near 0 in three steps.
   CHECK(differences(run, alone, 1e-4) == "");
 }
+
+}  // namespace equality_test

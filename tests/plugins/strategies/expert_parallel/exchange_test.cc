@@ -1,5 +1,6 @@
 // The exchange against experts that are all on one rank: any routing, any number of rows, the same calls on all ranks.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/comm/communicator.h>
 #include <capstan/strategy/recompute.h>
 #include <capstan/strategy_parts/collectives.h>
@@ -12,6 +13,8 @@
 #include "comm/call_log.h"
 #include "nn/weights.h"
 #include "plugins/strategies/expert_parallel/exchange.h"
+
+namespace exchange_test {
 
 using namespace capstan;
 using expert_parallel::Exchange;
@@ -238,3 +241,5 @@ TEST_CASE("where calls are recorded ranks send each other as many rows, and comp
       CHECK(difference(recorded[i], eager[i]) <= 1e-12 * eager[i].abs().max().item<double>());
   }
 }
+
+}  // namespace exchange_test

@@ -5,6 +5,8 @@
 #include "plugins/strategies/expert_parallel/expert_parallel.h"
 #include "plugins/strategies/expert_parallel/mixtures.h"
 
+namespace options_test {
+
 using namespace capstan;
 using testing::experts_on;
 using testing::mixture;
@@ -123,3 +125,5 @@ TEST_CASE("a rank holds its experts and all else whole; only the experts' gradie
   const auto look = testing::type<strategy::Strategy, Look, NoOptions>("strategy", "look");
   CHECK(error_of(2, mixture() + experts_on(2) + "[strategy.look]\n", {look}).empty());
 }
+
+}  // namespace options_test

@@ -6,6 +6,8 @@
 
 #include "plugins/strategies/expert_parallel/mixtures.h"
 
+namespace two_cuts_test {
+
 using namespace capstan;
 using layout::Axis;
 
@@ -52,3 +54,5 @@ TEST_CASE("experts cut along ep and their ff along tp learn what one rank does",
     }
   }
 }
+
+}  // namespace two_cuts_test

@@ -4,6 +4,8 @@
 
 #include "support/families.h"
 
+namespace blocks_equality_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -81,3 +83,5 @@ TEST_CASE("runs by block resume bit for bit") {
     CHECK(differences(train_resumed(setting, 2, setting), train(setting), 0) == "");
   }
 }
+
+}  // namespace blocks_equality_test

@@ -6,6 +6,8 @@
 
 #include "support/families.h"
 
+namespace equality_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -108,3 +110,5 @@ TEST_CASE("a resumed run continues bit for bit") {
   setting.config = family_config({"llama", llama}) + "[strategy.fp8]\n" + tensor2;
   CHECK(differences(train_resumed(setting, 3, setting), train(setting), 0) == "");
 }
+
+}  // namespace equality_test

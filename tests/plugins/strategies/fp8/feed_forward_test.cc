@@ -8,6 +8,8 @@
 #include "plugins/strategies/fp8/layers.h"
 #include "plugins/strategies/fp8/numbers.h"
 
+namespace feed_forward_test {
+
 using namespace fp8;
 using namespace capstan;
 using fp8_test::drawn;
@@ -43,3 +45,5 @@ TEST_CASE("a frozen feed-forward layer is its parts in turn") {
   one.up->weight->records().front().trainable = true;
   CHECK_FALSE(FeedForward::takes(*one.up, *one.down));
 }
+
+}  // namespace feed_forward_test

@@ -8,6 +8,8 @@
 #include "plugins/strategies/fp8/multiplier.h"
 #include "plugins/strategies/fp8/numbers.h"
 
+namespace frozen_test {
+
 using namespace fp8;
 using namespace capstan;
 using fp8_test::drawn;
@@ -42,3 +44,5 @@ TEST_CASE("a frozen weight is rounded once, and again when its values change") {
   record.param.layout = record.compute.with({0, {layout::Axis::dp}});  // gathered for each use
   CHECK_FALSE(Frozen::keeps(*keeping->weight));
 }
+
+}  // namespace frozen_test

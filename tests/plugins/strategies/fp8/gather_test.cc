@@ -4,6 +4,8 @@
 
 #include "support/families.h"
 
+namespace gather_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -68,3 +70,5 @@ TEST_CASE("a run that gathers in 8 bits resumes bit for bit") {
   const auto setting = setting_of(2, "[strategy.fsdp]\n" + tensorwise + in_bytes, {"train.precision=bf16"});
   CHECK(differences(train_resumed(setting, 2, setting), train(setting), 0) == "");
 }
+
+}  // namespace gather_test

@@ -2,6 +2,7 @@
 #include "plugins/strategies/fp8/multiplier.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -9,6 +10,8 @@
 #include "plugins/strategies/fp8/layers.h"
 #include "plugins/strategies/fp8/numbers.h"
 #include "support/open_plugin.h"
+
+namespace multiplier_test {
 
 using namespace fp8;
 using namespace capstan;
@@ -115,3 +118,5 @@ TEST_CASE("a product is near the one it stands for") {
   CHECK(((y - whole).norm() / whole.norm()).item<double>() < 0.05);
   CHECK(((y - whole).norm() / whole.norm()).item<double>() > 0.005);
 }
+
+}  // namespace multiplier_test

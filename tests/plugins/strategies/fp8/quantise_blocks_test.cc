@@ -12,6 +12,8 @@
 #include "plugins/strategies/fp8/numbers.h"
 #include "support/open_plugin.h"
 
+namespace quantise_blocks_test {
+
 using namespace fp8;
 using namespace capstan;
 using fp8_test::in_blocks;
@@ -169,3 +171,5 @@ TEST_CASE("a dry run knows the shapes of blocks") {
   CHECK(quantise_tiles(w, true).scales.sizes() == at::IntArrayRef{2, 4});
   CHECK(Multiplier::multiply(fp8_test::multiplier(by_block), x, w).sizes() == at::IntArrayRef{37, 128});
 }
+
+}  // namespace quantise_blocks_test

@@ -10,6 +10,8 @@
 
 #include "plugins/strategies/fp8/numbers.h"
 
+namespace quantise_test {
+
 using namespace fp8;
 using fp8_test::e4m3;
 using fp8_test::e5m2;
@@ -90,3 +92,5 @@ TEST_CASE("what becomes zero and what is not finite is counted") {
   (void)quantise(x, {.transposed = true, .counts = counts});
   CHECK(at::equal(counts, at::tensor({2, 38, 2, 80}, at::kLong)));
 }
+
+}  // namespace quantise_test

@@ -7,6 +7,8 @@
 #include "support/families.h"
 #include "support/folder.h"
 
+namespace reference_test {
+
 using namespace capstan;
 
 namespace {
@@ -95,3 +97,5 @@ TEST_CASE("a run's own losses are within any band, those of a better run are not
              Contains("missing.jsonl") && Contains("strategy.fp8.reference") &&
                  Contains("fix: name the metrics.jsonl of a run in bf16"));
 }
+
+}  // namespace reference_test

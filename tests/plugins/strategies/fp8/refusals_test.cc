@@ -7,6 +7,8 @@
 #include "support/families.h"
 #include "support/folder.h"
 
+namespace refusals_test {
+
 using namespace capstan;
 
 namespace {
@@ -58,7 +60,41 @@ TEST_CASE("fp16 is refused") {
 TEST_CASE("pieces that are no multiples of 16 are refused with the layer's name") {
   const auto message = error_of("[strategy.fp8]\n[strategy.tensor_parallel]\nsize = 4\n",
                                 "hidden_size = 32\nnum_heads = 4\nnum_kv_heads = 4\nff_dim = 64\n", 4);
-  CHECK_THAT(message, Contains("is split into pieces of") && Contains("linear_qkv"));
+  CHECK_THAT(message, Contains("linear_proj is split into pieces of 32 x 8, and 3 more of the layers do not fit"));
+}
+
+namespace {
+
+// What `check` says, as the first of these ranks.
+std::string checked(const testing::Family& family, const std::string& tables, int world) {
+  static plugin::Host host;
+  const test::Folder folder;
+  setup::JobRequest request;
+  request.file =
+      folder.write("run.toml", "[run]\ndevice = \"cpu\"\n[data]\nplugin = \"synthetic\"\n[train]\nmax_steps = 1\n" +
+                                   testing::family_config(family) + tables);
+  request.world_size = world;
+  Diagnostics faults;
+  (void)session::prepare(request, host, faults);
+  return faults.empty() ? std::string() : faults.list().front().text();
+}
+
+}  // namespace
+
+TEST_CASE("check refuses pieces that do not fit, of layers, experts and stored weights") {
+  const testing::Family dense{"llama", "hidden_size = 32\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 48\n"};
+  const testing::Family mixture{"mixtral",
+                                "hidden_size = 32\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 48\nnum_experts = 4\n"};
+  const std::string fp8 = "[strategy.fp8]\n", misfit = "/mlp/linear_fc2 is split into pieces of 32 x 24";
+  CHECK_THAT(checked(dense, fp8 + two_tensor, 2),
+             Contains("blocks.0" + misfit + ", and 1 more of the layers do not fit"));
+  CHECK(checked(dense, fp8 + "targets = [\"linear_qkv\", \"linear_fc1\"]\n" + two_tensor, 2) == "");
+  for (const std::string store : {"bf16", "fp8", "fp8_both"}) {
+    INFO(store);
+    CHECK_THAT(checked(dense, adapters + fp8 + "store = \"" + store + "\"\n" + two_tensor, 2), Contains(misfit));
+  }
+  CHECK_THAT(checked(mixture, fp8 + two_tensor, 2), Contains("experts is split into pieces of 32 x 24"));
+  CHECK(checked(mixture, fp8 + "[strategy.expert_parallel]\nsize = 2\n", 2) == "");
 }
 
 TEST_CASE("what cannot be gathered in 8 bits is refused in words") {
@@ -94,7 +130,9 @@ TEST_CASE("what blocks cannot do is refused in words") {
              Contains("no multiples of 128 (experts: 16) are the sizes of") && Contains("linear_fc2 [64 x 64]"));
   const std::string small = "hidden_size = 128\nnum_heads = 4\nnum_kv_heads = 4\nff_dim = 128\n";
   CHECK_THAT(error_of(blocks + two_tensor, small, 2),
-             Contains("linear_qkv is split into pieces of 64 x 128") && Contains("by block take multiples of 128"));
+             Contains("linear_proj is split into pieces of 128 x 64") && Contains("by block take multiples of 128"));
   CHECK_THAT(error_of(stored_blocks + adapters + "[strategy.fsdp]\n", small, 2),
              Contains("a scale for each 128 x 128, and a rank has 64 x 128 of it") && Contains("store = \"bf16\""));
 }
+
+}  // namespace refusals_test

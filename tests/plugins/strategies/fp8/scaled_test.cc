@@ -8,6 +8,8 @@
 
 #include "support/open_plugin.h"
 
+namespace scaled_test {
+
 using namespace fp8;
 
 TEST_CASE("what is not finite stays so: a run stops where its numbers do") {
@@ -42,3 +44,5 @@ TEST_CASE("meta tensors get shapes and dtypes") {
   CHECK(y.sizes() == at::IntArrayRef{5, 5});
   CHECK(y.scalar_type() == at::kBFloat16);
 }
+
+}  // namespace scaled_test

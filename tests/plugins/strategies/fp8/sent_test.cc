@@ -5,6 +5,8 @@
 
 #include "plugins/strategies/fp8/numbers.h"
 
+namespace sent_test {
+
 using namespace fp8;
 
 TEST_CASE("a weight that was sent has the numbers and the scale of one that is rounded whole") {
@@ -24,3 +26,5 @@ TEST_CASE("a weight that was sent has the numbers and the scale of one that is r
   CHECK(at::equal(sent.columns().values.view(at::kByte), columns.values.view(at::kByte)));
   CHECK(at::equal(sent.columns().scales, columns.scales));
 }
+
+}  // namespace sent_test

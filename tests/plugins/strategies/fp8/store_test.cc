@@ -5,6 +5,8 @@
 #include "support/job.h"
 #include "support/layouts.h"
 
+namespace store_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -104,3 +106,5 @@ TEST_CASE("what is kept in 8 bits is predicted: backward's form only where there
   CHECK(predicted("bf16", Purpose::evaluate) == one);
   CHECK(predicted("fp8_both", Purpose::evaluate) == 0);
 }
+
+}  // namespace store_test

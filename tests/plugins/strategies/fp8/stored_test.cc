@@ -9,6 +9,8 @@
 #include "plugins/strategies/fp8/layers.h"
 #include "plugins/strategies/fp8/numbers.h"
 
+namespace stored_test {
+
 using namespace fp8;
 using namespace capstan;
 using fp8_test::as_scaled;
@@ -118,3 +120,5 @@ TEST_CASE("pieces of rows and columns are scaled as ranks agree") {
   CHECK(rows == 1);
   CHECK(columns == 1);
 }
+
+}  // namespace stored_test

@@ -4,6 +4,8 @@
 
 #include "plugins/strategies/fsdp/fsdp.cc"
 
+namespace options_test {
+
 namespace {
 
 strategy::ShardPolicy policy_of(const std::vector<std::pair<std::string, config::Value>>& entries) {
@@ -163,3 +165,5 @@ TEST_CASE("options that do nothing in a mode are said") {
   // Buckets are all-reduced whole: this one counts in every mode.
   CHECK(notes_of({{"mode", no_shard}, {"wrap", std::int64_t{2}}}).empty());
 }
+
+}  // namespace options_test

@@ -8,6 +8,8 @@
 #include "nn/init_source.h"
 #include "plugins/strategies/lora/jobs.h"
 
+namespace forward_test {
+
 using namespace capstan;
 using namespace lora_test;
 
@@ -99,3 +101,5 @@ TEST_CASE("merged weights compute what adapters do") {
     });
   }
 }
+
+}  // namespace forward_test

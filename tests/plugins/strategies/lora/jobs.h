@@ -31,20 +31,26 @@ inline std::string lora_table(const std::string& options) {
 }
 
 /// A job on one of `world` ranks.
-inline capstan::session::Job planned(const std::string& model_and_lora, int world = 1) {
+inline capstan::session::Job planned(const std::string& model_and_lora, int world = 1,
+                                     capstan::setup::Purpose purpose = capstan::setup::Purpose::train) {
   const Scratch scratch;
   const auto file = scratch.path() / "planned.toml";
   // Nothing is allocated: models may be larger than this machine.
   std::ofstream(file) << "[run]\ndevice = \"cpu\"\nhost_memory = 1000\n"
                       << model_and_lora
-                      << "[data]\nplugin = \"synthetic\"\n[train]\nmax_steps = 1\n"
+                      << "[data]\nplugin = \"synthetic\"\neval_samples = 8\n[train]\nmax_steps = 1\n"
                          "global_batch = 8\n";
-  return capstan::testing::prepare_small(file.string(), {}, world, 0);
+  capstan::setup::JobRequest request;
+  request.file = file.string();
+  request.world_size = world;
+  request.purpose = purpose;
+  return capstan::testing::job_of(request);
 }
 
-inline std::string refusal(const std::string& model_and_lora) {
+inline std::string refusal(const std::string& model_and_lora,
+                           capstan::setup::Purpose purpose = capstan::setup::Purpose::train) {
   try {
-    planned(model_and_lora);
+    planned(model_and_lora, 1, purpose);
   } catch (const capstan::Error& error) {
     return error.what();
   }

@@ -7,6 +7,8 @@
 #include "assembly/dry_job.h"
 #include "plugins/strategies/lora/jobs.h"
 
+namespace joined_test {
+
 using namespace capstan;
 using namespace lora_test;
 
@@ -71,3 +73,5 @@ TEST_CASE("the products with a layer's input are those of one adapter with the s
   CHECK(times(by_itself, tokens, 3, hidden) == (3 + 1) * layers);
   CHECK(together.prediction.work->micro.compute.kernels < by_itself.prediction.work->micro.compute.kernels);
 }
+
+}  // namespace joined_test

@@ -8,6 +8,8 @@
 
 #include "plugins/strategies/lora/jobs.h"
 
+namespace lora_test {
+
 using namespace capstan;
 using namespace lora_test;
 
@@ -71,3 +73,5 @@ TEST_CASE("a run that would train nothing is refused") {
   CHECK_THAT(planned(llama + lora_table("targets = []\nmodules_to_save = [\"norm\"]\n")).model->changes,
              Contains("with strategies: 18 trainable + "));
 }
+
+}  // namespace lora_test

@@ -8,13 +8,15 @@
 #include "ops/gradients.h"
 #include "ops/weight_gradients.h"
 
+namespace low_rank_test {
+
 using namespace capstan;
 using lora::add_low_rank_;
 using lora::inner_of;
 using testing::all_of;
 using testing::Inputs;
 using testing::jacobian_error;
-using testing::numbers;
+using testing::waves;
 
 namespace {
 
@@ -36,11 +38,11 @@ const std::vector<Adapters> layers{{{0, 8, 3, 0.5}, {8, 4, 3, 0.5}, {12, 4, 3, 0
 
 /// x, the frozen matrix, and each adapter's two.
 Inputs inputs_of(const Adapters& adapters) {
-  Inputs all{numbers({2, 5, in}, 0.1), numbers({features, in}, 0.5)};
+  Inputs all{waves({2, 5, in}, 0.1), waves({features, in}, 0.5)};
   for (std::size_t i = 0; i < adapters.size(); ++i) {
     const auto phase = 0.2 * static_cast<double>(i);
-    all.push_back(numbers({adapters[i].rank, in}, 0.7 + phase));
-    all.push_back(numbers({adapters[i].columns, adapters[i].rank}, 0.9 + phase));
+    all.push_back(waves({adapters[i].rank, in}, 0.7 + phase));
+    all.push_back(waves({adapters[i].columns, adapters[i].rank}, 0.9 + phase));
   }
   return all;
 }
@@ -76,7 +78,7 @@ at::Tensor together(const Inputs& x, const Adapters& adapters) {
 TEST_CASE("a low-rank adapter is added in place, to all features or to a part, as addmm_ adds it") {
   for (const std::int64_t begin : {0, 3}) {
     const auto rows = begin == 0 ? 8 : 4;
-    const Inputs in{numbers({2, 3, 6}, 0.1), numbers({8, 6}, 0.5), numbers({2, 6}, 0.7), numbers({rows, 2}, 0.9)};
+    const Inputs in{waves({2, 3, 6}, 0.1), waves({8, 6}, 0.5), waves({2, 6}, 0.7), waves({rows, 2}, 0.9)};
     const auto own = [begin](const Inputs& x) {
       const auto inner = at::linear(x[0], x[2]).flatten(0, -2);
       return add_low_rank_(at::linear(x[0], x[1]), inner, {{x[3], 0.5, begin}});
@@ -168,3 +170,5 @@ TEST_CASE("gradients of joined matrices that are left to later reach each of the
     for (std::size_t i = 0; i < later.size(); ++i) CHECK(at::equal(later[i].grad(), at_once[i].grad()));
   }
 }
+
+}  // namespace low_rank_test

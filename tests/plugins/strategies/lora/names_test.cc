@@ -4,6 +4,8 @@
 
 #include "plugins/strategies/lora/jobs.h"
 
+namespace names_test {
+
 using namespace capstan;
 using namespace lora_test;
 
@@ -44,3 +46,5 @@ TEST_CASE("names that mean nothing in the model are refused, all at once, with w
   CHECK_THAT(refusal(llama + lora_table("targets = [\"linear_qkv\", \"q_proj\"]\n")),
              Contains("names model.layers.0.self_attn.q_proj.weight twice"));
 }
+
+}  // namespace names_test

@@ -2,6 +2,8 @@
 
 #include "plugins/strategies/lora/jobs.h"
 
+namespace whole_test {
+
 using namespace capstan;
 using namespace lora_test;
 
@@ -39,3 +41,5 @@ TEST_CASE("a part of what is stored as one is not trained by itself, nor in sile
   CHECK_THAT(planned(biased + lora_table("targets = [\"linear_qkv\"]\nbias = \"lora_only\"\n")).model->changes,
              Contains("with strategies: 348 trainable + "));
 }
+
+}  // namespace whole_test

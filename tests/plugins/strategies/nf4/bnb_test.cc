@@ -1,6 +1,7 @@
 // bitsandbytes' files: what is written is read without a changed bit, whole and in pieces, and trained on.
 #include <ATen/ATen.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/safetensors.h>
 #include <capstan/testing.h>
@@ -9,7 +10,6 @@
 
 #include <cmath>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "assembly/assemble.h"
 #include "checkpoint/scratch.h"
@@ -19,6 +19,8 @@
 #include "session/model_folder.h"
 #include "support/families.h"
 #include "support/job.h"
+
+namespace bnb_test {
 
 using namespace capstan;
 using namespace capstan::testing;
@@ -44,10 +46,9 @@ at::Tensor decoded(const nn::Codec::Extent& extent, std::int64_t first, const st
   return values;
 }
 
-void set_state(nn::CodedMatrix& matrix, const std::string& key, const nlohmann::json& value) {
+void set_state(nn::CodedMatrix& matrix, const std::string& key, const Json& value) {
   auto& bytes = matrix.parts.at(".quant_state.bitsandbytes__nf4");
-  const auto* begin = bytes.const_data_ptr<std::uint8_t>();
-  auto json = nlohmann::json::parse(begin, begin + bytes.numel());
+  auto json = Json::parse({static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()});
   json[key] = value;
   const auto text = json.dump();
   bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
@@ -154,8 +155,7 @@ TEST_CASE("a matrix that bitsandbytes wrote decodes to its numbers, and is writt
   auto again = codec.write(shape, bytes, at::kBFloat16);
   const auto take_state = [](std::map<std::string, at::Tensor>& parts) {
     const auto text = parts.extract(".quant_state.bitsandbytes__nf4").mapped().contiguous();
-    const auto* begin = text.const_data_ptr<std::uint8_t>();
-    return nlohmann::json::parse(begin, begin + text.numel());
+    return Json::parse({static_cast<const char*>(text.const_data_ptr()), text.nbytes()});
   };
   CHECK(take_state(again) == take_state(matrix.parts));
   for (const auto& [end, written] : again) CHECK(at::equal(written, matrix.parts.at(end)));
@@ -210,10 +210,9 @@ TEST_CASE("a folder in 4 bits trains as the one that it was made of, on other la
   write_model(config + lora + nf4_table, scratch / "plain", scratch / "packed", "bnb-nf4");
   write_model(config + lora + nf4_table, scratch / "packed", scratch / "again", "bnb-nf4");
   CHECK(read_file(scratch / "packed/model.safetensors") == read_file(scratch / "again/model.safetensors"));
-  const auto json = nlohmann::json::parse(read_file(scratch / "packed/config.json"));
+  const auto json = Json::parse(read_file(scratch / "packed/config.json"));
   CHECK(json.at("quantization_config").at("bnb_4bit_use_double_quant") == true);
-  CHECK(json.at("quantization_config").at("llm_int8_skip_modules") ==
-        nlohmann::json({"model.embed_tokens", "lm_head"}));
+  CHECK(json.at("quantization_config").at("llm_int8_skip_modules") == Json({"model.embed_tokens", "lm_head"}));
   const auto plain = run(lora + nf4_table, scratch / "plain");
   CHECK(differences(run(lora + nf4_table, scratch / "packed"), plain, 0) == "");
   const std::string fsdp = "[strategy.fsdp]\n", split = "[strategy.tensor_parallel]\nsize = 2\n";
@@ -270,3 +269,5 @@ TEST_CASE("a folder in 4 bits that lacks a part, has too much or packs otherwise
              }),
              Contains("3 tensors that the model does not have: " + beyond));
 }
+
+}  // namespace bnb_test

@@ -10,6 +10,8 @@
 
 #include "nn/weights.h"
 
+namespace codec_test {
+
 using namespace capstan;
 using capstan::testing::numbers;
 using nf4::Codec;
@@ -260,3 +262,5 @@ TEST_CASE("sizes that would divide what belongs together are refused") {
              Contains("96 of its 192 columns, which is no multiple of 64"));
   CHECK(codec.bytes({1, 16384, false}) == 1024 + 8192 + 256 + 16 + 16);
 }
+
+}  // namespace codec_test

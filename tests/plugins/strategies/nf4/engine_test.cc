@@ -7,6 +7,8 @@
 #include "session/decoded_source.h"
 #include "shard/rig.h"
 
+namespace engine_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -121,3 +123,5 @@ TEST_CASE("a unit computes with what export decodes, and its weights are there o
   });
   CHECK(faults.list() == std::vector<std::string>{});
 }
+
+}  // namespace engine_test

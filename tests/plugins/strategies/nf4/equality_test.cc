@@ -3,6 +3,8 @@
 
 #include "support/layouts.h"
 
+namespace equality_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -104,3 +106,5 @@ TEST_CASE("a resumed run continues bit for bit, on other ranks too") {
   CHECK(differences(train_resumed(three, 2, three), train(three), 0) == "");
   CHECK(differences(train_resumed(three, 2, alone), train(alone), tolerance) == "");
 }
+
+}  // namespace equality_test

@@ -7,6 +7,8 @@
 #include "support/job.h"
 #include "support/layouts.h"
 
+namespace nf4_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -62,3 +64,5 @@ TEST_CASE("an evaluation trains nothing, so that a base in 4 bits needs no adapt
   CHECK(coded != whole);
   CHECK(coded == Approx(whole).epsilon(0.05));
 }
+
+}  // namespace nf4_test

@@ -3,6 +3,8 @@
 
 #include <capstan_catch.h>
 
+namespace cut_test {
+
 using namespace pipeline_parallel;
 using namespace capstan;
 
@@ -91,3 +93,5 @@ TEST_CASE("a model trains products if one of its matrices is trained, and no tab
   CHECK(trains_products(units_of({{5, 0}, {0, 5, false}, {0, 5, true}})));
   CHECK_FALSE(trains_products(units_of({{5, 0}, {0, 5, false}})));
 }
+
+}  // namespace cut_test

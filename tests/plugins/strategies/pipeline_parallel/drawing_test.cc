@@ -6,6 +6,8 @@
 
 #include "plugins/strategies/pipeline_parallel/schedules.h"
 
+namespace drawing_test {
+
 using namespace pipeline_parallel;
 
 namespace {
@@ -45,3 +47,5 @@ TEST_CASE("what does not fit is left out") {
   CHECK(lines[0].substr(lines[0].size() - std::string("…").size()) == "…");
   CHECK(lines[0].size() <= 120 + std::string("…").size());
 }
+
+}  // namespace drawing_test

@@ -8,6 +8,8 @@
 #include "support/folder.h"
 #include "support/options.h"
 
+namespace options_test {
+
 using namespace capstan;
 using pipeline_parallel::PipelineParallel;
 using pipeline_parallel::PipelineParallelOptions;
@@ -141,3 +143,5 @@ TEST_CASE("notes say what each stage has, and draw the schedule") {
                                                    summary, "position 0  F0 F1 .  .  B0 -  .  B1 -",
                                                    "position 1  .  F0 B0 -  F1 B1 -  .  ."});
 }
+
+}  // namespace options_test

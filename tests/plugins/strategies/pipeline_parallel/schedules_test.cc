@@ -9,6 +9,8 @@
 #include "rows.h"
 #include "support/in_order.h"
 
+namespace schedules_test {
+
 using namespace pipeline_parallel;
 using capstan::cat;
 
@@ -119,3 +121,5 @@ TEST_CASE("a model without gradients of weights has backwards in one part, in th
   }
   CHECK(text_of(in_one_part(zero_bubble(4, 2, 6))) == text_of(one_forward_one_backward(4, 2, 6)));
 }
+
+}  // namespace schedules_test

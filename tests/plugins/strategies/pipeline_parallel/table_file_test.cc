@@ -7,6 +7,8 @@
 #include "rows.h"
 #include "support/errors.h"
 
+namespace table_file_test {
+
 using namespace pipeline_parallel;
 
 namespace {
@@ -64,3 +66,5 @@ TEST_CASE("what is wrong with a table names the line, the position and the actio
              Contains("mine.csv:1: position 0, cell 2, 0B0: it waits for ever: position 1 does not get to 1B0, since "
                       "it waits at 1F1"));
 }
+
+}  // namespace table_file_test

@@ -3,6 +3,8 @@
 
 #include <capstan_catch.h>
 
+namespace table_test {
+
 using namespace pipeline_parallel;
 using capstan::strategy::Action;
 using Kind = Action::Kind;
@@ -93,3 +95,5 @@ TEST_CASE("a position that has a stage and the next one waits for itself") {
   CHECK(fault->action == 0);
   CHECK(fault->what == "it waits for ever: position 0 does not get to 0F0, which comes later in this row");
 }
+
+}  // namespace table_test

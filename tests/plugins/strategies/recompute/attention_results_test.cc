@@ -2,10 +2,13 @@
 #include "plugins/strategies/recompute/attention_results.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <vector>
+
+namespace attention_results_test {
 
 using namespace capstan;
 using recompute::AttentionResults;
@@ -77,3 +80,5 @@ TEST_CASE("calls of several kernels are kept in their order; outside nothing is"
   CHECK(at::equal(again, both));
   CHECK(at::equal(attend(zeros, zeros, zeros), at::zeros_like(x)));
 }
+
+}  // namespace attention_results_test

@@ -8,6 +8,8 @@
 #include "assembly/dry_job.h"
 #include "support/folder.h"
 
+namespace auto_test {
+
 using namespace capstan;
 
 namespace {
@@ -70,3 +72,5 @@ TEST_CASE("auto is refused where nothing can be decided") {
   CHECK_THAT(decided("cuda", 0).faults,
              Contains("strategy.recompute.auto: it is not known into which GPU") && Contains("--gpu"));
 }
+
+}  // namespace auto_test

@@ -9,6 +9,8 @@
 
 #include "comm/planned_group.h"
 
+namespace host_copies_test {
+
 using namespace capstan;
 using recompute::HostCopies;
 
@@ -141,3 +143,5 @@ TEST_CASE("on the meta device nothing is copied, and what has left is free") {
   CHECK(copies.host_bytes() == 0);
   CHECK(copies.copied_bytes() == 0);
 }
+
+}  // namespace host_copies_test

@@ -9,8 +9,10 @@
 
 #include "assembly/dry_job.h"
 #include "comm/planned_group.h"
-#include "session/step_time.h"
+#include "predict/step_time.h"
 #include "support/small_run.h"
+
+namespace predicted_copies_test {
 
 using namespace capstan;
 
@@ -87,3 +89,5 @@ TEST_CASE("a step takes longer by the copies that its computing does not hide") 
   CHECK(with.copies_wait > link - without.total());
   CHECK(time_of("offload = 1.0\n", 1e15).copies_wait < 1e-3);
 }
+
+}  // namespace predicted_copies_test

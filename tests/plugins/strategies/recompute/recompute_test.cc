@@ -1,6 +1,7 @@
 // Recomputation changes memory and the number of forwards, and no number.
 #include "plugins/strategies/recompute/recompute.h"
 
+#include <ATen/core/grad_mode.h>
 #include <capstan/strategy_parts/claims.h>
 #include <capstan_catch.h>
 #include "strategy/unit_runner.h"
@@ -11,6 +12,8 @@
 #include "memory.h"
 #include "strategy/tiny_units.h"
 #include "support/small_run.h"
+
+namespace recompute_test {
 
 using namespace capstan;
 using testing::SmallRun;
@@ -348,3 +351,5 @@ TEST_CASE("unit recompute is claimed for itself") {
   make({{"keep_attention", true, {}, {}}})->claim(more);
   CHECK(more.exclusive_claims() == std::vector<std::string>{"unit recompute", strategy::attention_kernels});
 }
+
+}  // namespace recompute_test

@@ -11,6 +11,8 @@
 
 #include "support/compositions.h"
 
+namespace tiles_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -22,7 +24,7 @@ const std::string by_1 = "[strategy.recompute]\ntile_tokens = 8\n", by_2 = "[str
 const std::string regions = "regions = [\"attention\"]\n", offload = "offload = 1.0\n";
 
 TrainResult run(const std::string& config, int world, std::int64_t steps) {
-  return train({.world = world, .config = config, .overrides = {same_micro_steps}, .steps = steps});
+  return testing::train({.world = world, .config = config, .overrides = {same_micro_steps}, .steps = steps});
 }
 
 const TrainResult& alone(const std::string& config, std::int64_t steps) {
@@ -180,3 +182,5 @@ TEST_CASE("gradients of weights in 16 bits are summed over tiles in fp32, and ad
     }
   }
 }
+
+}  // namespace tiles_test

@@ -4,6 +4,8 @@
 
 #include "support/tensor_cases.h"
 
+namespace equality_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -72,3 +74,16 @@ TEST_CASE("fp32: split ranks stay near one rank", "[matrix]") {
     }
   }
 }
+
+TEST_CASE("float64: sequence parallelism on rows that leave some ranks no position", "[matrix]") {
+  for (const std::string length : {"3", "6"}) {  // rows of 2 and of 5 columns on 4 ranks
+    const std::vector<std::string> rows{same_micro_steps, "data.length=" + length, "train.pad_to_multiple=1"};
+    for (std::size_t family = 0; family < tensor_families().size(); ++family) {
+      INFO(tensor_families()[family].plugin << ", samples of " << length << " tokens");
+      const auto split = run(family, 4, "[strategy.tensor_parallel]\nsize = 4\nsequence_parallel = true\n", rows);
+      CHECK(differences(split, run(family, 1, "", rows), tolerance) == "");
+    }
+  }
+}
+
+}  // namespace equality_test

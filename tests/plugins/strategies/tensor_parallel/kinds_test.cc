@@ -5,6 +5,8 @@
 
 #include "plugins/strategies/tensor_parallel/tensor_parallel.h"
 
+namespace kinds_test {
+
 using namespace capstan;
 using layout::Init;
 
@@ -248,3 +250,5 @@ TEST_CASE("a record that the unit uses itself, next to layers that are split, is
   CHECK_THAT(error_of(2, "raw = true\n" + tensor(2, "sequence_parallel = true\n")),
              Contains("unit blocks.0 uses raw.weight on its part of the sequence"));
 }
+
+}  // namespace kinds_test

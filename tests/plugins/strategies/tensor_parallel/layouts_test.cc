@@ -1,10 +1,13 @@
 // Where split parameters lie, weights that go from one layout to another, and what a split model says.
+#include <ATen/core/grad_mode.h>
 #include <capstan_catch.h>
 #include <capstan_places.h>
 
 #include "support/families.h"
 #include "support/folder.h"
 #include "support/small_run.h"
+
+namespace layouts_test {
 
 using namespace capstan;
 using capstan::testing::families;
@@ -167,3 +170,5 @@ TEST_CASE("generation: split ranks say what one rank says, and all of them the s
     }
   }
 }
+
+}  // namespace layouts_test

@@ -11,6 +11,8 @@
 #include "support/families.h"
 #include "support/folder.h"
 
+namespace refusals_test {
+
 using namespace capstan;
 using capstan::testing::families;
 
@@ -196,3 +198,5 @@ TEST_CASE("ranks of two nodes that split a layer are warned of the network") {
                                   "the network between nodes, several times each"));
   CHECK_THAT(text.str(), !Contains("a node has 4 ranks"));
 }
+
+}  // namespace refusals_test

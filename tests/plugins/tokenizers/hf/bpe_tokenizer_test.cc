@@ -1,11 +1,14 @@
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan_catch.h>
 
 #include "support/tokenizer_files.h"
 
+namespace bpe_tokenizer_test {
+
 using namespace capstan;
 using Ids = std::vector<std::int64_t>;
-using nlohmann::json;
+using json = capstan::Json;
 
 TEST_CASE("byte-level BPE merges the earliest pair of the list first, of equal ones the leftmost") {
   const auto tokenizer = opened(byte_level_file());
@@ -65,3 +68,5 @@ TEST_CASE("added tokens are found before anything else, with their flags") {
   CHECK(tokenizer->encode("dd add dd") == Ids{14, 8, 3, 3, 4, 14});
   CHECK(tokenizer->decode(tokenizer->encode("a<x><e>b")) == "a<x>b");
 }
+
+}  // namespace bpe_tokenizer_test

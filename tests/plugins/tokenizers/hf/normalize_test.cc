@@ -2,6 +2,8 @@
 
 #include <capstan_catch.h>
 
+namespace normalize_test {
+
 using namespace hf;
 using Kind = NormalizeStep::Kind;
 
@@ -36,3 +38,5 @@ TEST_CASE("other normalizers") {
   CHECK(normalized({{Kind::replace, TextPattern(Regex("(a)b")), "\\1"}}, "abab c") == "\\1\\1 c");  // as it is
   CHECK(normalized({{Kind::replace, TextPattern("a")}}, "banana") == "bnn");
 }
+
+}  // namespace normalize_test

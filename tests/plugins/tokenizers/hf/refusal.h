@@ -1,5 +1,6 @@
 #pragma once
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan_catch.h>
 
 #include <string>
@@ -7,7 +8,7 @@
 #include "support/tokenizer_files.h"
 
 /// What is wrong with a tokenizer.json, a fault a line.
-inline std::string refusal(const nlohmann::json& file) {
+inline std::string refusal(const capstan::Json& file) {
   const Scratch scratch;
   capstan::write_file(scratch / "tokenizer.json", file.dump());
   try {

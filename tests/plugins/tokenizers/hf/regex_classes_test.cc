@@ -5,6 +5,8 @@
 #include "plugins/tokenizers/hf/regex.h"
 #include "plugins/tokenizers/hf/text_pattern.h"
 
+namespace regex_classes_test {
+
 using namespace hf;
 using Pieces = std::vector<std::string_view>;
 
@@ -70,3 +72,5 @@ TEST_CASE("classes that are known to no table are refused") {
     CHECK_THROWS_WITH(Regex(pattern), Contains("is not supported in a pattern (supported: "));
   }
 }
+
+}  // namespace regex_classes_test

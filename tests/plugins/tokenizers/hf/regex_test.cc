@@ -5,6 +5,8 @@
 
 #include <chrono>
 
+namespace regex_test {
+
 using namespace hf;
 
 TEST_CASE("a pattern's matches do not overlap, and an empty one is never where another ends") {
@@ -30,3 +32,5 @@ TEST_CASE("a pattern that takes too long for a text is refused and shown in part
   CHECK_THROWS_WITH(Regex("(?:a|aa){1,15}b").matches(text + "cb"), Contains("retry-limit-in-search over"));
   CHECK(shown_pattern(std::string(1000, 'x')) == std::string(200, 'x') + " …");
 }
+
+}  // namespace regex_test

@@ -3,6 +3,8 @@
 
 #include "support/tokenizer_files.h"
 
+namespace special_ids_test {
+
 using namespace capstan;
 
 namespace {
@@ -53,3 +55,5 @@ TEST_CASE("end and padding ids that the tokenizer does not have are refused") {
                     Contains("tokenizer_config.json: eos_token is \"<eos>\", which the tokenizer does not have"));
   CHECK_THROWS_WITH(beside({{"config.json", "[1"}}), Contains("config.json: it is not JSON"));
 }
+
+}  // namespace special_ids_test

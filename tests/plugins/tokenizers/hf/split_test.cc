@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+namespace split_test {
+
 using namespace hf;
 using Pieces = std::vector<std::string>;
 
@@ -50,3 +52,5 @@ TEST_CASE("BLOOM's pattern") {
   CHECK(cut("漢字。है।x|y") == Pieces{"漢字", "。", "है", "।", "x", "|", "y"});
   CHECK(cut("  \n a") == Pieces{"  \n", " a"});
 }
+
+}  // namespace split_test

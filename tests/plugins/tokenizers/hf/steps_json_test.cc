@@ -1,14 +1,17 @@
 // The steps around the model. What today's files make of them is compared with the tokenizers package in
 // tests/system/parity.
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan_catch.h>
 
 #include "plugins/tokenizers/hf/refusal.h"
 #include "support/tokenizer_files.h"
 
+namespace steps_json_test {
+
 using namespace capstan;
 using Ids = std::vector<std::int64_t>;
-using nlohmann::json;
+using json = capstan::Json;
 
 namespace {
 
@@ -23,9 +26,8 @@ TEST_CASE("Qwen's file: composed characters, each digit a piece") {
   file["normalizer"] = {{"type", "NFC"}};
   const std::string pattern =
       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-  const nlohmann::json split{
-      {"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
-  const nlohmann::json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  const Json split{{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+  const Json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
   file["pre_tokenizer"] = sequence({split, bytes});
   CHECK(opened(file)->encode("ab12 ab") == Ids{5, 10, 11, 9});
   CHECK(opened(file)->encode("e\u0301") == Ids{13, 14});
@@ -48,7 +50,7 @@ TEST_CASE("steps after ByteLevel cut its characters, even inside one of the text
   auto file = byte_level_file();
   file["model"]["vocab"].update({{"Â", 10}, {"½", 11}, {"Â½", 12}, {"1", 13}});
   file["model"]["merges"].push_back({"Â", "½"});
-  const nlohmann::json digits{{"type", "Digits"}, {"individual_digits", true}};
+  const Json digits{{"type", "Digits"}, {"individual_digits", true}};
   CHECK(opened(file)->encode("½1a b") == Ids{12, 13, 0, 4, 1});
   file["pre_tokenizer"] = sequence({file["pre_tokenizer"], digits});
   CHECK(opened(file)->encode("½1a b") == Ids{10, 11, 13, 0, 4, 1});  // the byte BD is written as "½", a number
@@ -59,7 +61,7 @@ TEST_CASE("Digits, Punctuation and Metaspace's decoder") {
   file["model"]["vocab"].update({{"1", 10}, {"!", 11}, {"11", 12}, {"!!", 13}, {"a1", 14}});
   for (const char* pair : {"1", "!"}) file["model"]["merges"].push_back({pair, pair});
   file["model"]["merges"].push_back({"a", "1"});
-  const auto steps = [&](const nlohmann::json& step) {
+  const auto steps = [&](const Json& step) {
     file["pre_tokenizer"] =
         sequence({step, {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}});
     return opened(file)->encode("a11!!");
@@ -176,3 +178,5 @@ TEST_CASE("a second Metaspace is refused") {
   file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {metaspace, metaspace}}};
   CHECK(refusal(file) == "pre_tokenizer.pretokenizers[1] is a second Metaspace, which is not supported\n");
 }
+
+}  // namespace steps_json_test

@@ -3,6 +3,8 @@
 #include <capstan/base/error.h>
 #include <capstan_catch.h>
 
+namespace text_pattern_test {
+
 using namespace hf;
 using Pieces = std::vector<std::string_view>;
 
@@ -27,3 +29,5 @@ TEST_CASE("a text that replacing would make too long is refused") {
                     Contains("a text of 20000 bytes becomes more than 18777216 where matches are replaced"));
   CHECK(TextPattern("a").replaced(text, "bcd").size() == 60000);
 }
+
+}  // namespace text_pattern_test

@@ -1,12 +1,15 @@
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan_catch.h>
 
 #include "plugins/tokenizers/hf/refusal.h"
 #include "support/tokenizer_files.h"
 
+namespace tokenizer_json_test {
+
 using namespace capstan;
 using Ids = std::vector<std::int64_t>;
-using nlohmann::json;
+using json = capstan::Json;
 
 TEST_CASE("a model and added tokens that are not supported are refused by their name") {
   const auto bytes = byte_level_file();
@@ -69,3 +72,5 @@ TEST_CASE("names and files that do not exist, and files that are none") {
   CHECK_THROWS_WITH(open_tokenizer(folder),
                     Contains("tokenizer.json: it is not JSON: ") && Contains("fix: download it again"));
 }
+
+}  // namespace tokenizer_json_test

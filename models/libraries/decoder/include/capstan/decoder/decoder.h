@@ -128,7 +128,8 @@ class Model : public nn::Model {
 
  protected:
   virtual Spec spec() const = 0;
-  /// Fills in `architecture`, and whatever is not as files() says. A tied head's copy in files is passed over.
+  /// Fills in `architecture`, and whatever is not as files() says. A tied head's copy in files must be equal to the
+  /// table.
   virtual void describe_files(layout::FileMap& map) const = 0;
 };
 

@@ -1,0 +1,19 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/nn/codec_files.h>
+#include <capstan/plugin/host.h>
+
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace assembly {
+
+/// How packed weights of this folder are recognised: by the forms that the run's strategies read, `known`, and where
+/// its config.json names another method than theirs, also by those of strategies that are installed, for a fault that
+/// says which. Throws Error at the file for a method that none of them reads.
+std::vector<nn::PackedForm> forms_of_folder(const std::string& folder, std::vector<nn::PackedForm> known,
+                                            plugin::Host& host);
+
+}  // namespace assembly
+CAPSTAN_END_NAMESPACE

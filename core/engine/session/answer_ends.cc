@@ -1,0 +1,45 @@
+#include "session/answer_ends.h"
+
+#include <capstan/base/json.h>
+#include <capstan/record/checkpoints.h>
+
+#include <algorithm>
+
+#include "plugin/guard.h"
+#include "session/weights.h"
+
+namespace capstan::session {
+
+std::vector<std::int64_t> answer_ends(const assembly::Samples& samples) {
+  std::vector<std::int64_t> ends;
+  if (const auto end = samples.tokenizer.object ? samples.tokenizer.object->end_id() : -1; end >= 0)
+    ends.push_back(end);
+  if (!samples.train) return ends;
+  const auto more = plugin::guard(samples.plugin, "end_ids", [&] { return samples.train->end_ids(); });
+  ends.insert(ends.end(), more.begin(), more.end());
+  return ends;
+}
+
+std::vector<std::int64_t> saved_answer_ends(const std::filesystem::path& weights) {
+  const checkpoint::Checkpoint saved(folder_of_boxes(weights));
+  if (!saved.has_section(answer_ends_section)) return {};
+  return Json::parse(saved.section(answer_ends_section)).get<std::vector<std::int64_t>>();
+}
+
+std::string with_answer_ends(const std::string& text, const std::vector<std::int64_t>& ends,
+                             std::vector<std::int64_t>& added) {
+  auto json = try_parse_json(text);
+  if (!json.is_object()) return text;
+  auto& said = json["eos_token_id"];
+  auto all = said.is_array() ? said : said.is_null() ? Json::array() : Json::array({said});
+  for (const auto id : ends) {
+    if (std::find(all.begin(), all.end(), Json(id)) != all.end()) continue;
+    all.push_back(id);
+    added.push_back(id);
+  }
+  if (added.empty()) return text;
+  said = all.size() == 1 ? all[0] : all;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace capstan::session

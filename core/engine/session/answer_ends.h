@@ -1,0 +1,27 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "session/job.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace session {
+
+/// Ids that answers of the training data end with: the tokenizer's end token, and a template's end of a turn.
+std::vector<std::int64_t> answer_ends(const assembly::Samples& samples);
+/// The same of a run, as its checkpoint or its weights folder keeps them; none where an older Capstan wrote that.
+std::vector<std::int64_t> saved_answer_ends(const std::filesystem::path& weights);
+/// The section of a checkpoint that keeps them, as JSON.
+inline constexpr const char* answer_ends_section = "answer_ends";
+
+/// The text of a generation_config.json or config.json whose eos_token_id has these ids too: its programs end answers
+/// there. `added` gets those that it lacked; where it lacks none the text stays as it is.
+std::string with_answer_ends(const std::string& text, const std::vector<std::int64_t>& ends,
+                             std::vector<std::int64_t>& added);
+
+}  // namespace session
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,94 @@
+#include "hf/config_json.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/json.h>
+
+#include <algorithm>
+
+#include "hf/config_file.h"
+#include "hf/json_keys.h"
+
+namespace capstan::hf {
+namespace {
+
+Json json_of(const config::Value& value) {
+  return std::visit(
+      [](const auto& held) -> Json {
+        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::monostate>) {
+          return nullptr;
+        } else {
+          return held;
+        }
+      },
+      value);
+}
+
+// What a run limits sequences to may be less than what the model can take; that is its original's to say.
+bool is_shorter(const config::OptionSpec& spec, const Json& original, const config::Value& value) {
+  const auto* length = std::get_if<std::int64_t>(&value);
+  return spec.key == "seq_length" && length && original.is_number_integer() && *length < original.get<std::int64_t>();
+}
+
+// Where an option is written that the file does not have: in the tables that the file has, else under its first
+// spelling; of two tables it is the older one's, which all programs read.
+std::vector<std::string> written_names(const config::OptionSpec& spec, const Json& json) {
+  std::vector<std::string> in_tables;
+  for (const auto& name : spec.spellings) {
+    const auto dot = name.find('.');
+    if (dot == std::string::npos || !json.value(name.substr(0, dot), Json()).is_object()) continue;
+    const auto is_of_table = [&](const auto& other) { return other.starts_with(name.substr(0, dot + 1)); };
+    if (std::none_of(in_tables.begin(), in_tables.end(), is_of_table)) in_tables.push_back(name);
+  }
+  if (!in_tables.empty() && spec.spellings.front().find('.') != std::string::npos) return in_tables;
+  for (const auto& name : spec.spellings) {
+    if (!name.starts_with("rope_parameters.")) return {name};
+  }
+  return {spec.key};
+}
+
+// Every spelling that the original has, so that none of them disagrees.
+void put_option(Json& json, const config::Resolved& option, bool has_original) {
+  bool is_there = false;
+  for (const auto& name : names_of(option.spec)) {
+    const auto* original = find_key(json, name);
+    if (!original) continue;
+    is_there = true;
+    if (json_of(option.value) != *original && !is_shorter(option.spec, *original, option.value))
+      put_key(json, name, json_of(option.value));
+  }
+  if (is_there || (has_original && std::holds_alternative<std::monostate>(option.value))) return;
+  for (const auto& name : written_names(option.spec, json)) put_key(json, name, json_of(option.value));
+}
+
+void put_ids(Json& json, const TokenIds& ids) {
+  const auto one = [](std::int64_t id) { return id < 0 ? Json(nullptr) : Json(id); };
+  json["bos_token_id"] = one(ids.begin);
+  json["eos_token_id"] = ids.ends.size() > 1 ? Json(ids.ends) : one(ids.ends.empty() ? -1 : ids.ends.front());
+  json["pad_token_id"] = one(ids.pad);
+}
+
+}  // namespace
+
+std::string config_json(const ConfigJson& from) {
+  if (from.map.architecture.empty()) throw Error("this model has no Hugging Face architecture");
+  const bool has_original = !from.original.empty();
+  auto json = has_original ? parse_config(from.original, "config.json") : Json::object();
+  json["architectures"] = Json::array({from.map.architecture});
+  for (const auto& option : from.options) {
+    const auto& left_out = from.map.left_out;
+    if (std::find(left_out.begin(), left_out.end(), option.spec.key) == left_out.end())
+      put_option(json, option, has_original);
+  }
+  for (const auto& [key, text] : from.map.more) {
+    // A length that is made up here gives way to the original's.
+    if (!has_original || key != "max_position_embeddings") put_key(json, key, Json::parse(text));
+  }
+  if (!has_original) put_ids(json, from.ids);
+  // The file has one of the two names; older programs know only "torch_dtype".
+  json[json.contains("dtype") ? "dtype" : "torch_dtype"] = from.dtype;
+  json.erase("quantization_config");
+  if (!from.quantization.empty()) json["quantization_config"] = Json::parse(from.quantization);
+  return json.dump(2) + "\n";
+}
+
+}  // namespace capstan::hf

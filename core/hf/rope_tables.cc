@@ -1,0 +1,81 @@
+#include "hf/rope_tables.h"
+
+#include <capstan/base/json.h>
+#include <capstan/base/text.h>
+
+namespace capstan::hf {
+namespace {
+
+constexpr const char* original = "original_max_position_embeddings";
+
+bool has(const Json& json, const std::string& key) { return json.contains(key) && !json[key].is_null(); }
+
+bool is_table(const Json& json, const std::string& key) {
+  return json.contains(key) && json[key].is_object() && !json[key].empty();
+}
+
+std::string type_of(const Json& table) {
+  for (const char* key : {"rope_type", "type"}) {
+    if (has(table, key) && table[key].is_string()) return table[key].get<std::string>();
+  }
+  return "default";
+}
+
+// The table with one spelling of the type, without nulls, and with the theta that stands next to it.
+Json plain(const Json& table, const Json& whole) {
+  Json out{{"rope_type", type_of(table)}};
+  for (const auto& [key, value] : table.items()) {
+    if (key != "type" && !value.is_null()) out[key] = value;
+  }
+  if (!out.contains("rope_theta") && has(whole, "rope_theta")) out["rope_theta"] = whole["rope_theta"];
+  return out;
+}
+
+void require_numbers(const Json& table, const std::string& name, const RopeReader& reader, const std::string& file,
+                     Diagnostics& faults) {
+  for (const std::string key : {"low_freq_factor", "high_freq_factor"}) {
+    const auto whole = cat(name, ".", key);
+    if (has(table, key) || reader.is_set(whole)) continue;
+    faults.add(file, cat(name, " is of type llama3, which requires ", key),
+               cat("add ", key, "; Llama 3.1 has 1 for low_freq_factor and 4 for high_freq_factor"));
+  }
+}
+
+// False where the older table of a file and the newer one say different things.
+bool agree(const Json& json, const std::string& file, Diagnostics& faults) {
+  if (!is_table(json, "rope_scaling") || !is_table(json, "rope_parameters")) return true;
+  if (plain(json["rope_scaling"], json) == plain(json["rope_parameters"], json)) return true;
+  faults.add(file,
+             cat("rope_scaling = ", json["rope_scaling"].dump(),
+                 " and rope_parameters = ", json["rope_parameters"].dump(), " disagree"),
+             "remove the one that is wrong");
+  return false;
+}
+
+void settle_length(Json& json, const std::string& name, const Json& longest, const std::string& file,
+                   Diagnostics& faults) {
+  auto& table = json[name];
+  const Json outside = json.value(original, Json()), inside = table.value(original, Json());
+  if (!outside.is_null() && !inside.is_null() && outside != inside) {
+    faults.add(file,
+               cat(original, " = ", outside.dump(), " and ", name, ".", original, " = ", inside.dump(), " disagree"),
+               "keep the one that is right");
+  }
+  if (!inside.is_null()) return;
+  const Json whole = json.value("max_position_embeddings", Json());
+  const auto& chosen = !outside.is_null() ? outside : !whole.is_null() ? whole : longest;
+  if (!chosen.is_null()) table[original] = chosen;
+}
+
+}  // namespace
+
+void settle_rope(Json& json, const RopeReader& reader, const std::string& file, Diagnostics& faults) {
+  if (!agree(json, file, faults)) return;
+  const std::string name = is_table(json, "rope_scaling") ? "rope_scaling" : "rope_parameters";
+  if (!is_table(json, name) || reader.is_set(name + ".rope_type")) return;
+  const auto type = type_of(json[name]);
+  if (type == "llama3") require_numbers(json[name], name, reader, file, faults);
+  if (type == "llama3" || type == "yarn") settle_length(json, name, reader.longest, file, faults);
+}
+
+}  // namespace capstan::hf

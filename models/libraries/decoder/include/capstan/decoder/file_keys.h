@@ -1,0 +1,39 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/config/file_keys.h>
+#include <capstan/config/value.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace decoder {
+
+// What a model plugin says of the files of Hugging Face's folders (Registration::file_keys and file_defaults): which
+// keys it uses is said by its options' spellings; here is what becomes of the others, and what a missing one means.
+
+/// Keys that transformers writes for models of every family: tables "config.json" and "generation_config.json".
+/// `families` are added: "config.json of llama".
+std::vector<config::FileKeys> file_keys(std::vector<config::FileKeys> families);
+
+/// The table "config.json of FAMILY".
+config::FileKeys family_keys(const std::string& family, std::vector<config::FileKey> keys);
+
+/// Keys that change nothing, for one reason.
+std::vector<config::FileKey> neutral_keys(const std::vector<std::string>& names, const std::string& reason);
+/// Names of Capstan's options that no config.json has: transformers does not read them there, and so Capstan does not.
+std::vector<config::FileKey> own_names(const std::vector<std::string>& names);
+/// The same of the options that decoders with rotary attention share, and other keys of their files.
+std::vector<config::FileKey> rotary_keys();
+
+/// What transformers takes for a family's keys that are missing.
+struct RotaryDefaults {
+  double epsilon = 1e-6;
+  double theta = 1e4;
+  std::int64_t length = 2048;
+};
+config::Preset rotary_defaults(const RotaryDefaults& family, const config::Preset& more = {});
+
+}  // namespace decoder
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,15 @@
+#pragma once
+#include "mapped_lines.h"
+
+#include <capstan/data/source.h>
+
+#include "tokens/ends.h"
+
+namespace jsonl {
+
+/// Warns, at the first line that shows it, of begin and end tokens that stand twice, and of an end token that is
+/// missing.
+void warn_of_ends(const capstan::data::DataSource& source, const MappedLines& file,
+                  const capstan::tokenizer::Tokenizer& tokenizer, bool pairs, tokens::EndWarnings& warnings);
+
+}  // namespace jsonl

@@ -1,0 +1,20 @@
+#pragma once
+#include <capstan/config/file_keys.h>
+
+#include <vector>
+
+namespace jsonl {
+
+/// The keys of a line of each form, of a message, of a part of its content, and of forms that are not read.
+const capstan::config::FileKeys& keys_of_conversation();
+const capstan::config::FileKeys& keys_of_completion();
+const capstan::config::FileKeys& keys_of_text();
+const capstan::config::FileKeys& keys_of_pair();
+const capstan::config::FileKeys& keys_of_message();
+const capstan::config::FileKeys& keys_of_part();
+const capstan::config::FileKeys& keys_of_other_forms();
+
+/// All of them, as `capstan reference --files` prints them.
+std::vector<capstan::config::FileKeys> all_keys();
+
+}  // namespace jsonl

@@ -1,0 +1,1 @@
+list(APPEND needs SHARED_CODE)   # a test includes the file of its entry

@@ -1,0 +1,1 @@
+list(APPEND needs SHARED_CODE)   # its tiles are tested with other plugins on GPUs

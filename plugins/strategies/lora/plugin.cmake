@@ -1,0 +1,1 @@
+list(APPEND needs SHARED_CODE)   # what it reads is tested by tests of several plugins

@@ -1,3 +1,0 @@
-#include "plugins/commands/import-deepspeed/deepspeed_json.cc"
-#include "plugins/commands/import-deepspeed/deepspeed_keys.cc"
-#include "plugins/commands/import-deepspeed/translate.cc"

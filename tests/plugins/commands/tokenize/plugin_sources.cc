@@ -1,2 +1,0 @@
-// The plugin exports nothing but its entry, so its code is compiled into the test.
-#include "plugins/commands/tokenize/tokenize.cc"

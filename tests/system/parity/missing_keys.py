@@ -1,0 +1,102 @@
+"""Tiny random models of each family with one key left out of config.json or planted there, and what transformers makes
+of the folder.
+
+    missing_keys.py FOLDER
+
+FOLDER/<case>/<key>/ gets config.json without that key ("rope_parameters.rope_theta" inside of a table) and
+model.safetensors; FOLDER/<case>/planted-<n>/ one with the n-th row of PLANTED. Where transformers loads the folder with every tensor of the file and none besides, and computes it,
+there is logits.safetensors too, but for rows that Capstan is to refuse:
+
+    ids      int64 [batch, seq]
+    logits   [batch, seq, vocab] in float32
+"""
+import copy
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+from models import CASES, make_model, random_ids
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
+
+OF_EACH_FAMILY = ("gpt2", "bloom-6-heads", "llama-3.1", "llama-biases", "llama-yarn", "mistral-window", "qwen2-window",
+                  "mixtral-window", "qwen3-yarn", "qwen3-moe-dense", "olmo2-biases")
+# Without these a file is none of the family, or of nothing.
+ALWAYS_THERE = {"architectures", "model_type", "vocab_size", "dtype", "torch_dtype", "transformers_version"}
+# Capstan asks for sizes, for which transformers has a default.
+SIZES = {"hidden_size", "n_embd", "num_hidden_layers", "n_layer", "num_attention_heads", "n_head", "intermediate_size"}
+
+# case, keys with values, and whether Capstan refuses them: transformers takes one of two that disagree, and computes what
+# Capstan does not.
+PLANTED = (
+    ("llama-biases", {"partial_rotary_factor": 0.5}, True), ("llama-biases", {"pretraining_tp": 2}, False),
+    ("llama-biases", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, True), ("llama-biases", {"rope_theta": 77.0}, True),
+    ("llama-biases", {"hidden_act": "gelu"}, True), ("llama-biases", {"sliding_window": 4}, True),
+    ("llama-biases", {"head_dim": None}, False), ("llama-biases", {"newer_key": 0.3}, False),
+    ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, True), ("gpt2", {"scale_attn_weights": False}, True),
+    ("gpt2", {"add_cross_attention": True}, True), ("gpt2", {"activation_function": "relu"}, True),
+    ("gpt2", {"num_hidden_layers": 2}, True),
+    ("mixtral-window", {"num_experts_per_tok": 3}, False), ("mixtral-window", {"router_jitter_noise": 0.3}, True),
+    ("bloom-6-heads", {"apply_residual_connection_post_layernorm": False}, False),
+    ("bloom-6-heads", {"pretraining_tp": 2, "slow_but_exact": True}, True), ("bloom-6-heads", {"pretraining_tp": 2}, False),
+    ("olmo2-biases", {"clip_qkv": 0.1}, False), ("mistral-window", {"sliding_window": 3}, False),
+    ("mistral-window", {"sliding_window": None}, False),
+)
+
+
+def keys_of(config):
+    table = config.get("rope_parameters") or {}
+    # Dropout is none in what is compared.
+    return [key for key in config if key not in ALWAYS_THERE and not key.endswith(("dropout", "_pdrop"))] + [
+        f"rope_parameters.{key}" for key in table if key != "rope_type"]
+
+
+def without(config, key):
+    config = copy.deepcopy(config)
+    *tables, last = key.split(".")
+    at = config
+    for table in tables:
+        at = at[table]
+    del at[last]
+    return config
+
+
+def logits(folder, ids):
+    """None where the folder is not, to transformers, the model that its file holds."""
+    try:
+        model, told = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
+                                                           output_loading_info=True)
+        if any(told[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")):
+            return None
+        with torch.no_grad():
+            return model.eval()(input_ids=ids).logits.contiguous()
+    except Exception:   # of whatever kind: transformers checks little
+        return None
+
+
+def main():
+    transformers.utils.logging.set_verbosity(transformers.logging.CRITICAL)
+    torch.set_num_threads(1)
+    ids = random_ids((2, 20), 12)
+
+    def write(folder, config, is_refused=False):
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "model.safetensors").symlink_to(folder.parent / "model.safetensors")
+        if not is_refused and (values := logits(folder, ids)) is not None:
+            save_file({"ids": ids, "logits": values}, folder / "logits.safetensors")
+
+    for case in OF_EACH_FAMILY:
+        whole = pathlib.Path(sys.argv[1]) / case
+        make_model(*CASES[case]()).save_pretrained(whole)
+        config = json.loads((whole / "config.json").read_text())
+        for key in keys_of(config):
+            write(whole / key, without(config, key), key in SIZES)
+        for n, (planted_in, keys, is_refused) in enumerate(PLANTED):
+            if planted_in == case:
+                write(whole / f"planted-{n}", config | keys, is_refused)
+
+
+main()

@@ -1,0 +1,82 @@
+"""Every public header by itself, with nothing but the exported targets' flags: it compiles, has its guard, and drags in
+nothing that authors did not ask for. In CI only headers are looked at that changed since the branch began, or that include
+such a one."""
+import concurrent.futures
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+from bench import ROOT, build_jobs, check, plain
+
+sys.path.insert(0, str(ROOT / 'tools'))
+
+from changes import base, changed  # noqa: E402
+
+# Headers for whoever has no LibTorch: rooms, and what authors of these kinds start from.
+OF_HOST = re.compile(r'capstan/(base|command|config|plugin|monitor|tokenizer|data)/|capstan/(command|data|tokenizer|monitor)\.h$')
+FOREIGN = re.compile(r'/(spdlog|fmt|toml\+\+|nlohmann|boost|CLI)/|/(gelf|libelf|oniguruma|utf8proc|torch/torch|torch/all)\.h')
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+SOURCES = re.compile(r'(?:core|(?:plugins|models)/libraries/\w+)/include/(.*)')   # where the tree has them
+DECIDES_ALL = ('CMakeLists.txt', 'core/CMakeLists.txt', 'tools/cmake/', 'tools/pins.txt', 'tests/system/sdk/')
+
+
+def closures(include):
+    """header -> itself and all headers of the SDK that it includes, by their names below include/."""
+    direct = {path.relative_to(include).as_posix(): set(INCLUDE.findall(path.read_text(encoding='utf-8')))
+              for path in sorted(include.rglob('*')) if path.suffix == '.h'}   # .cuh: nvcc's
+    found = {}
+    for header in direct:
+        seen, todo = set(), [header]
+        while todo:
+            if (name := todo.pop()) in direct and name not in seen:
+                seen.add(name)
+                todo += direct[name]
+        found[header] = seen
+    return found
+
+
+def selected(bench, known):
+    since = base()
+    names = changed(since)
+    if bench.whole or not since or any(name.startswith(DECIDES_ALL) for name in names):
+        return sorted(known)
+    touched = {match[1] for name in names if (match := SOURCES.fullmatch(name))}
+    return sorted(header for header, closure in known.items() if closure & touched)
+
+
+def flags_of(bench, needs):
+    """How the project compiles a file that is linked with capstan::host or capstan::engine; without a compiler cache."""
+    entries = json.loads((bench.folder / 'build/compile_commands.json').read_text(encoding='utf-8'))
+    return next(plain(entry['command']) for entry in entries if pathlib.Path(entry['file']).name == f'needs_{needs}.cc')
+
+
+def compiled(bench, flags, folder, header):
+    """What the compiler says against the header, or the foreign header that it reaches; nothing where all is well."""
+    source = folder / (re.sub(r'\W', '_', header) + '.cc')
+    source.write_text(f'#include <{header}>\n#include <{header}>\n', encoding='utf-8')   # twice: without its guard it does not compile
+    ran = subprocess.run([*flags, '-fsyntax-only', '-MD', '-MF', str(source) + '.d', str(source)], capture_output=True, text=True, check=False,
+                         cwd=folder, env=bench.environment)
+    if ran.returncode != 0:
+        return f'{header} does not compile by itself:\n{ran.stdout}{ran.stderr}'
+    foreign = FOREIGN.search(pathlib.Path(str(source) + '.d').read_text(encoding='utf-8'))
+    return f'{header} reaches {foreign.group(0)}: not after a header of the SDK' if foreign else ''
+
+
+def by_themselves(bench):
+    include = bench.prefix / 'include'
+    known = closures(include)
+    check('capstan/strategy.h' in known and len(known) > 100, f'there is no capstan/strategy.h in {include}, or too little besides')
+    wanted, folder = selected(bench, known), bench.folder / 'headers'
+    folder.mkdir()
+    flags = {needs: flags_of(bench, needs) for needs in ('host', 'engine')}
+    with concurrent.futures.ThreadPoolExecutor(build_jobs()) as pool:
+        said = pool.map(lambda header: compiled(bench, flags['host' if OF_HOST.match(header) else 'engine'], folder, header), wanted)
+        faults = list(filter(None, said))
+    check(not faults, '\n'.join(faults))
+    for planted, where in (('#pragma once\nstruct One {};\n', ''), ('struct One {};\n', 'redefinition')):   # the check itself
+        folder.joinpath('planted.h').write_text(planted, encoding='utf-8')
+        fault = compiled(bench, [*flags['host'], f'-I{folder}'], folder, 'planted.h')
+        check(where in fault and bool(fault) == bool(where), f'a planted header: {fault}')
+    return f'{len(wanted)} of {len(known)} headers'
