@@ -52,8 +52,7 @@ std::int64_t whole(const Json& object, const char* key, std::int64_t absent, std
   const auto found = object.find(key);
   if (found == object.end()) return absent;
   const auto number = found->get<double>();
-  if (!is_whole(*found) || number < static_cast<double>(least) || number > most)
-    impossible(key, *found, where);
+  if (!is_whole(*found) || number < static_cast<double>(least) || number > most) impossible(key, *found, where);
   return found->get<std::int64_t>();
 }
 
