@@ -1,0 +1,1 @@
+"""The pictures that tools/draw-parallelism draws."""
