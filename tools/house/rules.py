@@ -240,6 +240,23 @@ def document_paths(tree):
                     yield Finding(document, number, f'names {path}, which does not exist', 'document paths', 'correct the path, or the sentence')
 
 
+# What a user, an operator of a cluster or an author of plugins may have to read: every document but those for people
+# who work on Capstan itself, and but the lists that the program writes, in which one looks things up.
+OF_DEVELOPERS = {f'docs/{page}.md' for page in ('architecture', 'host', 'engine', 'sharding-inside', 'walks', 'contributing')}
+WRITTEN_BY_THE_PROGRAM = {'docs/configuration.md', 'docs/other-files.md'}
+MOST_WORDS = 45_000
+
+
+def document_words(tree):
+    """The pages that a user may have to read stay readable: a limit on their words, all together."""
+    pages = [page for page in tree.documents if page not in OF_DEVELOPERS | WRITTEN_BY_THE_PROGRAM]
+    words = {page: len(tree.text(page).split()) for page in pages}
+    if sum(words.values()) > MOST_WORDS:
+        longest = max(words, key=words.get)
+        yield Finding(longest, 0, f'README and the pages for users have {sum(words.values()):,} words, this one {words[longest]:,}',
+                      'document words', f'at most {MOST_WORDS:,} in all: cut what a reader of the page does not need')
+
+
 # A word that the glossary of docs/contributing.md replaces, and what it says instead.
 WORDS = [(re.compile(pattern), fix) for pattern, fix in (
     (r'\b[Bb]ehind\b|\b[Ii]n front of\b', 'after or before: time is no place'),
@@ -292,4 +309,4 @@ def allow_list(tree):
     yield from tree.allowed.stale()
 
 
-ALL = (include_rules, unknown_rooms, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, words, plain_words, options, allow_list)
+ALL = (include_rules, unknown_rooms, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, document_words, words, plain_words, options, allow_list)

@@ -126,6 +126,8 @@ BROKEN = {
 MORE_ROOMS = [f'{letter}room' for letter in 'abcdefghij']
 # The same with several files each.
 LARGE = {
+    'many words': ({'docs/more.md': 'word ' * 44_000, 'docs/engine.md': ENGINE + 'word ' * 44_000, 'README.md': 'word ' * 1_001},
+                   'docs/more.md: README and the pages for users have 45,001 words'),
     'many rooms': ({'docs/engine.md': ENGINE + ''.join(f'| {room} | one more | |\n' for room in MORE_ROOMS),
                     **{f'core/engine/{room}/a.cc': 'int f();\n' for room in MORE_ROOMS}}, 'the engine has 13 rooms'),
     'large room': ({f'core/engine/comm/a{i}.cc': 'int f();\n' * 340 for i in range(15)}, 'room comm has 5102 lines'),

@@ -233,7 +233,7 @@ void CommOptions::describe(config::OptionTable<CommOptions>& t) {
   t.add("ib_hca", &CommOptions::ib_hca).doc("InfiniBand adapters for NCCL (NCCL_IB_HCA), such as mlx5_0,mlx5_1");
   t.add("algorithm", &CommOptions::algorithm)
       .doc("NCCL's algorithms (NCCL_ALGO), such as Ring or Tree; empty: its choice");
-  t.gone("peer_copies", false, "leave it out: NCCL gathers parameters as fast (docs/speed-log.md)");
+  t.gone("peer_copies", false, "leave it out: NCCL gathers parameters as fast (tools/bench/records/speed-log.md)");
 }
 
 void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {

@@ -49,7 +49,7 @@ const std::vector<DeepSpeedKey>& deepspeed_keys();
 /// The same as `capstan reference --files` prints it.
 std::vector<capstan::config::FileKeys> deepspeed_file_keys();
 
-/// "DeepSpeed's key -> ours" for docs/sharding.md, a Markdown table.
+/// "DeepSpeed's key -> ours", a Markdown table, which the command prints where it is given no file.
 std::string deepspeed_keys_markdown();
 
 }  // namespace import_deepspeed

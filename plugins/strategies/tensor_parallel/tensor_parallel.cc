@@ -36,7 +36,7 @@ void TensorParallelOptions::describe(config::OptionTable<TensorParallelOptions>&
       .doc(
           "split the embedding and the head by words; the loss is computed without gathering logits. false: each rank "
           "holds and computes all of both");
-  t.gone("async", false, "leave it out: it took at most a hundredth off a step (docs/speed-log.md)");
+  t.gone("async", false, "leave it out: it took at most a hundredth off a step (tools/bench/records/speed-log.md)");
 }
 
 void TensorParallel::mesh(layout::MeshSpec& spec) {

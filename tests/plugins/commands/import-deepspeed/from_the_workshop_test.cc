@@ -94,9 +94,9 @@ std::string markdown(const std::string& program) {
   return out;
 }
 
-TEST_CASE("docs/from-the-workshop.md holds each program's table") {
+TEST_CASE("docs/from-the-workshop.md holds the tables of those that have no page of their own") {
   const auto document = read_file(CAPSTAN_SOURCE_DIR "/docs/from-the-workshop.md");
-  for (const char* program : {"env_vars.sh", "TrainingArguments", "fsdp_config", "DeepSpeed", "NeMo", "launchers"}) {
+  for (const char* program : {"env_vars.sh", "TrainingArguments", "fsdp_config", "NeMo", "launchers"}) {
     INFO(program);
     const auto begin = cat("<!-- keys of ", program, " -->\n");
     const auto first = document.find(begin), last = document.find("<!-- end of keys -->", first);
