@@ -259,8 +259,12 @@ Error open_error(const std::string& file, const std::string& message) {
   if (missing_at != std::string::npos) {
     const auto start = said.rfind(' ', missing_at);
     const auto library = said.substr(start == std::string::npos ? 0 : start + 1, missing_at - start - 1);
+    const bool of_torch = library.starts_with("libtorch") || library.starts_with("libc10");
     return Error(cat("needs the shared library ", library, ", which is not found"),
-                 cat("install it, or add its folder to LD_LIBRARY_PATH; `ldd ", file, "` lists all that it needs"),
+                 cat(of_torch ? "say where torch is: use-torch FOLDER in an unpacked archive, capstan-use-torch FOLDER of a "
+                                "Debian package; or add its lib folder to LD_LIBRARY_PATH"
+                              : "install it, or add its folder to LD_LIBRARY_PATH",
+                     "; `ldd ", file, "` lists all that it needs"),
                  file);
   }
   if (const auto symbol = between(said, "undefined symbol: ", " "); !symbol.empty()) {

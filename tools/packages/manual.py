@@ -1,0 +1,87 @@
+"""Manual pages and completion of shells, from what each command prints of itself: --help is written from its own table."""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+import shtab
+from argparse_manpage.manpage import Manpage
+
+OPTION = re.compile(r'^  (-\S*?)(?: ([A-Z]\S*)?( \.\.\.)?( REQUIRED)?)?(?:  +(.*))?$')
+POSITIONAL = re.compile(r'^  (\w+) ([A-Z]\S*)(.*?)(?:  +(.*))?$')
+COMMAND = re.compile(r'^  ([a-z][\w-]*)  +(.*)$')
+CHOICES = re.compile(r'\{(.*)\}')
+COMPLETIONS = {'bash': 'bash-completion/completions/capstan', 'zsh': 'zsh/site-functions/_capstan', 'fish': 'fish/vendor_completions.d/capstan.fish'}
+
+
+def sections(text):
+    """The lines of --help by heading; the first is what the command does."""
+    found, heading = {'': []}, ''
+    for line in text.splitlines():
+        if re.match(r'^[A-Z]\w+:$', line):
+            heading = line[:-1]
+            found[heading] = []
+        elif line.startswith('      ') and found[heading] and heading:
+            found[heading][-1] += '  ' + line.strip() if '   ' not in found[heading][-1].strip() else ' ' + line.strip()
+        elif line.strip() and not line.startswith(('Usage:', 'Every option of')):
+            found[heading].append(line)
+    return found
+
+
+def add_option(parser, line):
+    option = OPTION.match(line)
+    if not option or '--help' in option.group(1):
+        return
+    names, value, _, _, words = option.groups()
+    words = (words or '').replace('%', '%%')
+    if not value:
+        parser.add_argument(*names.split(','), action='store_true', help=words)
+        return
+    choices = CHOICES.search(value)
+    added = parser.add_argument(*names.split(','), metavar=value.split(':')[0], help=words, choices=choices.group(1).split(',') if choices else None)
+    if not choices and re.search(r'\b(file|folder)', words):
+        added.complete = shtab.FILE
+
+
+def add_positional(parser, line):
+    positional = POSITIONAL.match(line)
+    if positional:
+        name, _, rest, words = positional.groups()
+        added = parser.add_argument(name, nargs='*' if '...' in rest else '?', help=(words or '').replace('%', '%%'))
+        added.complete = shtab.FILE
+
+
+def fill(parser, program, commands):
+    """Adds what `program commands… --help` says, and so on for the commands below it."""
+    text = subprocess.run([program, *commands, '--help'], check=True, capture_output=True, text=True).stdout
+    said = sections(text)
+    for line in said.get('Options', []):
+        add_option(parser, line)
+    for line in said.get('Positionals', []):
+        add_positional(parser, line)
+    found = [match.groups() for match in map(COMMAND.match, said.get('Subcommands', [])) if match]
+    if not found and '--help' not in text:
+        sys.exit(f'release: {" ".join([str(program), *commands])} --help says nothing that can be read')
+    below = parser.add_subparsers(title='commands', metavar='COMMAND') if found else None
+    for name, words in found:
+        parser_of_command = below.add_parser(name, help=words.replace('%', '%%'), description=words.replace('%', '%%'))
+        fill(parser_of_command, program, [*commands, name])
+
+
+def write(program, version, share):
+    """share/man/man1 and what each shell looks for, below the folder `share`."""
+    parser = argparse.ArgumentParser('capstan', description='A trainer for large language models: models, strategies, optimizers, data and '
+                                     'monitors are plugins that a TOML file names.')
+    fill(parser, program, [])
+    for shell, name in COMPLETIONS.items():
+        file = share / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(shtab.complete(parser, shell=shell), encoding='utf-8')
+    page = Manpage(parser)   # of the date in SOURCE_DATE_EPOCH
+    page.source, page.manual = f'Capstan {version}', 'Capstan'
+    file = share / 'man/man1/capstan.1'
+    file.parent.mkdir(parents=True)
+    file.write_text(str(page), encoding='utf-8')
+
+
