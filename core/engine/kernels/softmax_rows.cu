@@ -98,7 +98,8 @@ constexpr int held = 8;
 constexpr int pack = 4;
 
 /// The sums of a row from those of the cluster's thread blocks, each from its threads', in the same order everywhere.
-__device__ Running of_cluster(Running mine, Running* of_warps, Running* of_block, Running* of_row) {
+/// Without a user below compute capability 9.0, which has no clusters.
+[[maybe_unused]] __device__ Running of_cluster(Running mine, Running* of_warps, Running* of_block, Running* of_row) {
 #if __CUDA_ARCH__ >= 900
   const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
   const auto lane = threadIdx.x % 32;
