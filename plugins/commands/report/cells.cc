@@ -274,7 +274,7 @@ Cell gpu_average_gib_cell(const Run& run, const Run&) { return gpu_cell(run, &Me
 
 Cell gpu_mode_cell(const Run& run, const Run&) {
   const auto use = gpu_use(run);
-  return use ? cell(modes_text(*use)) : no_cell(no_gpu_log(run));
+  return use ? cell(mode_text(*use)) : no_cell(no_gpu_log(run));
 }
 
 Cell memory_scale_cell(const Run& run, const Run& base) {
@@ -289,7 +289,7 @@ Cell cpu_average_cell(const Run& run, const Run&) { return cpu_cell(run, &Memory
 
 Cell cpu_mode_cell(const Run& run, const Run&) {
   const auto* log = run.cpu();
-  return log ? cell(modes_text(memory_use(log->real_mb))) : no_cell(no_cpu_log);
+  return log ? cell(mode_text(memory_use(log->real_mb))) : no_cell(no_cpu_log);
 }
 
 namespace {

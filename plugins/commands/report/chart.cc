@@ -16,13 +16,14 @@ using namespace runs;
 
 namespace {
 
-// The drawing's size and the plot's place in it, in SVG's units.
+// The drawing's size and the plot's place in it, in SVG's units. Margins have room for a phone's letters, which are
+// larger in these units (page.cc).
 constexpr double width = 640;
-constexpr double height = 320;
-constexpr double left = 64;
-constexpr double right = 16;
-constexpr double top = 12;
-constexpr double bottom = 44;
+constexpr double height = 340;
+constexpr double left = 74;
+constexpr double right = 18;
+constexpr double top = 34;
+constexpr double bottom = 56;
 constexpr std::size_t most_points = 150;  // more hides one noisy run under the next
 
 struct Range {
@@ -71,30 +72,27 @@ std::string line_of(double x1, double y1, double x2, double y2, const char* kind
              place(y2), "\"/>\n");
 }
 
-std::string label(double x, double y, const char* anchor, const std::string& text, const std::string& more = {}) {
-  return cat("<text x=\"", place(x), "\" y=\"", place(y), "\" text-anchor=\"", anchor, "\"", more, ">", html_text(text),
-             "</text>\n");
+std::string label(double x, double y, const char* kind, const std::string& text) {
+  return cat("<text class=\"", kind, "\" x=\"", place(x), "\" y=\"", place(y), "\">", html_text(text), "</text>\n");
 }
 
 std::string axes(const Chart& chart, const Scale& scale) {
   std::string out;
-  auto across = ticks(scale.x.low, scale.x.high, 8);
+  auto across = ticks(scale.x.low, scale.x.high, 6);
   if (chart.counts) std::erase_if(across, [](double value) { return std::abs(value - std::round(value)) > 1e-6; });
   const auto up = ticks(scale.y.low, scale.y.high, 6);
   for (const double value : up) {
     out += line_of(left, scale.at_y(value), width - right, scale.at_y(value), "grid");
-    out += label(left - 6, scale.at_y(value) + 4, "end", tick_text(value, up[1] - up[0]));
+    out += label(left - 6, scale.at_y(value) + 5, "y", tick_text(value, up[1] - up[0]));
   }
   for (const double value : across) {
     out += line_of(scale.at_x(value), height - bottom, scale.at_x(value), height - bottom + 4, "axis");
-    out += label(scale.at_x(value), height - bottom + 17, "middle",
+    out += label(scale.at_x(value), height - bottom + 22, "x",
                  tick_text(value, chart.counts ? 1 : across[1] - across[0]));
   }
   out += line_of(left, height - bottom, width - right, height - bottom, "axis");
-  out += label((left + width - right) / 2, height - 6, "middle", chart.x);
-  const double middle = (top + height - bottom) / 2;
-  out += label(14, middle, "middle", chart.y, cat(" transform=\"rotate(-90 14 ", place(middle), ")\""));
-  return out;
+  out += label((left + width - right) / 2, height - 8, "x name", chart.x);
+  return out + label(2, 18, "name", chart.y);
 }
 
 // Each style has a shape of its own, so that no reader depends on colours.
@@ -112,20 +110,61 @@ std::string marker(std::size_t style, double x, double y) {
   }
 }
 
-std::string drawn(const Series& series, std::size_t style, const Scale& scale) {
-  const auto points = thinned(series.points, most_points);
-  std::string path;
-  for (const auto& [x, y] : points)
-    path += cat(path.empty() ? "" : " ", place(scale.at_x(x)), ",", place(scale.at_y(y)));
-  if (path.empty()) return {};
-  auto out = cat("<g class=\"s", style % style_count, "\"><title>", html_text(series.name),
-                 "</title><polyline points=\"", path, "\"/>");
-  const auto every = std::max<std::size_t>(1, points.size() / 6);
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    if (i % every == 0 || i + 1 == points.size())
-      out += marker(style, scale.at_x(points[i].first), scale.at_y(points[i].second));
+std::vector<Point> drawn_points(const std::vector<Point>& points, const Scale& scale) {
+  auto drawn = thinned(points, most_points);
+  for (auto& [x, y] : drawn) {
+    x = scale.at_x(x);
+    y = scale.at_y(y);
   }
+  return drawn;
+}
+
+std::string polyline(const std::vector<Point>& points, const std::string& more) {
+  std::string path;
+  for (const auto& [x, y] : points) path += cat(path.empty() ? "" : " ", place(x), ",", place(y));
+  return cat("<polyline", more, " points=\"", path, "\"/>");
+}
+
+// A series whose line others cover is drawn as a wide band, on which they lie. Markers of the series are at other
+// places.
+std::string drawn(const Chart& chart, std::size_t i, const Scale& scale, std::size_t covers) {
+  constexpr std::size_t markers = 6;
+  const auto& series = chart.series[i];
+  const auto points = drawn_points(series.points, scale);
+  if (points.empty()) return {};
+  auto out = cat("<g class=\"s", i % style_count, "\"><title>", html_text(series.name), "</title>");
+  if (!series.raw.empty()) out += polyline(drawn_points(series.raw, scale), R"( class="raw")");
+  out += polyline(points, covers == 0 ? "" : cat(" style=\"stroke-dasharray:none;stroke-width:", 2 + 4 * covers, "\""));
+  const auto every = std::max<std::size_t>(1, points.size() / markers);
+  const auto shift = every * (i % chart.series.size()) / chart.series.size();
+  for (auto at = shift; at < points.size(); at += every) out += marker(i, points[at].first, points[at].second);
   return out + "</g>\n";
+}
+
+Scale scale_of(const Chart& chart) {
+  Scale scale;
+  for (const auto& series : chart.series) {
+    for (const auto* points : {&series.points, &series.raw}) {
+      for (const auto& point : thinned(*points, most_points)) {
+        scale.x.take(point.first);
+        scale.y.take(point.second);
+      }
+    }
+  }
+  if (chart.from_zero) scale.y.take(0);
+  scale.x.widen();
+  scale.y.widen();
+  const double margin = 0.04 * (scale.y.high - scale.y.low);
+  scale.y.high += margin;
+  if (!chart.from_zero || scale.y.low < 0) scale.y.low -= margin;
+  return scale;
+}
+
+bool same_line(const std::vector<Point>& a, const std::vector<Point>& b) {
+  constexpr double apart = 1.5;  // narrower than a line
+  return !a.empty() && std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Point& one, const Point& other) {
+    return std::abs(one.first - other.first) < apart && std::abs(one.second - other.second) < apart;
+  });
 }
 
 }  // namespace
@@ -144,23 +183,29 @@ std::vector<double> ticks(double low, double high, int wanted) {
   return out;
 }
 
-std::string svg_of(const Chart& chart) {
-  Scale scale;
+std::vector<std::optional<std::size_t>> covered_by(const Chart& chart) {
+  const auto scale = scale_of(chart);
+  std::vector<std::vector<Point>> lines;
+  std::vector<std::optional<std::size_t>> covered;
   for (const auto& series : chart.series) {
-    for (const auto& point : thinned(series.points, most_points)) {
-      scale.x.take(point.first);
-      scale.y.take(point.second);
-    }
+    lines.push_back(drawn_points(series.points, scale));
+    const auto same = [&](const std::vector<Point>& earlier) { return same_line(earlier, lines.back()); };
+    const auto found = std::find_if(lines.begin(), lines.end() - 1, same);
+    covered.push_back(found == lines.end() - 1 ? std::nullopt : std::optional(found - lines.begin()));
   }
-  if (chart.from_zero) scale.y.take(0);
-  scale.x.widen();
-  scale.y.widen();
-  const double margin = 0.04 * (scale.y.high - scale.y.low);
-  scale.y.high += margin;
-  if (!chart.from_zero || scale.y.low < 0) scale.y.low -= margin;
+  return covered;
+}
+
+std::string svg_of(const Chart& chart) {
+  const auto scale = scale_of(chart);
+  const auto covered = covered_by(chart);
   auto out = cat("<svg viewBox=\"0 0 ", width, " ", height, R"(" role="img" aria-label=")", html_text(chart.title),
                  "\">\n", axes(chart, scale));
-  for (std::size_t i = 0; i < chart.series.size(); ++i) out += drawn(chart.series[i], i, scale);
+  for (std::size_t i = 0; i < chart.series.size(); ++i) {
+    const auto root = covered[i].value_or(i);
+    const auto above = std::count(covered.begin() + static_cast<std::ptrdiff_t>(i) + 1, covered.end(), root);
+    out += drawn(chart, i, scale, static_cast<std::size_t>(above));
+  }
   return out + "</svg>\n";
 }
 

@@ -1,4 +1,6 @@
 #pragma once
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,7 +11,8 @@ namespace report {
 /// One line of a chart. Its place among the others says its colour, dash and marker: a run's is the same everywhere.
 struct Series {
   std::string name;
-  std::vector<runs::Point> points;  ///< x ascending; values that are not finite are left out
+  std::vector<runs::Point> points;    ///< x ascending; values that are not finite are left out
+  std::vector<runs::Point> raw = {};  ///< drawn pale below them: what they are smoothed from
 };
 
 struct Chart {
@@ -19,6 +22,7 @@ struct Chart {
   std::vector<Series> series;
   bool from_zero = false;  ///< the y axis begins at 0
   bool counts = true;      ///< x is a whole number, and so is each tick
+  std::string note = {};   ///< what else a reader has to know of the lines
 };
 
 /// How many styles there are until they repeat.
@@ -26,6 +30,10 @@ constexpr std::size_t style_count = 8;
 
 /// Round numbers that divide a range, at least two, at most about `wanted`.
 std::vector<double> ticks(double low, double high, int wanted);
+
+/// For each series the first one before it whose line it covers, which a reader could not see; nothing: none. Lines
+/// are the same where no eye would tell them apart.
+std::vector<std::optional<std::size_t>> covered_by(const Chart& chart);
 
 /// An <svg> that takes its colours from the page's style sheet (page.h). Some series has a point.
 std::string svg_of(const Chart& chart);

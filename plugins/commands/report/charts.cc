@@ -59,6 +59,22 @@ Points host_memory(const Run& run) {
 // What a step computes in a second: not a table's Samples/s, which is the whole run's.
 constexpr const char* step_rate = "samples/s (Callback): training steps only";
 
+// A line for each run as its moving mean, with each step's rate pale below it where there are enough steps.
+Chart throughput(const std::vector<Run>& runs) {
+  constexpr std::size_t parts = 20;
+  auto chart = over_steps(runs, {"Throughput", "step", step_rate, {}, true}, [](const StepLine& step) {
+    return step.step_time_s > 0 ? static_cast<double>(step.samples) / step.step_time_s : none;
+  });
+  for (auto& series : chart.series) {
+    const auto window = series.points.size() / parts;
+    if (window < 2) continue;
+    series.raw = series.points;
+    series.points = smoothed(series.raw, window);
+    chart.note = "Line: the mean of a twentieth of the run's steps around each; pale: each step";
+  }
+  return chart;
+}
+
 // Speed of the steps after the warm-up over the number of ranks, with what perfect scaling from the base would be.
 Chart scaling(const std::vector<Run>& runs, const Run& base) {
   Chart chart{"Scaling", "GPUs", step_rate, {}, true};
@@ -86,16 +102,13 @@ bool has_points(const Chart& chart) {
 }  // namespace
 
 std::vector<Chart> charts_of(const std::vector<Run>& runs, const Run& base) {
-  const auto rate = [](const StepLine& step) {
-    return step.step_time_s > 0 ? static_cast<double>(step.samples) / step.step_time_s : none;
-  };
   std::vector<Chart> charts{
       over_steps(runs, {"Training loss", "step", "loss", {}}, [](const StepLine& s) { return s.loss.value_or(none); }),
       of_runs(runs, {"Evaluation loss", "step", "loss", {}}, evaluation_losses),
       over_steps(runs, {"Learning rate", "step", "learning rate", {}, true}, [](const StepLine& s) { return s.lr; }),
       over_steps(runs, {"Gradient norm", "step", "norm before clipping", {}, true},
                  [](const StepLine& s) { return s.grad_norm.value_or(none); }),
-      over_steps(runs, {"Throughput", "step", step_rate, {}, true}, rate),
+      throughput(runs),
       of_runs(runs, {"GPU 0 memory over time", "seconds", "memory used (MiB)", {}, true, false}, gpu_memory),
       of_runs(runs,
               {"Host memory over time: the processes on rank 0's host", "seconds", "memory (MiB)", {}, true, false},

@@ -32,6 +32,8 @@ constexpr const char* callback_note =
 constexpr const char* gpu_note =
     "GPU memory: GPU 0 of rank 0's host as nvidia-smi counts it, from gpu_memory/: with CUDA's context and what the "
     "allocator keeps in reserve";
+constexpr const char* mode_note =
+    "Mode: the most frequent whole number of the samples and the share that has it; the lowest of several";
 constexpr const char* runtime_note = "Runtime: from the first step to the end of the run, evaluation and saving too";
 constexpr const char* steps_note = "Steps/s: steps / runtime, evaluation and saving too, as train_steps_per_second";
 constexpr const char* eval_note = "Eval Samples/sec: the first evaluation's, all ranks together";
@@ -77,7 +79,7 @@ Kind zero_baseline() {
            {"Peak Usage (MB)", cpu_peak_cell, "cpu_memory/: the most", host},
            {"Average Usage (MB)", cpu_average_cell, "cpu_memory/: the mean", host},
            {"Mode Usage (MB)", cpu_mode_cell, "cpu_memory/: the most frequent, in whole MB", host}},
-          {loss_note, rate_note, gpu_note}};
+          {loss_note, rate_note, gpu_note, mode_note}};
 }
 
 Kind fsdp_scaling() {
@@ -174,7 +176,7 @@ std::vector<Column> growing_metrics() {
 }
 
 std::vector<std::string> growing_notes() {
-  return {rate_note, loss_note, gpu_note, runtime_note, steps_note, eval_note, samples_efficiency_note};
+  return {rate_note, loss_note, gpu_note, mode_note, runtime_note, steps_note, eval_note, samples_efficiency_note};
 }
 
 const std::vector<std::string>& growing_samples() {
@@ -200,7 +202,7 @@ Kind zero_comparison() {
           Shape::metrics,
           columns,
           {rate_note, loss_note, gpu_note, "CPU memory: the process tree of rank 0's host, from cpu_memory/",
-           runtime_note, steps_note, eval_note},
+           mode_note, runtime_note, steps_note, eval_note},
           stage_cell};
 }
 
@@ -230,7 +232,7 @@ Kind nemo_scaling() {
            "tensor-parallel group compute the same ones together",
            "Total job time: the run's, from its first step on; the job's own, with loading, is 'Total time' at the end "
            "of logs/<job>.out",
-           "Train step time: the last step's, as on NeMo's last line", gpu_note}};
+           "Train step time: the last step's, as on NeMo's last line", gpu_note, mode_note}};
 }
 
 Kind overview() {
@@ -239,19 +241,22 @@ Kind overview() {
           Shape::row_a_run,
           {{"Run", name_cell},
            {"GPUs", gpus_cell},
+           {"Eval Loss (Final)", final_eval_loss_cell},
+           {"Train Loss", train_loss_cell},
+           {"Last Loss", last_loss_cell},
+           {"EM", exact_match_cell},
+           {"F1", f1_cell},
            {"Samples/s", samples_cell},
            {"Samples/s (Callback)", callback_samples_cell},
            {"Steps/s", steps_rate_cell},
            {"Runtime (s)", runtime_cell},
-           {"Train Loss", train_loss_cell},
-           {"Last Loss", last_loss_cell},
-           {"Eval Loss (Final)", final_eval_loss_cell},
            {"Eval Samples/sec", eval_samples_cell},
-           {"EM", exact_match_cell},
-           {"F1", f1_cell},
            {"GPU Memory Allocated (GB)", allocated_peak_gb_cell}},
           {rate_note, callback_note, steps_note, loss_note, runtime_note, eval_note,
-           "GPU Memory Allocated: the most that tensors took on the rank that took most, while steps ran", gb_note}};
+           "GPU Memory Allocated: the most that tensors took on the rank that took most, while steps ran", gb_note},
+          nullptr,
+          {},
+          true};
 }
 
 Kind start() {
@@ -276,6 +281,10 @@ Kind start() {
 }
 
 }  // namespace
+
+Cell Column::value(const Run& run, const Run& base) const {
+  return of ? of(run, base) : cell(run.options.contains(option) ? run.option_text(option) : "not set");
+}
 
 bool Kind::has(CellOf* cell) const {
   return std::any_of(columns.begin(), columns.end(), [&](const Column& column) { return column.of == cell; });

@@ -9,9 +9,12 @@ namespace report {
 /// A column, or in tables of metrics a line.
 struct Column {
   std::string head;
-  CellOf* of;
+  CellOf* of;                 ///< null: the value of `option`
   std::string source = {};    ///< tables of one run: where the value comes from
   std::string category = {};  ///< tables of one run: what kind of metric
+  std::string option = {};    ///< "optimizer.lr"
+
+  Cell value(const runs::Run& run, const runs::Run& base) const;
 };
 
 /// row_a_run: a line a run. metrics: a line a metric, a column a run, which `setup` names. values: the same with the
@@ -27,6 +30,8 @@ struct Kind {
   std::vector<std::string> notes;
   CellOf* setup = nullptr;
   std::vector<std::string> grows = {};  ///< options that differ from run to run, since the table is about their growth
+  /// Any runs side by side: what differs between them has columns, what none has has none, and the best run is marked.
+  bool compares = false;
 
   bool has(CellOf* cell) const;
 

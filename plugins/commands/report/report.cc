@@ -7,7 +7,10 @@
 #include <capstan/command.h>
 #include <capstan/monitor/output_file.h>
 
+#include <chrono>
+
 #include "page.h"
+#include "serve.h"
 #include "tables.h"
 
 namespace report {
@@ -21,6 +24,8 @@ struct ReportChoice {
   std::string format = "text";
   std::string base;        // the run that the others are compared with; empty: the smallest
   std::string output;      // empty: standard output
+  bool serve = false;      // the page is given to browsers until the program is ended
+  int port = 8265;
   bool leave_out = false;  // runs that are not there: said, and no error as long as there is one
 };
 
@@ -46,13 +51,23 @@ void warn(const ReportChoice& choice, const std::vector<Table>& tables) {
   }
 }
 
-std::string report_text(const ReportChoice& choice) {
-  const auto read = runs::read_runs(folders_of(choice));
+std::vector<Table> tables_of(const ReportChoice& choice, const std::vector<runs::Run>& read) {
   std::vector<Table> tables;
   for (const auto& name : choice.tables) tables.push_back(fill_table(name, read, choice.base));
   if (tables.empty()) tables.push_back(fill_table("runs", read, choice.base));
+  return tables;
+}
+
+std::string page_text(const ReportChoice& choice, const std::vector<runs::Run>& read,
+                      const std::vector<Table>& tables) {
+  return page_of("Capstan: runs", tables, read, base_of(read, choice.base));
+}
+
+std::string report_text(const ReportChoice& choice) {
+  const auto read = runs::read_runs(folders_of(choice));
+  const auto tables = tables_of(choice, read);
   warn(choice, tables);
-  if (choice.format == "html") return page_of("Capstan: runs", tables, read, base_of(read, choice.base));
+  if (choice.format == "html") return page_text(choice, read, tables);
   std::string out;
   for (const auto& table : tables) {
     if (!out.empty()) out += "\n";
@@ -77,6 +92,21 @@ int print_report(const ReportChoice& choice) {
   return static_cast<int>(ExitCode::success);
 }
 
+// The runs are read again each time that a browser asks. Ends with the process.
+[[noreturn]] void serve_report(const ReportChoice& choice) {
+  using namespace std::chrono_literals;
+  const auto page = [&] {
+    const auto read = runs::read_runs(folders_of(choice));
+    return page_text(choice, read, tables_of(choice, read));
+  };
+  (void)page();  // what is wrong with the call is said here and now
+  PageServer server(choice.port);
+  terminal::print(cat("the report, loaded again every 5 s: ", server.address(), "\nfrom another machine first: ssh -L ",
+                      server.port(), ":127.0.0.1:", server.port(), " this machine\nCtrl-C ends it\n"));
+  (void)terminal::flush_output();
+  for (;;) server.turn(page, 1s);
+}
+
 /// capstan report RUN…
 int run(const command::Call& call) {
   command::Arguments arguments;
@@ -90,11 +120,21 @@ int run(const command::Call& call) {
       .commas();
   arguments.value("--base", choice.base,
                   "the run that the others are compared with, by its name or folder (default: the smallest)");
-  arguments.value("--format", choice.format, "text, csv, markdown or html (default text)")
-      .one_of({"text", "csv", "markdown", "html"});
-  arguments.value("-o,--output", choice.output, "write to this file instead of standard output");
+  const auto format = arguments.value("--format", choice.format, "text, csv, markdown or html (default text)")
+                          .one_of({"text", "csv", "markdown", "html"});
+  const auto output =
+      arguments.value("-o,--output", choice.output, "write to this file instead of standard output");
+  const auto serve = arguments
+                         .flag("--serve", choice.serve,
+                               "watch runs in a browser of this machine: the HTML page, which loads itself again")
+                         .not_with(format)
+                         .not_with(output);
+  arguments.value("--port", choice.port, "where --serve listens on 127.0.0.1 (default 8265; 0: a free port)")
+      .range(0, 65535)
+      .only_with(serve);
   arguments.flag("--leave-out", choice.leave_out, "leave out runs that are not there, with a warning");
   if (const auto code = arguments.read(call)) return *code;
+  if (choice.serve) serve_report(choice);
   return print_report(choice);
 }
 

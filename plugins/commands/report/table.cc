@@ -12,7 +12,9 @@ using namespace capstan;
 
 namespace {
 
-// The footnotes: reasons for missing cells, numbered as they appear, then what the columns mean.
+constexpr std::size_t text_columns = 100;
+
+// The footnotes: reasons for missing cells, numbered as they appear.
 struct Footnotes {
   std::vector<std::string> reasons;
 
@@ -36,23 +38,24 @@ std::vector<std::vector<std::string>> shown_rows(const Table& table, Footnotes& 
     auto& texts = rows.emplace_back();
     for (const auto& one : row) texts.push_back(one.missing.empty() ? escape(one.text) : cat("-", notes.mark(one)));
   }
+  if (table.best) rows[*table.best].front() += " (best)";
   return rows;
 }
 
-std::vector<std::string> all_notes(const Table& table) {
+// Reasons, warnings and facts.
+std::vector<std::string> remarks(const Table& table, const Footnotes& notes, Escape escape) {
   std::vector<std::string> all;
-  for (const auto& warning : table.warnings) all.push_back("Warning: " + warning);
-  all.insert(all.end(), table.notes.begin(), table.notes.end());
+  for (std::size_t i = 0; i < notes.reasons.size(); ++i) all.push_back(cat("[", i + 1, "] ", escape(notes.reasons[i])));
+  for (const auto& warning : table.warnings) all.push_back("Warning: " + escape(warning));
+  for (const auto& fact : table.facts) all.push_back(escape(fact));
   return all;
 }
 
-std::string footnote_lines(const Table& table, const Footnotes& notes, const char* bullet, Escape escape,
-                           const char* end = "\n") {
-  std::string out;
-  for (std::size_t i = 0; i < notes.reasons.size(); ++i)
-    out += cat(bullet, "[", i + 1, "] ", escape(notes.reasons[i]), end);
-  for (const auto& note : all_notes(table)) out += cat(bullet, escape(note), end);
-  return out;
+// The same, then what the columns mean.
+std::vector<std::string> footnotes(const Table& table, const Footnotes& notes, Escape escape) {
+  auto all = remarks(table, notes, escape);
+  for (const auto& note : table.notes) all.push_back(escape(note));
+  return all;
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -104,9 +107,29 @@ std::string markdown_row(const std::vector<std::string>& cells) {
   return out + "\n";
 }
 
-std::string html_row(const std::vector<std::string>& cells, const char* tag) {
+// A browser may break a line after a hyphen or a slash, and so in the middle of a name: each word is kept whole.
+std::string html_words(const std::string& text) {
+  std::vector<std::string> words;
+  for (const auto& word : split(text, ' ')) {
+    const bool may_break = word.find_first_of("-/") != std::string::npos;
+    words.push_back(may_break ? cat("<span class=\"word\">", html_text(word), "</span>") : html_text(word));
+  }
+  return join(words, " ");
+}
+
+std::string html_head(const std::vector<std::string>& cells) {
   std::string out = "<tr>";
-  for (const auto& one : cells) out += cat("<", tag, ">", html_text(one), "</", tag, ">");
+  for (const auto& one : cells) out += cat("<th scope=\"col\">", html_words(one), "</th>");
+  return out + "</tr>\n";
+}
+
+// The first cell is what the row is called.
+std::string html_row(const std::vector<std::string>& cells, bool is_best) {
+  std::string out = is_best ? "<tr class=\"best\">" : "<tr>";
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const auto* const tag = i == 0 ? "th" : "td";
+    out += cat("<", tag, i == 0 ? " scope=\"row\">" : ">", html_words(cells[i]), "</", tag, ">");
+  }
   return out + "</tr>\n";
 }
 
@@ -118,9 +141,12 @@ std::string html_text(const std::string& text) {
 
 std::string text_of(const Table& table) {
   Footnotes notes;
-  auto rows = shown_rows(table, notes, as_it_is);  // table_text() makes cells printable
+  auto rows = shown_rows(table, notes, plain_text);
   rows.insert(rows.begin(), table.head);
-  return cat(printable(table.title), "\n\n", table_text(rows), "\n", footnote_lines(table, notes, "  ", plain_text));
+  for (auto& head : rows.front()) head = printable(head);
+  auto out = cat(printable(table.title), "\n\n", fitted_text(rows, text_columns), "\n");
+  for (const auto& note : footnotes(table, notes, plain_text)) out += wrapped(note, text_columns, "  ", "      ");
+  return out;
 }
 
 std::string csv_of(const Table& table) {
@@ -140,16 +166,26 @@ std::string markdown_of(const Table& table) {
   auto out = cat("### ", markdown_text(table.title), "\n\n", markdown_row(head),
                  markdown_row(std::vector<std::string>(head.size(), "---")));
   for (const auto& row : shown_rows(table, notes, markdown_text)) out += markdown_row(row);
-  return cat(out, "\n", footnote_lines(table, notes, "- ", markdown_text));
+  out += "\n";
+  for (const auto& note : footnotes(table, notes, markdown_text)) out += cat("- ", note, "\n");
+  return out;
 }
 
 std::string html_of(const Table& table) {
   Footnotes notes;
   std::string rows;
-  for (const auto& row : shown_rows(table, notes, as_it_is)) rows += html_row(row, "td");
-  return cat("<section><h2>", html_text(table.title), "</h2>\n<div class=\"wide\"><table><thead>",
-             html_row(table.head, "th"), "</thead><tbody>\n", rows, "</tbody></table></div>\n<ul class=\"notes\">\n",
-             footnote_lines(table, notes, "<li>", html_text, "</li>\n"), "</ul></section>\n");
+  const auto texts = shown_rows(table, notes, as_it_is);
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    rows += html_row(texts[i], table.best == i);
+    longest = std::max(longest, texts[i].front().size());
+  }
+  constexpr std::size_t half_a_phone = 22;  // names of fewer letters stay where they are while the numbers scroll
+  std::string lines;
+  for (const auto& line : remarks(table, notes, html_text)) lines += cat("<li>", line, "</li>\n");
+  return cat("<section><h2>", html_text(table.title), "</h2>\n<div class=\"wide\" tabindex=\"0\"><table",
+             longest <= half_a_phone ? " class=\"stays\"" : "", "><thead>", html_head(table.head), "</thead><tbody>\n", rows, "</tbody></table></div>\n<ul class=\"notes\">\n", lines,
+             "</ul></section>\n");
 }
 
 }  // namespace report

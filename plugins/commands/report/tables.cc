@@ -4,13 +4,12 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <map>
-#include <set>
 #include <system_error>
 
 #include "cells.h"
+#include "comparison.h"
 #include "kinds.h"
 
 namespace report {
@@ -25,19 +24,22 @@ using Rate = std::optional<double> (*)(const Run&);
 // "Samples/s a GPU: one 0.400, …" under the name that the table's own column has.
 void add_rates(const std::string& head, const std::vector<Run>& runs, Rate rate, std::vector<std::string>& notes) {
   std::vector<std::string> rates;
+  if (std::all_of(runs.begin(), runs.end(), [](const Run& run) { return run.ranks == 1; })) return;  // the column's
   for (const auto& run : runs) {
     if (const auto all = rate(run)) rates.push_back(cat(run.name, " ", fixed(*all / run.ranks, 3)));
   }
   if (!rates.empty()) notes.push_back(cat(head, " a GPU: ", join(rates)));
 }
 
-// What the columns leave out: rates a GPU, the last step's loss.
-std::vector<std::string> more_notes(const Kind& kind, const std::vector<Run>& runs, const Run& base) {
+// What the columns leave out: rates a GPU, the last step's loss, where runs stand that have not ended.
+std::vector<std::string> facts_of(const Kind& kind, const std::vector<Run>& runs, const Run& base) {
   std::vector<std::string> notes;
   if (kind.has(samples_cell)) add_rates("Samples/s", runs, samples_per_second, notes);
   if (kind.has(callback_samples_cell)) add_rates("Samples/s (Callback)", runs, training_samples_per_second, notes);
   std::vector<std::string> losses;
   for (const auto& run : runs) {
+    if (auto progress = progress_of(run); !progress.empty()) notes.push_back(std::move(progress));
+    if (kind.has(last_loss_cell)) continue;
     if (!run.steps.empty() && run.steps.back().loss)
       losses.push_back(cat(run.name, " ", fixed(*run.steps.back().loss, 4)));
   }
@@ -61,7 +63,7 @@ void fill_rows(const Kind& kind, const std::vector<Run>& runs, const Run& base, 
   for (const auto& column : kind.columns) table.head.push_back(column.head);
   for (const auto& run : runs) {
     auto& row = table.rows.emplace_back();
-    for (const auto& column : kind.columns) row.push_back(column.of(run, base));
+    for (const auto& column : kind.columns) row.push_back(column.value(run, base));
   }
   std::vector<std::string*> called;
   for (auto& row : table.rows) called.push_back(&row.front().text);
@@ -92,80 +94,56 @@ void fill_metrics(const Kind& kind, const std::vector<Run>& runs, const Run& bas
     if (kind.has_categories()) row.push_back(cell(column.category));
     row.push_back(cell(column.head));
     if (kind.shape == Shape::values) row.push_back(cell(column.source));
-    for (const auto& run : runs) row.push_back(column.of(run, base));
+    for (const auto& run : runs) row.push_back(column.value(run, base));
   }
 }
 
-struct Difference {
-  std::string option;
-  std::string here;
-  std::string of_base;
-};
-
-std::string shown(const Run& run, const std::string& option) {
-  const auto found = run.options.find(option);
-  return found == run.options.end() ? "not set" : config::value_text(found->second);
-}
-
-// The options that say most come first: a model of another kind differs in many.
-std::vector<Difference> differences(const Run& run, const Run& base, const std::string& table,
-                                    const std::vector<std::string>& grows) {
-  std::vector<std::string> keys{table + "plugin", table + "path", table + "preset", table + "train"};
-  for (const auto* one : {&run, &base}) {
-    for (const auto& [key, value] : one->options) {
-      if (key.starts_with(table)) keys.push_back(key);
+// Columns for the options that differ, next to the run and its size; the others are named.
+void add_differences(Kind& kind, const std::vector<Run>& runs, Table& table) {
+  constexpr std::size_t most = 4;
+  constexpr std::size_t named = 6;
+  const auto options = differing_options(runs);
+  const auto key_of = [](const std::string& option) { return option.substr(option.rfind('.') + 1); };
+  std::map<std::string, int> keys;
+  for (const auto& option : options) ++keys[key_of(option)];
+  std::vector<std::string> others;
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    const auto& option = options[i];
+    if (i < most) {
+      const auto head = keys[key_of(option)] > 1 ? option : key_of(option);
+      kind.columns.insert(kind.columns.begin() + 2 + static_cast<std::ptrdiff_t>(i), {head, nullptr, {}, {}, option});
+    } else if (others.size() < named) {
+      others.push_back(option);
     }
   }
-  std::vector<Difference> found;
-  std::set<std::string> seen(grows.begin(), grows.end());
-  seen.insert("data.cache");  // where samples are kept changes none of them
-  for (const auto& key : keys) {
-    if (!seen.insert(key).second) continue;
-    const auto here = shown(run, key);
-    const auto there = shown(base, key);
-    if (here != there) found.push_back({key, here, there});
+  if (others.empty()) return;
+  const auto rest = options.size() - most - others.size();
+  table.facts.push_back(cat("Differ too: ", join(others), rest > 0 ? cat(" and ", rest, " more") : ""));
+}
+
+// Takes out columns in which no run has a value, and says which and why.
+void leave_out_empty(Table& table) {
+  std::vector<std::string> gone;
+  std::vector<std::string> reasons;
+  for (std::size_t at = table.head.size(); at-- > 0;) {
+    const bool has_value =
+        std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return row[at].missing.empty(); });
+    if (has_value) continue;
+    const auto& why = table.rows.front()[at].missing;
+    if (std::find(reasons.begin(), reasons.end(), why) == reasons.end()) reasons.insert(reasons.begin(), why);
+    gone.insert(gone.begin(), table.head[at]);
+    const auto place = static_cast<std::ptrdiff_t>(at);
+    table.head.erase(table.head.begin() + place);
+    for (auto& row : table.rows) row.erase(row.begin() + place);
   }
-  return found;
+  if (!gone.empty()) table.facts.push_back(cat("No run has ", join(gone), ": ", join(reasons, "; ")));
 }
 
-std::vector<Difference> batch_differences(const Run& run, const Run& base) {
-  const std::string global = "train.global_batch";
-  const auto of_rank = [](const Run& one) {
-    return one.option("train.micro_batch").value_or(0) * one.option("train.accumulation").value_or(0);
-  };
-  if (of_rank(run) == of_rank(base) || !run.option(global) || !base.option(global)) return {};
-  if (run.option(global) == base.option(global)) return {};
-  return {{global, shown(run, global), shown(base, global)}};
-}
-
-// One sentence on all runs that differ from the base in `what`.
-void add_sentence(const std::string& what, const Run& base, const std::vector<std::pair<std::string, Difference>>& all,
-                  std::vector<std::string>& sentences) {
-  if (all.empty()) return;
-  const auto& [name, first] = all.front();
-  sentences.push_back(cat("the table mixes ", what, ": in ", name, " ", first.option, " is ", first.here, ", in ",
-                          base.name, " ", first.of_base,
-                          all.size() > 1 ? cat("; ", all.size() - 1, " more differ from it, too") : ""));
-}
-
-// Sentences about runs that differ from the base in the model, the data or the batch size, so that speeds and losses
-// do not compare. Options in `grows` may differ: the table is about their growth. Either a rank's batch or the batch of
-// all ranks has to be the base's.
-std::vector<std::string> what_is_mixed(const std::vector<Run>& runs, const Run& base,
-                                       const std::vector<std::string>& grows) {
-  std::array<std::vector<std::pair<std::string, Difference>>, 3> differing;
-  for (const auto& run : runs) {
-    const std::array<std::vector<Difference>, 3> found{
-        differences(run, base, "model.", grows), differences(run, base, "data.", grows), batch_differences(run, base)};
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      if (!found[i].empty()) differing[i].emplace_back(run.name, found[i].front());
-    }
-  }
-  std::vector<std::string> sentences;
-  add_sentence("models", base, differing[0], sentences);
-  add_sentence("data", base, differing[1], sentences);
-  add_sentence("batch sizes", base, differing[2], sentences);
-  return sentences;
+void mark_best(const std::vector<Run>& runs, Table& table) {
+  const auto best = best_of(runs);
+  if (!best) return;
+  table.best = best->place;
+  table.facts.push_back(cat("Best: ", runs[best->place].name, ", ", best->why));
 }
 
 }  // namespace
@@ -198,18 +176,23 @@ Table fill_table(const std::string& name, std::vector<Run> runs, const std::stri
   std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.ranks < b.ranks; });
   const auto& base = base_of(runs, base_name);
   const bool any_on_cpus = std::any_of(runs.begin(), runs.end(), [](const Run& run) { return run.on_cpus(); });
-  const auto kind = any_on_cpus ? with_host_memory(*found) : *found;
+  auto kind = any_on_cpus ? with_host_memory(*found) : *found;
   Table table{kind.name, kind.title, {}, {}, kind.notes, what_is_mixed(runs, base, kind.grows)};
+  if (kind.compares) add_differences(kind, runs, table);
   if (kind.shape == Shape::row_a_run) {
     fill_rows(kind, runs, base, table);
   } else {
     fill_metrics(kind, runs, base, table);
   }
+  if (kind.compares) {
+    leave_out_empty(table);
+    mark_best(runs, table);
+  }
   for (auto& head : table.head) {
     if (head.ends_with(" vs base")) head = cat(head.substr(0, head.size() - 4), base.ranks, " GPU");
   }
-  const auto more = more_notes(kind, runs, base);
-  table.notes.insert(table.notes.end(), more.begin(), more.end());
+  const auto facts = facts_of(kind, runs, base);
+  table.facts.insert(table.facts.end(), facts.begin(), facts.end());
   return table;
 }
 

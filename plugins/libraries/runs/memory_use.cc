@@ -113,6 +113,7 @@ MemoryUse memory_use(const std::vector<double>& samples) {
   for (const auto& [number, count] : times) {
     if (count == most) use.modes.push_back(number);
   }
+  use.mode_share = static_cast<double>(most) / static_cast<double>(samples.size());
   use.peak = *std::max_element(samples.begin(), samples.end());
   use.mean = std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size());
   return use;
@@ -188,6 +189,10 @@ std::string modes_text(const MemoryUse& use) {
   std::vector<std::string> modes;
   for (const auto mode : use.modes) modes.push_back(std::to_string(mode));
   return join(modes);
+}
+
+std::string mode_text(const MemoryUse& use) {
+  return cat(use.modes.front(), " (", fixed(100 * use.mode_share, 0), " %)");
 }
 
 std::string gpu_memory_line(int gpu, const MemoryUse& use) {

@@ -14,6 +14,7 @@ struct MemoryUse {
   double mean = 0;
   std::vector<std::int64_t>
       modes;  ///< the most frequent whole numbers, ascending: several if they are equally frequent
+  double mode_share = 0;  ///< how many of the samples have one of them, the same for each: 0.4 is 40 %
 };
 /// `samples` has at least one.
 MemoryUse memory_use(const std::vector<double>& samples);
@@ -58,6 +59,8 @@ CpuLog read_cpu_log(const std::filesystem::path& file);
 
 /// "1000, 3000".
 std::string modes_text(const MemoryUse& use);
+/// "1000 (40 %)": the lowest mode and its share of the samples, which says how much it means.
+std::string mode_text(const MemoryUse& use);
 /// "[gpu_memory_log - GPU 0] Peak = 16273 MiB, Avg = 1924.11 MiB, Mode = 1 MiB".
 std::string gpu_memory_line(int gpu, const MemoryUse& use);
 /// Three lines after "CPU Memory Usage": Peak, Average, Mode.

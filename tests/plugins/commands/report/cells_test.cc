@@ -37,7 +37,7 @@ TEST_CASE("GPU 0 is that of rank 0's host, and a run on CPUs has none") {
   CHECK(table.head[8] == "Time scaling vs 2 GPU");
   CHECK(table.head[9] == "Peak memory scaling vs 2 GPU");
   CHECK(texts(table.rows[0]) ==
-        Row{"2", "8", "01:02:05", "1.000", "1.5000", "3000", "1600.20", "1000, 3000", "1.00", "1.00", "1.50"});
+        Row{"2", "8", "01:02:05", "1.000", "1.5000", "3000", "1600.20", "1000 (40 %)", "1.00", "1.00", "1.50"});
   CHECK(texts(table.rows[1]) == Row{"4", "8", "00:00:50", "1.000", "1.5000", "-", "-", "-", "74.50", "-", "1.50"});
   CHECK(table.rows[1][5].missing == "the run computed on CPUs");
 }

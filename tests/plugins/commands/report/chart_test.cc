@@ -20,4 +20,19 @@ TEST_CASE("an axis of counts has whole numbers, and neighbouring ticks differ") 
   CHECK_THAT(svg, Contains(">5.5471</text>") && Contains(">5.5472</text>"));
 }
 
+TEST_CASE("lines that coincide are named, and the first one is the wider") {
+  const std::vector<runs::Point> line{{1, 2}, {2, 3}};
+  const Chart chart{"", "step", "loss", {{"a", line}, {"b", {{1, 3}, {2, 2}}}, {"c", line}, {"d", line}, {"e", {}}}};
+  using Covered = std::optional<std::size_t>;
+  CHECK(covered_by(chart) == std::vector<Covered>{{}, {}, 0, 0, {}});
+  const auto svg = svg_of(chart);
+  CHECK_THAT(svg, Contains("<title>a</title><polyline style=\"stroke-dasharray:none;stroke-width:10\"") &&
+                      Contains("<title>b</title><polyline points=") && Contains("<title>d</title><polyline points="));
+}
+
+TEST_CASE("what a line is smoothed from is pale, and the axes have room for it") {
+  const auto svg = svg_of({"", "step", "samples/s", {{"a", {{0, 5}, {9, 5}}, {{0, 1}, {9, 9}}}}, true});
+  CHECK_THAT(svg, Contains("<polyline class=\"raw\" points=") && Contains(">8</text>"));
+}
+
 }  // namespace chart_test

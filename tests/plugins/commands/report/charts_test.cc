@@ -11,6 +11,14 @@ using namespace test;
 
 namespace {
 
+Chart chart_of(const std::vector<Chart>& charts, const std::string& title) {
+  for (const auto& chart : charts) {
+    if (chart.title == title) return chart;
+  }
+  FAIL("there is no chart " << title);
+  return {};
+}
+
 bool has_chart(const std::vector<Chart>& charts, const std::string& title) {
   for (const auto& chart : charts) {
     if (chart.title == title) return true;
@@ -60,6 +68,22 @@ TEST_CASE("a run on CPUs has its processes' memory over time; rates of steps are
     CHECK(chart.series.front().points == std::vector<std::pair<double, double>>{{0, 10.4}, {5.25, 12}});
   }
   CHECK(found);
+}
+
+TEST_CASE("throughput is a moving mean over each step's rate where there are enough steps") {
+  const test::Folder folder;
+  const auto path = make_run(folder, "a");
+  const auto few = read_runs({path});
+  CHECK(chart_of(charts_of(few, few[0]), "Throughput").series[0].raw.empty());
+  std::string lines;
+  for (int step = 0; step < 60; ++step)
+    lines += capstan::cat("{\"step\":", step, ",\"loss\":1,\"samples\":10,\"step_time_s\":", step % 2 == 0 ? 1 : 2, "}\n");
+  folder.write("a/metrics.jsonl", lines);
+  const auto many = read_runs({path});
+  const auto chart = chart_of(charts_of(many, many[0]), "Throughput");
+  CHECK(chart.series[0].raw[30] == Point{30, 10});
+  CHECK(chart.series[0].points[30].second == Approx(20.0 / 3));
+  CHECK_THAT(chart.note, Contains("pale: each step"));
 }
 
 }  // namespace charts_test

@@ -28,7 +28,7 @@ TEST_CASE("tables of metrics have a column a run") {
   CHECK(texts(table.rows[1]) == Row{"Train Samples/sec", "0.800", "1.000"});
   CHECK(texts(table.rows[3]) == Row{"Peak GPU Memory (MiB)", "-", "3000"});
   CHECK(texts(table.rows[6]) == Row{"Peak CPU Memory (MiB)", "-", "12"});
-  CHECK(texts(table.rows[8]) == Row{"Mode for CPU Memory (MiB)", "-", "10"});
+  CHECK(texts(table.rows[8]) == Row{"Mode for CPU Memory (MiB)", "-", "10 (67 %)"});
   CHECK(fill_table("zero-scaling", read_runs({one, three})).head == Row{"Metric", "2 GPUs (s1)", "2 GPUs (s3)"});
   const auto strategies = fill_table("fsdp-scaling", read_runs({one, three}));
   CHECK(strategies.rows[1][0].text == "Single Node, 2 GPUs (s3)");

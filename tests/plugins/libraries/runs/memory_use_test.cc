@@ -31,6 +31,11 @@ TEST_CASE("peak, mean and every mode, in the workshop's words") {
         "   Peak =    3892 MB\n   Average = 2507.26 MB\n   Mode =    2145, 2177 MB");
 }
 
+TEST_CASE("one mode with its share, which says how little it means where no size came twice") {
+  CHECK(mode_text(memory_use({1, 1, 1, 16273, 5000.25})) == "1 (60 %)");
+  CHECK(mode_text(memory_use(Samples{9, 8, 7, 6, 5, 4, 3, 12, 11, 10})) == "3 (10 %)");
+}
+
 TEST_CASE("both column forms of nvidia-smi, with and without units, with and without a header") {
   const std::string rest =
       "2025/12/05 10:34:24.123, 0, 77 %, 10 MiB, 143771 MiB\n"

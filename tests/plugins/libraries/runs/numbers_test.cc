@@ -17,4 +17,11 @@ TEST_CASE("thinning keeps means, and no point that is not finite") {
   for (const auto& [x, y] : kept) CHECK(y == Approx(2));
 }
 
+TEST_CASE("a moving mean keeps each place, and takes fewer neighbours at both ends") {
+  const std::vector<Point> points{{0, 1}, {1, 5}, {2, std::nan("")}, {3, 3}, {4, 7}};
+  CHECK(smoothed(points, 3) == std::vector<Point>{{0, 3}, {1, 3}, {3, 5}, {4, 5}});
+  CHECK(smoothed(points, 1) == std::vector<Point>{{0, 1}, {1, 5}, {3, 3}, {4, 7}});
+  CHECK(smoothed({}, 3).empty());
+}
+
 }  // namespace numbers_test
