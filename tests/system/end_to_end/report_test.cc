@@ -1,6 +1,15 @@
 // What people ask of finished runs: report, sweep, top; and what the workshop's tables need of a run.
+#include <arpa/inet.h>
 #include <capstan/base/files.h>
+#include <capstan/base/text.h>
 #include <capstan_catch.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <regex>
 
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
@@ -9,6 +18,29 @@ namespace report_test {
 
 using namespace end_to_end;
 namespace fs = std::filesystem;
+
+namespace {
+
+// What 127.0.0.1 answers to a GET.
+std::string got(const std::string& port, const std::string& path) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port)));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::string answer;
+  if (::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    const auto request = capstan::cat("GET ", path, " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    (void)::send(socket, request.data(), request.size(), MSG_NOSIGNAL);
+    std::array<char, 4096> part{};
+    for (ssize_t came = 0; (came = ::recv(socket, part.data(), part.size(), 0)) > 0;)
+      answer.append(part.data(), static_cast<std::size_t>(came));
+  }
+  ::close(socket);
+  return answer;
+}
+
+}  // namespace
 
 TEST_CASE("a sweep runs a set, ends with its table, and repeats nothing") {
   const Workspace work;
@@ -55,6 +87,31 @@ TEST_CASE("a sweep runs a set, ends with its table, and repeats nothing") {
   const auto refused = work.run({"report", "runs/none"});
   CHECK(refused.code == 2);
   CHECK_THAT(refused.err, Contains("there is no such folder"));
+}
+
+TEST_CASE("a run under way is watched in a browser of this machine until Ctrl-C") {
+  const Workspace work;
+  const auto step = [](int number) {
+    return capstan::cat("{\"step\":", number, ",\"steps\":9,\"loss\":1,\"lr\":1,\"samples\":4,\"step_time_s\":1}\n");
+  };
+  work.write("runs/a/config.toml", "[train]\nmicro_batch = 4\n");
+  work.write("runs/a/metrics.jsonl", step(0));
+  CHECK(work.run({"report", "runs/a", "--port", "0"}).code == 2);  // only with --serve
+  CHECK(work.run({"report", "runs/a", "--serve", "-o", "x.html"}).code == 2);
+  CHECK(work.run({"report", "runs/none", "--serve", "--port", "0"}).code == 2);
+  Program server(work.folder(), {"report", "runs/a", "--serve", "--port", "0"});
+  REQUIRE(server.wait_for("Ctrl-C ends it\n"));
+  std::smatch place;
+  const auto out = server.out();
+  REQUIRE(std::regex_search(out, place, std::regex("http://127\\.0\\.0\\.1:([0-9]+)(/[0-9a-f]{32})\n")));
+  CHECK_THAT(got(place[1], place[2]), Contains("HTTP/1.1 200 OK") && Contains("a: step 1 of 9, ") && Contains("</html>"));
+  work.write("runs/a/metrics.jsonl", step(0) + step(1));
+  CHECK_THAT(got(place[1], place[2]), Contains("a: step 2 of 9, "));
+  work.write("runs/a/metrics.jsonl", "{}\n");
+  CHECK_THAT(got(place[1], place[2]), Contains("HTTP/1.1 500 ") && Contains("metrics.jsonl:1"));
+  CHECK_THAT(got(place[1], "/"), Contains("HTTP/1.1 404 ") && !Contains("</html>"));
+  server.signal(SIGINT);
+  CHECK_FALSE(server.wait().timed_out);
 }
 
 TEST_CASE("a sweep that check refuses starts nothing") {

@@ -20,7 +20,7 @@ using capstan::cat;
 
 namespace {
 
-// So many steps of so many samples.
+// Lines of `count` steps.
 std::string steps(int count, int samples, double loss, int of = 0) {
   std::string lines;
   for (int step = 0; step < count; ++step) {
