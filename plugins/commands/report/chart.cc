@@ -87,8 +87,8 @@ std::string axes(const Chart& chart, const Scale& scale) {
   }
   for (const double value : across) {
     out += line_of(scale.at_x(value), height - bottom, scale.at_x(value), height - bottom + 4, "axis");
-    out += label(scale.at_x(value), height - bottom + 22, "x",
-                 tick_text(value, chart.counts ? 1 : across[1] - across[0]));
+    out +=
+        label(scale.at_x(value), height - bottom + 22, "x", tick_text(value, chart.counts ? 1 : across[1] - across[0]));
   }
   out += line_of(left, height - bottom, width - right, height - bottom, "axis");
   out += label((left + width - right) / 2, height - 8, "x name", chart.x);
@@ -160,11 +160,20 @@ Scale scale_of(const Chart& chart) {
   return scale;
 }
 
-bool same_line(const std::vector<Point>& a, const std::vector<Point>& b) {
-  constexpr double apart = 1.5;  // narrower than a line
-  return !a.empty() && std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Point& one, const Point& other) {
-    return std::abs(one.first - other.first) < apart && std::abs(one.second - other.second) < apart;
-  });
+// Whether each point of the first line lies on the second one, nearer than a line is wide.
+bool lies_on(const std::vector<Point>& line, const std::vector<Point>& other) {
+  constexpr double apart = 1.5;
+  const auto is_on = [&](const Point& point) {
+    const auto [x, y] = point;
+    const auto next = std::find_if(other.begin(), other.end(), [&](const Point& one) { return one.first >= x - 1e-9; });
+    if (next == other.end())
+      return std::abs(x - other.back().first) < apart && std::abs(y - other.back().second) < apart;
+    if (next == other.begin()) return std::abs(next->first - x) < apart && std::abs(next->second - y) < apart;
+    const auto before = next - 1;
+    const double share = (x - before->first) / (next->first - before->first);
+    return std::abs(before->second + share * (next->second - before->second) - y) < apart;
+  };
+  return !line.empty() && !other.empty() && std::all_of(line.begin(), line.end(), is_on);
 }
 
 }  // namespace
@@ -183,22 +192,23 @@ std::vector<double> ticks(double low, double high, int wanted) {
   return out;
 }
 
-std::vector<std::optional<std::size_t>> covered_by(const Chart& chart) {
+std::vector<std::optional<std::size_t>> covers_of(const Chart& chart) {
   const auto scale = scale_of(chart);
   std::vector<std::vector<Point>> lines;
   std::vector<std::optional<std::size_t>> covered;
   for (const auto& series : chart.series) {
     lines.push_back(drawn_points(series.points, scale));
-    const auto same = [&](const std::vector<Point>& earlier) { return same_line(earlier, lines.back()); };
-    const auto found = std::find_if(lines.begin(), lines.end() - 1, same);
-    covered.push_back(found == lines.end() - 1 ? std::nullopt : std::optional(found - lines.begin()));
+    const auto hidden = [&](const std::vector<Point>& earlier) { return lies_on(earlier, lines.back()); };
+    const auto found = std::find_if(lines.begin(), lines.end() - 1, hidden);
+    covered.emplace_back();
+    if (found != lines.end() - 1) covered.back() = static_cast<std::size_t>(found - lines.begin());
   }
   return covered;
 }
 
 std::string svg_of(const Chart& chart) {
   const auto scale = scale_of(chart);
-  const auto covered = covered_by(chart);
+  const auto covered = covers_of(chart);
   auto out = cat("<svg viewBox=\"0 0 ", width, " ", height, R"(" role="img" aria-label=")", html_text(chart.title),
                  "\">\n", axes(chart, scale));
   for (std::size_t i = 0; i < chart.series.size(); ++i) {

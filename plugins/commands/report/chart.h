@@ -31,9 +31,8 @@ constexpr std::size_t style_count = 8;
 /// Round numbers that divide a range, at least two, at most about `wanted`.
 std::vector<double> ticks(double low, double high, int wanted);
 
-/// For each series the first one before it whose line it covers, which a reader could not see; nothing: none. Lines
-/// are the same where no eye would tell them apart.
-std::vector<std::optional<std::size_t>> covered_by(const Chart& chart);
+/// For each series the first one before it that lies on its line, so that a reader could not see it; nothing: none.
+std::vector<std::optional<std::size_t>> covers_of(const Chart& chart);
 
 /// An <svg> that takes its colours from the page's style sheet (page.h). Some series has a point.
 std::string svg_of(const Chart& chart);

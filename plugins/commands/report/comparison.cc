@@ -121,9 +121,7 @@ std::optional<double> eval_loss_of(const Run& run) {
 
 std::optional<double> train_loss_of(const Run& run) { return run.number("train_loss"); }
 
-std::optional<double> last_loss_of(const Run& run) {
-  return run.steps.empty() ? std::nullopt : run.steps.back().loss;
-}
+std::optional<double> last_loss_of(const Run& run) { return run.steps.empty() ? std::nullopt : run.steps.back().loss; }
 
 struct Measure {
   const char* column;

@@ -201,8 +201,8 @@ Kind zero_comparison() {
           "ZeRO stages on two GPUs",
           Shape::metrics,
           columns,
-          {rate_note, loss_note, gpu_note, "CPU memory: the process tree of rank 0's host, from cpu_memory/",
-           mode_note, runtime_note, steps_note, eval_note},
+          {rate_note, loss_note, gpu_note, "CPU memory: the process tree of rank 0's host, from cpu_memory/", mode_note,
+           runtime_note, steps_note, eval_note},
           stage_cell};
 }
 

@@ -69,11 +69,11 @@ polyline{fill:none;stroke-width:2;stroke-linejoin:round}g polyline.raw{stroke-da
 )";
 
 std::string legend(const Chart& chart) {
-  const auto covered = covered_by(chart);
+  const auto covered = covers_of(chart);
   std::string out = "<ul class=\"legend\">\n";
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     if (chart.series[i].points.empty()) continue;
-    const auto same = covered[i] ? cat(", the same line as ", chart.series[*covered[i]].name) : "";
+    const auto same = covered[i] ? cat(", on the line of ", chart.series[*covered[i]].name) : "";
     const auto text = html_text(chart.series[i].name + same);
     out += cat("<li title=\"", text, "\">", svg_key(i), " ", text, "</li>\n");
   }

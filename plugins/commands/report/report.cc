@@ -22,9 +22,9 @@ struct ReportChoice {
   std::vector<std::string> runs;
   std::vector<std::string> tables;
   std::string format = "text";
-  std::string base;        // the run that the others are compared with; empty: the smallest
-  std::string output;      // empty: standard output
-  bool serve = false;      // the page is given to browsers until the program is ended
+  std::string base;    // the run that the others are compared with; empty: the smallest
+  std::string output;  // empty: standard output
+  bool serve = false;  // the page is given to browsers until the program is ended
   int port = 8265;
   bool leave_out = false;  // runs that are not there: said, and no error as long as there is one
 };
@@ -122,8 +122,7 @@ int run(const command::Call& call) {
                   "the run that the others are compared with, by its name or folder (default: the smallest)");
   const auto format = arguments.value("--format", choice.format, "text, csv, markdown or html (default text)")
                           .one_of({"text", "csv", "markdown", "html"});
-  const auto output =
-      arguments.value("-o,--output", choice.output, "write to this file instead of standard output");
+  const auto output = arguments.value("-o,--output", choice.output, "write to this file instead of standard output");
   const auto serve = arguments
                          .flag("--serve", choice.serve,
                                "watch runs in a browser of this machine: the HTML page, which loads itself again")

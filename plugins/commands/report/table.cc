@@ -184,8 +184,8 @@ std::string html_of(const Table& table) {
   std::string lines;
   for (const auto& line : remarks(table, notes, html_text)) lines += cat("<li>", line, "</li>\n");
   return cat("<section><h2>", html_text(table.title), "</h2>\n<div class=\"wide\" tabindex=\"0\"><table",
-             longest <= half_a_phone ? " class=\"stays\"" : "", "><thead>", html_head(table.head), "</thead><tbody>\n", rows, "</tbody></table></div>\n<ul class=\"notes\">\n", lines,
-             "</ul></section>\n");
+             longest <= half_a_phone ? " class=\"stays\"" : "", "><thead>", html_head(table.head), "</thead><tbody>\n",
+             rows, "</tbody></table></div>\n<ul class=\"notes\">\n", lines, "</ul></section>\n");
 }
 
 }  // namespace report

@@ -14,8 +14,8 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
-constexpr std::size_t gap = 2;          ///< between two columns
-constexpr std::size_t long_cell = 28;   ///< longer cells are broken where there is too little room
+constexpr std::size_t gap = 2;         ///< between two columns
+constexpr std::size_t long_cell = 28;  ///< longer cells are broken where there is too little room
 
 // Letters of UTF-8.
 std::size_t width(const std::string& text) {

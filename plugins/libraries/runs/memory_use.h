@@ -13,7 +13,7 @@ struct MemoryUse {
   double peak = 0;
   double mean = 0;
   std::vector<std::int64_t>
-      modes;  ///< the most frequent whole numbers, ascending: several if they are equally frequent
+      modes;              ///< the most frequent whole numbers, ascending: several if they are equally frequent
   double mode_share = 0;  ///< how many of the samples have one of them, the same for each: 0.4 is 40 %
 };
 /// `samples` has at least one.

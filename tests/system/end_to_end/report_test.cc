@@ -104,7 +104,8 @@ TEST_CASE("a run under way is watched in a browser of this machine until Ctrl-C"
   std::smatch place;
   const auto out = server.out();
   REQUIRE(std::regex_search(out, place, std::regex("http://127\\.0\\.0\\.1:([0-9]+)(/[0-9a-f]{32})\n")));
-  CHECK_THAT(got(place[1], place[2]), Contains("HTTP/1.1 200 OK") && Contains("a: step 1 of 9, ") && Contains("</html>"));
+  CHECK_THAT(got(place[1], place[2]),
+             Contains("HTTP/1.1 200 OK") && Contains("a: step 1 of 9, ") && Contains("</html>"));
   work.write("runs/a/metrics.jsonl", step(0) + step(1));
   CHECK_THAT(got(place[1], place[2]), Contains("a: step 2 of 9, "));
   work.write("runs/a/metrics.jsonl", "{}\n");

@@ -24,10 +24,19 @@ TEST_CASE("lines that coincide are named, and the first one is the wider") {
   const std::vector<runs::Point> line{{1, 2}, {2, 3}};
   const Chart chart{"", "step", "loss", {{"a", line}, {"b", {{1, 3}, {2, 2}}}, {"c", line}, {"d", line}, {"e", {}}}};
   using Covered = std::optional<std::size_t>;
-  CHECK(covered_by(chart) == std::vector<Covered>{{}, {}, 0, 0, {}});
+  CHECK(covers_of(chart) == std::vector<Covered>{{}, {}, 0, 0, {}});
   const auto svg = svg_of(chart);
   CHECK_THAT(svg, Contains("<title>a</title><polyline style=\"stroke-dasharray:none;stroke-width:10\"") &&
                       Contains("<title>b</title><polyline points=") && Contains("<title>d</title><polyline points="));
+}
+
+TEST_CASE("a shorter line under a longer one is hidden by it, and a longer one under a shorter one is not") {
+  const std::vector<runs::Point> line{{0, 0}, {50, 5}, {100, 0}};
+  const std::vector<runs::Point> begin{{0, 0}, {25, 2.5}};
+  using Covered = std::optional<std::size_t>;
+  CHECK(covers_of({"", "", "", {{"short", begin}, {"long", line}}}) == std::vector<Covered>{{}, 0});
+  CHECK(covers_of({"", "", "", {{"long", line}, {"short", begin}}}) == std::vector<Covered>{{}, {}});
+  CHECK(covers_of({"", "", "", {{"other", {{0, 0}, {25, 3.5}}}, {"long", line}}}) == std::vector<Covered>{{}, {}});
 }
 
 TEST_CASE("what a line is smoothed from is pale, and the axes have room for it") {

@@ -24,8 +24,8 @@ namespace {
 std::string steps(int count, int samples, double loss, int of = 0) {
   std::string lines;
   for (int step = 0; step < count; ++step) {
-    lines += cat("{\"step\":", step, of > 0 ? cat(",\"steps\":", of) : "", ",\"loss\":", loss,
-                 ",\"samples\":", samples, ",\"step_time_s\":1}\n");
+    lines += cat("{\"step\":", step, of > 0 ? cat(",\"steps\":", of) : "", ",\"loss\":", loss, ",\"samples\":", samples,
+                 ",\"step_time_s\":1}\n");
   }
   return lines;
 }
@@ -42,7 +42,8 @@ std::string open_run(const Folder& folder, const std::string& name, const std::s
 TEST_CASE("what differs is a column of its own, and the best run is marked") {
   const test::Folder folder;
   const auto a = make_run(folder, "a", {1, 1, 100, "[optimizer]\nlr = 1e-3\n[run]\nname = \"a\"\n"});
-  const auto b = make_run(folder, "b", {1, 1, 100, "[optimizer]\nlr = 5e-4\nschedule = \"cosine\"\n[run]\nname = \"b\"\n"});
+  const auto b =
+      make_run(folder, "b", {1, 1, 100, "[optimizer]\nlr = 5e-4\nschedule = \"cosine\"\n[run]\nname = \"b\"\n"});
   folder.write("b/metrics.jsonl", "{\"step\":4,\"epoch\":2,\"split\":\"eval\",\"loss\":1.25}\n");
   const auto table = fill_table("runs", read_runs({a, b}));
   REQUIRE(table.head.size() > 4);
@@ -79,7 +80,8 @@ TEST_CASE("where a run was not evaluated, the loss that all of them have decides
 
 TEST_CASE("options with one key are called by their tables, and places are no difference") {
   const test::Folder folder;
-  const auto a = make_run(folder, "a", {1, 1, 100, "[data]\ncache = \"x\"\nseed = 1\n[run]\nseed = 1\n[monitor.csv]\nevery = 1\n"});
+  const auto a = make_run(folder, "a",
+                          {1, 1, 100, "[data]\ncache = \"x\"\nseed = 1\n[run]\nseed = 1\n[monitor.csv]\nevery = 1\n"});
   const auto b = make_run(folder, "b", {1, 1, 100, "[data]\ncache = \"y\"\nseed = 2\n[run]\nseed = 2\n"});
   CHECK(differing_options(read_runs({a, b})) == Row{"data.seed", "run.seed"});
   const auto head = fill_table("runs", read_runs({a, b})).head;
@@ -93,7 +95,8 @@ TEST_CASE("of many differences four have columns, and others are named") {
     one += cat(key, " = 1\n");
     two += cat(key, " = 2\n");
   }
-  const auto table = fill_table("runs", read_runs({make_run(folder, "one", {1, 1, 9, one}), make_run(folder, "two", {1, 1, 9, two})}));
+  const auto table =
+      fill_table("runs", read_runs({make_run(folder, "one", {1, 1, 9, one}), make_run(folder, "two", {1, 1, 9, two})}));
   CHECK(Row(table.head.begin() + 2, table.head.begin() + 7) == Row{"a", "b", "c", "d", "Eval Loss (Final)"});
   CHECK_THAT(text_of(table), Contains("Differ too: model.e, model.f, model.g, model.h, model.i, model.j and 3 more"));
 }

@@ -26,11 +26,12 @@ TEST_CASE("definitions are folded below the plots, and the legend says which lin
   const auto runs = read_runs({make_run(folder, "a"), make_run(folder, "b")});
   const Table table{"runs", "Runs", {"Run"}, {{cell("a")}}, {"Loss: the mean"}};
   const auto page = page_of("Runs", {table, table}, runs, runs[0]);
-  const auto definition = page.find("<details><summary>What the columns mean</summary>\n<ul class=\"notes\">\n<li>Loss: ");
+  const auto definition =
+      page.find("<details><summary>What the columns mean</summary>\n<ul class=\"notes\">\n<li>Loss: ");
   REQUIRE(definition != std::string::npos);
   CHECK(definition > page.rfind("</figure>"));
   CHECK(page.find("Loss: the mean", definition + 100) == std::string::npos);
-  CHECK_THAT(page, Contains(" b, the same line as a</li>"));
+  CHECK_THAT(page, Contains(" b, on the line of a</li>"));
 }
 
 }  // namespace page_test

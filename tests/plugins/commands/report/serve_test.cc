@@ -51,7 +51,8 @@ std::string heard(const Socket& socket, PageServer& server, const PageServer::Pa
   return all + "(open)";
 }
 
-std::string got(PageServer& server, const std::string& request, const PageServer::Page& page = [] { return "PAGE"; }) {
+std::string got(
+    PageServer& server, const std::string& request, const PageServer::Page& page = [] { return "PAGE"; }) {
   const auto socket = connected(server.port());
   say(socket, request);
   return heard(socket, server, page);
@@ -82,9 +83,9 @@ TEST_CASE("nothing else is there: another path, the word cut off or continued, a
   PageServer server(0);
   const auto path = path_of(server);
   CHECK(path.size() == 33);  // 128 bits
-  for (const auto& line : {std::string("GET / HTTP/1.1"), "GET " + path.substr(0, 32) + " HTTP/1.1",
-                           "GET " + path + "0 HTTP/1.1", "GET " + path + "/../x HTTP/1.1", "POST " + path + " HTTP/1.1",
-                           std::string("x")}) {
+  for (const auto& line :
+       {std::string("GET / HTTP/1.1"), "GET " + path.substr(0, 32) + " HTTP/1.1", "GET " + path + "0 HTTP/1.1",
+        "GET " + path + "/../x HTTP/1.1", "POST " + path + " HTTP/1.1", std::string("x")}) {
     INFO(line);
     const auto answer = got(server, line + "\r\n\r\n");
     CHECK(answer.starts_with("HTTP/1.1 404 Not Found\r\n"));

@@ -13,8 +13,8 @@ TEST_CASE("a table as text, CSV, Markdown and HTML") {
   CHECK(markdown_of(table) ==
         "### A \\<title\\>\n\n| a\\|b | c,d |\n| --- | --- |\n| 1\"2 | -[1] |\n| \\<3 | 4 |\n\n- [1] none\n- A note\n");
   CHECK_THAT(text_of(table), Contains("A <title>\n\na|b  c,d") && Contains("  [1] none\n  A note\n"));
-  CHECK_THAT(html_of(table),
-             Contains("<h2>A &lt;title&gt;</h2>") && Contains("<th scope=\"row\">&lt;3</th>") && Contains("<li>[1] none</li>"));
+  CHECK_THAT(html_of(table), Contains("<h2>A &lt;title&gt;</h2>") && Contains("<th scope=\"row\">&lt;3</th>") &&
+                                 Contains("<li>[1] none</li>"));
 }
 
 TEST_CASE("what a file put into a table is text in every format") {
@@ -33,8 +33,9 @@ TEST_CASE("what columns mean is no part of the table's section, and the best row
   Table table{"x", "T", {"Run", "Loss"}, {{cell("a-1"), cell("2")}, {cell("b-2"), cell("1")}}, {"Loss: the mean"}};
   table.facts = {"Best: b-2"};
   table.best = 1;
-  CHECK_THAT(html_of(table), Contains("<tr class=\"best\"><th scope=\"row\"><span class=\"word\">b-2</span> (best)</th>") &&
-                                 Contains("<li>Best: b-2</li>") && !Contains("the mean"));
+  CHECK_THAT(html_of(table),
+             Contains("<tr class=\"best\"><th scope=\"row\"><span class=\"word\">b-2</span> (best)</th>") &&
+                 Contains("<li>Best: b-2</li>") && !Contains("the mean"));
   CHECK_THAT(markdown_of(table), Contains("| b-2 (best) | 1 |") && Contains("| a-1 | 2 |"));
   CHECK_THAT(text_of(table), Contains("b-2 (best)  1\n") && Contains("  Best: b-2\n  Loss: the mean\n"));
   CHECK(csv_of(table) == "Run,Loss\r\na-1,2\r\nb-2,1\r\n");
