@@ -54,7 +54,7 @@ th,td{border-bottom:1px solid var(--line);padding:6px 12px;text-align:left;verti
 thead th{background:var(--head);vertical-align:bottom}tbody tr{--row:var(--page)}tbody .best{--row:var(--best)}
 tbody>tr>*{background:var(--row);font-weight:normal}tbody>.best>*{font-weight:600}tbody th,.word{white-space:nowrap}
 .stays th:first-child{left:0;position:sticky}
-.notes{color:var(--soft);font-size:13px;padding-left:18px}
+.notes{color:var(--soft);font-size:13px;overflow-wrap:anywhere;padding-left:18px}
 .charts{display:grid;gap:24px;grid-template-columns:repeat(auto-fit,minmax(min(100%,520px),1fr))}
 figure{margin:0;min-width:0}figure p{color:var(--soft);font-size:13px;margin:4px 0 0}
 .legend{display:flex;flex-wrap:wrap;gap:4px 20px;list-style:none;margin:4px 0 0;padding:0;font-size:13px}

@@ -111,7 +111,8 @@ std::string markdown_row(const std::vector<std::string>& cells) {
 std::string html_words(const std::string& text) {
   std::vector<std::string> words;
   for (const auto& word : split(text, ' ')) {
-    const bool may_break = word.find_first_of("-/") != std::string::npos;
+    constexpr std::size_t narrow = 40;  // a longer word may be broken after all
+    const bool may_break = word.size() <= narrow && word.find_first_of("-/") != std::string::npos;
     words.push_back(may_break ? cat("<span class=\"word\">", html_text(word), "</span>") : html_text(word));
   }
   return join(words, " ");
@@ -182,7 +183,7 @@ std::string html_of(const Table& table) {
   }
   constexpr std::size_t half_a_phone = 22;  // names of fewer letters stay where they are while the numbers scroll
   std::string lines;
-  for (const auto& line : remarks(table, notes, html_text)) lines += cat("<li>", line, "</li>\n");
+  for (const auto& line : remarks(table, notes, html_words)) lines += cat("<li>", line, "</li>\n");
   return cat("<section><h2>", html_text(table.title), "</h2>\n<div class=\"wide\" tabindex=\"0\"><table",
              longest <= half_a_phone ? " class=\"stays\"" : "", "><thead>", html_head(table.head), "</thead><tbody>\n",
              rows, "</tbody></table></div>\n<ul class=\"notes\">\n", lines, "</ul></section>\n");

@@ -18,14 +18,14 @@ constexpr std::size_t gap = 2;         ///< between two columns
 constexpr std::size_t long_cell = 28;  ///< longer cells are broken where there is too little room
 
 // Letters of UTF-8.
-std::size_t width(const std::string& text) {
+std::size_t letters_of(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
 std::size_t longest_word(const std::string& text) {
   std::size_t longest = 0;
-  for (const auto& word : split(text, ' ')) longest = std::max(longest, width(word));
+  for (const auto& word : split(text, ' ')) longest = std::max(longest, letters_of(word));
   return longest;
 }
 
@@ -36,7 +36,7 @@ Cells lines_of(const std::string& text, std::size_t columns) {
     auto& line = lines.back();
     if (line.empty()) {
       line = word;
-    } else if (width(line) + 1 + width(word) <= columns) {
+    } else if (letters_of(line) + 1 + letters_of(word) <= columns) {
       line += " " + word;
     } else {
       lines.push_back(word);
@@ -46,22 +46,23 @@ Cells lines_of(const std::string& text, std::size_t columns) {
 }
 
 // A column's width: whole, with its head broken, with its long cells broken too.
-enum class Squeeze { none, head, cells };
+enum class Squeeze { nothing, head, cells };
 
 std::size_t width_of_column(const std::vector<Cells>& rows, std::size_t column, Squeeze squeeze) {
   std::size_t most = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto& text = rows[i][column];
-    const bool breaks = i == 0 ? squeeze != Squeeze::none : squeeze == Squeeze::cells && width(text) > long_cell;
+    const bool breaks =
+        i == 0 ? squeeze != Squeeze::nothing : squeeze == Squeeze::cells && letters_of(text) > long_cell;
     const auto least = i == 0 ? std::size_t{0} : long_cell;
-    most = std::max(most, breaks ? std::max(longest_word(text), std::min(least, width(text))) : width(text));
+    most = std::max(most, breaks ? std::max(longest_word(text), std::min(least, letters_of(text))) : letters_of(text));
   }
   return most;
 }
 
 std::vector<std::size_t> widths_of(const std::vector<Cells>& rows, std::size_t columns) {
   std::vector<std::size_t> widths;
-  for (const auto squeeze : {Squeeze::none, Squeeze::head, Squeeze::cells}) {
+  for (const auto squeeze : {Squeeze::nothing, Squeeze::head, Squeeze::cells}) {
     widths.clear();
     for (std::size_t i = 0; i < rows.front().size(); ++i) widths.push_back(width_of_column(rows, i, squeeze));
     if (std::accumulate(widths.begin(), widths.end(), gap * (widths.size() - 1)) <= columns) break;
@@ -88,19 +89,19 @@ std::vector<std::vector<std::size_t>> blocks_of(const std::vector<std::size_t>& 
 std::string row_text(const Cells& row, const std::vector<std::size_t>& block, const std::vector<std::size_t>& widths,
                      bool is_head) {
   std::vector<Cells> cells;
-  std::size_t height = 0;
+  std::size_t most_lines = 0;
   for (const auto column : block) {
     cells.push_back(lines_of(row[column], widths[column]));
-    height = std::max(height, cells.back().size());
+    most_lines = std::max(most_lines, cells.back().size());
   }
   std::string out;
-  for (std::size_t line = 0; line < height; ++line) {
+  for (std::size_t line = 0; line < most_lines; ++line) {
     std::string text;
     std::size_t wanted = 0;
     for (std::size_t i = 0; i < block.size(); ++i) {
-      const auto above = is_head ? height - cells[i].size() : 0;
+      const auto above = is_head ? most_lines - cells[i].size() : 0;
       const bool is_there = line >= above && line - above < cells[i].size();
-      if (is_there) text += std::string(wanted - width(text), ' ') + cells[i][line - above];
+      if (is_there) text += std::string(wanted - letters_of(text), ' ') + cells[i][line - above];
       wanted += widths[block[i]] + gap;
     }
     out += text + "\n";
@@ -122,7 +123,7 @@ std::string fitted_text(const std::vector<Cells>& rows, std::size_t columns) {
 
 std::string wrapped(const std::string& text, std::size_t columns, const std::string& first, const std::string& next) {
   std::string out;
-  for (const auto& line : lines_of(text, columns - std::max(width(first), width(next))))
+  for (const auto& line : lines_of(text, columns - std::max(letters_of(first), letters_of(next))))
     out += cat(out.empty() ? first : next, line, "\n");
   return out;
 }

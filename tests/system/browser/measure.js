@@ -2,11 +2,16 @@
 (() => {
   const all = (root, what) => [...root.querySelectorAll(what)];
   const box = element => element.getBoundingClientRect();
-  // The heights at which the lines of an element's text stand.
+  // How many lines an element's text has: the heights at which its words stand.
   const lines = element => {
+    const tops = new Set();
     const range = document.createRange();
-    range.selectNodeContents(element);
-    return new Set([...range.getClientRects()].map(rect => Math.round(rect.top / 4))).size;
+    const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      range.selectNodeContents(texts.currentNode);
+      for (const rect of range.getClientRects()) tops.add(Math.round(rect.top));
+    }
+    return tops.size;
   };
   // Labels of an axis that lie on one another.
   const overlaps = (labels, begin, end) =>

@@ -35,7 +35,7 @@ TEST_CASE("what columns mean is no part of the table's section, and the best row
   table.best = 1;
   CHECK_THAT(html_of(table),
              Contains("<tr class=\"best\"><th scope=\"row\"><span class=\"word\">b-2</span> (best)</th>") &&
-                 Contains("<li>Best: b-2</li>") && !Contains("the mean"));
+                 Contains("<li>Best: <span class=\"word\">b-2</span></li>") && !Contains("the mean"));
   CHECK_THAT(markdown_of(table), Contains("| b-2 (best) | 1 |") && Contains("| a-1 | 2 |"));
   CHECK_THAT(text_of(table), Contains("b-2 (best)  1\n") && Contains("  Best: b-2\n  Loss: the mean\n"));
   CHECK(csv_of(table) == "Run,Loss\r\na-1,2\r\nb-2,1\r\n");
