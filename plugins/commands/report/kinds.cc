@@ -4,6 +4,7 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <variant>
 
 namespace report {
 
@@ -283,7 +284,11 @@ Kind start() {
 }  // namespace
 
 Cell Column::value(const Run& run, const Run& base) const {
-  return of ? of(run, base) : cell(run.options.contains(option) ? run.option_text(option) : "not set");
+  if (of) return of(run, base);
+  const auto found = run.options.find(option);
+  if (found == run.options.end()) return cell("not set");
+  const auto* real = std::get_if<double>(&found->second);
+  return cell(real ? cat(*real) : run.option_text(option));  // 0.0001, where TOML would have 1e-04
 }
 
 bool Kind::has(CellOf* cell) const {

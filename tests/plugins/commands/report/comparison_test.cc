@@ -43,7 +43,7 @@ TEST_CASE("what differs is a column of its own, and the best run is marked") {
   const test::Folder folder;
   const auto a = make_run(folder, "a", {1, 1, 100, "[optimizer]\nlr = 1e-3\n[run]\nname = \"a\"\n"});
   const auto b =
-      make_run(folder, "b", {1, 1, 100, "[optimizer]\nlr = 2e-3\nschedule = \"cosine\"\n[run]\nname = \"b\"\n"});
+      make_run(folder, "b", {1, 1, 100, "[optimizer]\nlr = 5e-4\nschedule = \"cosine\"\n[run]\nname = \"b\"\n"});
   folder.write("b/metrics.jsonl", "{\"step\":4,\"epoch\":2,\"split\":\"eval\",\"loss\":1.25}\n");
   const auto table = fill_table("runs", read_runs({a, b}));
   REQUIRE(table.head.size() > 4);
@@ -52,7 +52,7 @@ TEST_CASE("what differs is a column of its own, and the best run is marked") {
   CHECK(texts(table.rows[0])[3] == "not set");
   CHECK(texts(table.rows[1])[3] == "cosine");
   CHECK(table.best == 1);
-  CHECK_THAT(text_of(table), Contains("b (best)  1     0.002") && Contains("Best: b, the lowest Eval Loss (Final)"));
+  CHECK_THAT(text_of(table), Contains("b (best)  1     0.0005") && Contains("Best: b, the lowest Eval Loss (Final)"));
   CHECK_THAT(text_of(table), Contains("No run has EM, F1, Steps/s: no question was answered"));
   CHECK_FALSE(fill_table("fsdp-scaling", read_runs({a, b})).best);
 }
