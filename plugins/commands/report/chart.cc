@@ -164,7 +164,8 @@ Scale scale_of(const Chart& chart) {
 bool lies_on(const std::vector<Point>& line, const std::vector<Point>& other) {
   constexpr double apart = 1.5;
   const auto is_on = [&](const Point& point) {
-    const auto [x, y] = point;
+    const double x = point.first;
+    const double y = point.second;
     const auto next = std::find_if(other.begin(), other.end(), [&](const Point& one) { return one.first >= x - 1e-9; });
     if (next == other.end())
       return std::abs(x - other.back().first) < apart && std::abs(y - other.back().second) < apart;

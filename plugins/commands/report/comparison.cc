@@ -9,6 +9,8 @@
 #include <map>
 #include <set>
 
+#include "runs/numbers.h"
+
 namespace report {
 
 using namespace capstan;
@@ -113,10 +115,9 @@ bool is_compared(const std::string& option) {
 }
 
 std::optional<double> eval_loss_of(const Run& run) {
-  for (auto line = run.evaluations.rbegin(); line != run.evaluations.rend(); ++line) {
-    if (line->split == "eval" && line->loss) return line->loss;
-  }
-  return {};
+  const auto found = std::find_if(run.evaluations.rbegin(), run.evaluations.rend(),
+                                  [](const EvaluationLine& line) { return line.split == "eval" && line.loss; });
+  return found == run.evaluations.rend() ? std::nullopt : found->loss;
 }
 
 std::optional<double> train_loss_of(const Run& run) { return run.number("train_loss"); }

@@ -40,6 +40,12 @@ constexpr const char* steps_note = "Steps/s: steps / runtime, evaluation and sav
 constexpr const char* eval_note = "Eval Samples/sec: the first evaluation's, all ranks together";
 constexpr const char* samples_efficiency_note =
     "Usual Efficiency is T_base / T_N: with as many samples a GPU 100 % is perfect, less is worse";
+constexpr const char* rank_batch_note =
+    "Batch per GPU: samples of a data-parallel rank in a step (micro_batch x accumulation); the ranks of a "
+    "tensor-parallel group compute the same ones together";
+constexpr const char* job_time_note =
+    "Total job time: the run's, from its first step on; the job's own, with loading, is 'Total time' at the end of "
+    "logs/<job>.out";
 constexpr const char* gb_note = "1 GB is 1024 MB, 1 MB is 1024 x 1024 bytes";
 
 Kind baseline() {
@@ -229,11 +235,8 @@ Kind nemo_scaling() {
            {"GPU 0 Mode (MiB)", gpu_mode_cell},
            {"Time scaling vs base", runtime_scale_cell},
            {"Peak memory scaling vs base", memory_scale_cell}},
-          {"Batch per GPU: samples of a data-parallel rank in a step (micro_batch x accumulation); the ranks of a "
-           "tensor-parallel group compute the same ones together",
-           "Total job time: the run's, from its first step on; the job's own, with loading, is 'Total time' at the end "
-           "of logs/<job>.out",
-           "Train step time: the last step's, as on NeMo's last line", gpu_note, mode_note}};
+          {rank_batch_note, job_time_note, "Train step time: the last step's, as on NeMo's last line", gpu_note,
+           mode_note}};
 }
 
 Kind overview() {

@@ -25,7 +25,7 @@ std::vector<Point> finite(const std::vector<Point>& points) {
 }  // namespace
 
 std::vector<Point> thinned(const std::vector<Point>& points, std::size_t most) {
-  const auto kept = finite(points);
+  auto kept = finite(points);
   const auto each = (kept.size() + most - 1) / most;
   if (each <= 1) return kept;
   std::vector<Point> out;

@@ -76,9 +76,10 @@ TEST_CASE("throughput is a moving mean over each step's rate where there are eno
   const auto few = read_runs({path});
   CHECK(chart_of(charts_of(few, few[0]), "Throughput").series[0].raw.empty());
   std::string lines;
-  for (int step = 0; step < 60; ++step)
+  for (int step = 0; step < 60; ++step) {
     lines +=
         capstan::cat("{\"step\":", step, ",\"loss\":1,\"samples\":10,\"step_time_s\":", step % 2 == 0 ? 1 : 2, "}\n");
+  }
   folder.write("a/metrics.jsonl", lines);
   const auto many = read_runs({path});
   const auto chart = chart_of(charts_of(many, many[0]), "Throughput");

@@ -80,8 +80,9 @@ TEST_CASE("where a run was not evaluated, the loss that all of them have decides
 
 TEST_CASE("options with one key are called by their tables, and places are no difference") {
   const test::Folder folder;
-  const auto a = make_run(folder, "a",
-                          {1, 1, 100, "[data]\ncache = \"x\"\nseed = 1\n[run]\nseed = 1\n[monitor.csv]\nevery = 1\n"});
+  const auto a = make_run(
+      folder, "a",
+      {1, 1, 100, "[data]\ncache = \"x\"\nseed = 1\n[run]\nname = \"a\"\nseed = 1\n[monitor.csv]\nevery = 1\n"});
   const auto b = make_run(folder, "b", {1, 1, 100, "[data]\ncache = \"y\"\nseed = 2\n[run]\nseed = 2\n"});
   CHECK(differing_options(read_runs({a, b})) == Row{"data.seed", "run.seed"});
   const auto head = fill_table("runs", read_runs({a, b})).head;

@@ -8,7 +8,9 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/errors.h"
@@ -21,13 +23,20 @@ using capstan::cat;
 
 namespace {
 
-Socket connected(int port) {
+// A connection to an address of this machine; of no descriptor where nothing listens there.
+Socket connected_to(std::uint32_t host, int port) {
   Socket socket(::socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  REQUIRE(::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  address.sin_addr.s_addr = htonl(host);
+  return ::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? std::move(socket)
+                                                                                                  : Socket();
+}
+
+Socket connected(int port) {
+  auto socket = connected_to(INADDR_LOOPBACK, port);
+  REQUIRE(socket.fd() >= 0);
   return socket;
 }
 
@@ -109,6 +118,9 @@ TEST_CASE("a connection that says nothing, little or too much holds up no other"
     server.turn(page, 20ms);
   }
   CHECK(got(server, request).ends_with("PAGE"));
+  char none = 0;
+  CHECK(::recv(many.front().fd(), &none, 1, MSG_DONTWAIT) == 0);  // closed
+  CHECK(::recv(many.back().fd(), &none, 1, MSG_DONTWAIT) < 0);
 }
 
 TEST_CASE("what is wrong with a run is the page, as text, until it is right again") {
@@ -121,6 +133,8 @@ TEST_CASE("what is wrong with a run is the page, as text, until it is right agai
 
 TEST_CASE("it listens on this machine's loopback only, and a port that is taken is a fault with its fix") {
   const PageServer server(0);
+  CHECK(connected_to(INADDR_LOOPBACK, server.port()).fd() >= 0);
+  CHECK(connected_to(INADDR_LOOPBACK + 1, server.port()).fd() < 0);  // 127.0.0.2
   const PageServer other(0);
   CHECK(path_of(server) != path_of(other));
   CHECK_THAT(test::error_of([&] { PageServer(server.port()); }),
