@@ -260,12 +260,13 @@ Error open_error(const std::string& file, const std::string& message) {
     const auto start = said.rfind(' ', missing_at);
     const auto library = said.substr(start == std::string::npos ? 0 : start + 1, missing_at - start - 1);
     const bool of_torch = library.starts_with("libtorch") || library.starts_with("libc10");
-    return Error(cat("needs the shared library ", library, ", which is not found"),
-                 cat(of_torch ? "say where torch is: use-torch FOLDER in an unpacked archive, capstan-use-torch FOLDER of a "
-                                "Debian package; or add its lib folder to LD_LIBRARY_PATH"
-                              : "install it, or add its folder to LD_LIBRARY_PATH",
-                     "; `ldd ", file, "` lists all that it needs"),
-                 file);
+    return Error(
+        cat("needs the shared library ", library, ", which is not found"),
+        cat(of_torch ? "say where torch is: use-torch FOLDER in an unpacked archive, capstan-use-torch FOLDER of a "
+                       "Debian package; or add its lib folder to LD_LIBRARY_PATH"
+                     : "install it, or add its folder to LD_LIBRARY_PATH",
+            "; `ldd ", file, "` lists all that it needs"),
+        file);
   }
   if (const auto symbol = between(said, "undefined symbol: ", " "); !symbol.empty()) {
     return Error(cat("needs ", boost::core::demangle(symbol.c_str()), ", which no loaded library has"),
