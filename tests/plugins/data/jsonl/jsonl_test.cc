@@ -1,4 +1,4 @@
-#include "plugins/data/jsonl/jsonl.h"
+#include "plugins/libraries/records/jsonl_data.h"
 
 #include "tokenizer/byte_tokenizer.h"
 

@@ -1,7 +1,7 @@
 // Keys that other programs write into lines, messages and parts of them.
-#include "plugins/data/jsonl/keys.h"
+#include "plugins/libraries/records/keys.h"
 
-#include "plugins/data/jsonl/jsonl.h"
+#include "plugins/libraries/records/jsonl_data.h"
 #include "tokenizer/byte_tokenizer.h"
 
 #include <capstan/base/log.h>

@@ -1,5 +1,5 @@
 #pragma once
-#include "mapped_lines.h"
+#include "rows.h"
 #include "teacher.h"
 #include "template.h"
 
@@ -27,7 +27,7 @@ struct Record {
 
 /// Reads a line; `numbers` are keys that data.numbers names. Throws Error at "FILE:LINE" that says what is wrong and
 /// what a line may be, for a key that would mean something else as well.
-Record read_record(const MappedLines& file, std::int64_t index, const Turns& turns,
+Record read_record(const Rows& file, std::int64_t index, const Turns& turns,
                    const std::vector<std::string>& numbers = {});
 
 }  // namespace jsonl

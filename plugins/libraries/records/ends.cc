@@ -4,7 +4,7 @@
 
 namespace jsonl {
 
-void warn_of_ends(const capstan::data::DataSource& source, const MappedLines& file,
+void warn_of_ends(const capstan::data::DataSource& source, const Rows& file,
                   const capstan::tokenizer::Tokenizer& tokenizer, bool pairs, tokens::EndWarnings& warnings) {
   // Inside of a text the quotation marks have backslashes. A conversation's template says what ends it.
   const std::string_view key = pairs ? R"("role")" : R"("messages")";

@@ -117,7 +117,7 @@ void cut(data::Sample& sample, bool is_text, std::size_t most, std::size_t prefi
   for (auto& field : sample.fields) std::visit(shorten, field);
 }
 
-bool has_conversations(const MappedLines& file, std::int64_t lines, bool pairs) {
+bool has_conversations(const Rows& file, std::int64_t lines, bool pairs) {
   // Inside of a text the quotation marks have backslashes. A column of a table may be null in each line.
   const std::string_view key = pairs ? R"("role")" : R"("messages")";
   for (std::int64_t i = 0; i < lines; ++i) {
@@ -183,7 +183,7 @@ data::Sample make_question(const Record& record, const std::string& where, const
   return sample;
 }
 
-JsonlSource::JsonlSource(std::shared_ptr<const MappedLines> file, std::int64_t samples, Turns turns,
+JsonlSource::JsonlSource(std::shared_ptr<const Rows> file, std::int64_t samples, Turns turns,
                          data::SplitRequest request, SampleOptions options)
     : file_(std::move(file)),
       samples_(samples),

@@ -1,5 +1,5 @@
 #pragma once
-#include "mapped_lines.h"
+#include "rows.h"
 
 #include <capstan/data/source.h>
 
@@ -9,7 +9,7 @@ namespace jsonl {
 
 /// Warns, at the first line that shows it, of begin and end tokens that stand twice, and of an end token that is
 /// missing.
-void warn_of_ends(const capstan::data::DataSource& source, const MappedLines& file,
+void warn_of_ends(const capstan::data::DataSource& source, const Rows& file,
                   const capstan::tokenizer::Tokenizer& tokenizer, bool pairs, tokens::EndWarnings& warnings);
 
 }  // namespace jsonl

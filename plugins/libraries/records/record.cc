@@ -35,8 +35,7 @@ void read_messages(const Line& line, const Turns& turns, Record& record) {
 
 }  // namespace
 
-Record read_record(const MappedLines& file, std::int64_t index, const Turns& turns,
-                   const std::vector<std::string>& numbers) {
+Record read_record(const Rows& file, std::int64_t index, const Turns& turns, const std::vector<std::string>& numbers) {
   const Line line(file, index, forms);
   if (line.has("chosen") || line.has("rejected")) {
     line.fail("the line has an answer that is preferred and one that is not, and pairs are not asked for",

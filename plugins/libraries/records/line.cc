@@ -61,8 +61,8 @@ std::string number_after(std::string_view line, std::size_t at) {
 
 }  // namespace
 
-Line::Line(const MappedLines& file, std::int64_t index, const char* forms)
-    : line_(file.line(index)), where_(file.where(index)), forms_(forms) {
+Line::Line(const Rows& file, std::int64_t index, const char* forms)
+    : rows_(&file), index_(index), line_(file.line(index)), where_(file.where(index)), forms_(forms) {
   parse();
   if (!json_.is_object()) fail(cat("the line is of type ", json_.type_name(), ", not an object"));
   drop_nulls(json_);
@@ -94,7 +94,7 @@ std::string Line::text(const Json& object, const char* key, const std::string& n
 
 std::string Line::id() const {
   const auto id = json_.find("id");
-  if (id == json_.end()) return cat("line ", where_.substr(where_.rfind(':') + 1));
+  if (id == json_.end()) return rows_->name(index_);
   if (id->is_string()) return id->get<std::string>();
   const auto at = find_id(line_);
   return id->is_number() && at > 0 ? number_after(line_, at) : id->dump();

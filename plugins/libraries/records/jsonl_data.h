@@ -1,6 +1,6 @@
 #pragma once
 #include "ends.h"
-#include "mapped_lines.h"
+#include "rows.h"
 #include "template.h"
 
 #include <capstan/data.h>
@@ -32,12 +32,15 @@ struct JsonlOptions {
   std::optional<std::string> assistant_turn;
 
   static void describe(capstan::config::OptionTable<JsonlOptions>& t);
+  /// All but those that name files.
+  static void describe_samples(capstan::config::OptionTable<JsonlOptions>& t);
   static std::vector<capstan::config::FileKeys> file_keys();
 };
 
 /// Samples from files of JSON lines: {"prompt", "completion"}, {"messages": [{"role", "content"}]} or {"text"}; with
-/// `pairs` {"prompt", "chosen", "rejected"}, whose samples have two sequences.
-class JsonlData final : public capstan::data::Data {
+/// `pairs` {"prompt", "chosen", "rejected"}, whose samples have two sequences. A plugin whose files are no JSON lines
+/// derives from it and gives their rows as such lines.
+class JsonlData : public capstan::data::Data {
  public:
   explicit JsonlData(capstan::config::Options<JsonlOptions> options) : options_(std::move(options)) {}
   void check(capstan::Diagnostics& diagnostics) const override;
@@ -49,10 +52,20 @@ class JsonlData final : public capstan::data::Data {
     return capstan::data::names_of_sets(options_->eval_files);
   }
 
+ protected:
+  /// Words for the files in messages.
+  virtual capstan::data::FileKind kind() const;
+  /// The files of all splits, whether the options name them or not, then those of eval_files.
+  virtual std::vector<capstan::data::SplitFile> files(capstan::Diagnostics& diagnostics) const;
+  /// The file that a request is about.
+  virtual capstan::data::SplitFile file_of(const capstan::data::SplitRequest& request) const;
+  /// The rows of a file that is there. Null after a fault was added; what is wrong may be thrown as Error, too.
+  virtual std::shared_ptr<const Rows> rows(const capstan::data::SplitFile& split,
+                                           capstan::Diagnostics& diagnostics) const;
+
  private:
-  std::shared_ptr<const MappedLines> read(const capstan::data::SplitFile& split,
-                                          capstan::Diagnostics& diagnostics) const;
-  void check_lines(const MappedLines& file, const Turns& turns, capstan::Diagnostics& diagnostics) const;
+  std::shared_ptr<const Rows> read(const capstan::data::SplitFile& split, capstan::Diagnostics& diagnostics) const;
+  void check_lines(const Rows& file, const Turns& turns, capstan::Diagnostics& diagnostics) const;
   Turns turns(capstan::Diagnostics& diagnostics) const;
   capstan::config::Options<JsonlOptions> options_;
   mutable tokens::EndWarnings end_warnings_;

@@ -1,5 +1,5 @@
 #pragma once
-#include "mapped_lines.h"
+#include "rows.h"
 #include "template.h"
 
 #include <capstan/base/json.h>
@@ -17,7 +17,7 @@ struct Record;
 class Line {
  public:
   /// `forms` says what a line may be.
-  Line(const MappedLines& file, std::int64_t index, const char* forms);
+  Line(const Rows& file, std::int64_t index, const char* forms);
 
   [[noreturn]] void fail(const std::string& what, const std::string& fix) const;
   [[noreturn]] void fail(const std::string& what) const { fail(what, forms_); }
@@ -46,6 +46,8 @@ class Line {
   void judge(const capstan::config::FileKeys& table, const std::string& key, const capstan::Json& value,
              const std::string& name, std::vector<std::string>& others) const;
 
+  const Rows* rows_;
+  std::int64_t index_;
   std::string_view line_;
   std::string where_;
   const char* forms_;
