@@ -6,6 +6,7 @@
 #include "numbers.h"
 #include "teacher.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
@@ -20,12 +21,12 @@ namespace {
 
 data::FileKind json_lines() { return {"lines", "a file of JSON lines", "name a file of JSON lines"}; }
 
-// Few texts have more tokens than bytes. Templates add theirs to each message.
+// Few texts have more tokens than bytes. Templates add theirs to each message; an instruction makes two.
 std::size_t most_tokens(std::string_view line, std::size_t bytes_of_turn) {
-  std::size_t messages = 0;
-  constexpr std::string_view role = R"("role")";
-  for (auto at = line.find(role); bytes_of_turn > 0 && at != std::string_view::npos; at = line.find(role, at + 1))
-    ++messages;
+  std::size_t messages = 2;
+  for (const std::string_view role : {R"("role")", R"("from")"}) {
+    for (auto at = line.find(role); bytes_of_turn > 0 && at != line.npos; at = line.find(role, at + 1)) ++messages;
+  }
   return line.size() + messages * bytes_of_turn;
 }
 
@@ -101,6 +102,24 @@ class UnknownKeys {
   std::map<std::string, std::int64_t> first_;
 };
 
+// What the rows of a file are taken for. A file of several kinds may be one by mistake.
+class Forms {
+ public:
+  void add(const std::string& form) { ++rows_[form]; }
+  void tell(const Rows& file) const {
+    std::vector<std::string> parts;
+    for (const auto& [form, rows] : rows_) parts.push_back(cat(counted(rows, "row"), " with ", form));
+    if (parts.empty()) return;
+    std::vector<std::string> read;
+    for (const auto& [key, column] : file.columns().entries()) read.push_back(cat(column, " is read as ", key));
+    const auto level = parts.size() > 1 ? log::Level::warning : log::Level::info;
+    log::write(level, cat(file.path(), ": ", join(parts), read.empty() ? "" : "; ", join(read)));
+  }
+
+ private:
+  std::map<std::string, std::int64_t> rows_;
+};
+
 // What is wrong with a text that says how a message is written.
 Diagnostic template_fault(const std::string& text) {
   constexpr std::string_view content = "{content}";
@@ -122,8 +141,8 @@ Diagnostic template_fault(const std::string& text) {
 void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
   data::describe_split_files(
       t,
-      R"(file to train on, a JSON object a line: {"prompt", "completion"}, {"messages": [{"role", "content"}]} or )"
-      R"({"text"}; "id" may be added)",
+      R"(file to train on, a JSON object a line: {"prompt", "completion"}, {"messages": [{"role", "content"}]}, )"
+      R"({"text"}, {"conversations": [{"from", "value"}]} or {"instruction", "input", "output"}; "id" may be added)",
       "file to evaluate on, in the same format", json_lines());
   describe_samples(t);
 }
@@ -155,6 +174,10 @@ void JsonlOptions::describe_samples(config::OptionTable<JsonlOptions>& t) {
           "how many of a teacher's likeliest words a line has for each token that bears loss, as lists "
           "\"teacher_words\" "
           "and \"teacher_log_probabilities\", from which the objective distill learns; 0: none");
+  t.add("columns", &JsonlOptions::columns)
+      .doc(
+          "columns that are read as a form's keys, each as \"KEY = COLUMN\": [\"prompt = question\", \"completion = "
+          "answer\"]");
   t.add("turn", &JsonlOptions::turn)
       .doc(R"(how a message is written, with {role} and {content}, such as )"
            R"("<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>"; what stands before the assistant's )"
@@ -204,8 +227,9 @@ data::SplitFile JsonlData::file_of(const data::SplitRequest& request) const {
   return data::requested_file(options_, request);
 }
 
-std::shared_ptr<const Rows> JsonlData::rows(const data::SplitFile& split, Diagnostics& diagnostics) const {
-  auto file = std::make_shared<const MappedLines>(split.path);
+std::shared_ptr<Rows> JsonlData::rows(const data::SplitFile& split, Diagnostics& diagnostics) const {
+  if (!split.is_there(json_lines(), diagnostics)) return nullptr;
+  auto file = std::make_shared<MappedLines>(split.path);
   if (const auto fault = file->encoding_fault(); !fault.empty()) {
     diagnostics.add(split.path, fault, cat("write JSON lines in UTF-8, and name that file as ", split.key));
     return nullptr;
@@ -215,9 +239,29 @@ std::shared_ptr<const Rows> JsonlData::rows(const data::SplitFile& split, Diagno
 
 // The file of a split; null when the options name none, or when it added a fault.
 std::shared_ptr<const Rows> JsonlData::read(const data::SplitFile& split, Diagnostics& diagnostics) const {
-  if (!split.is_there(kind(), diagnostics)) return nullptr;
-  auto file = rows(split, diagnostics);
+  const auto file = rows(split, diagnostics);
+  Diagnostics said;  // by check
+  if (file) file->rename(columns(said));
   return file && split.is_enough(file->size(), kind(), diagnostics) ? file : nullptr;
+}
+
+Columns JsonlData::columns(Diagnostics& diagnostics) const {
+  const auto member = &JsonlOptions::columns;
+  return {options_->columns, options_.name(member), options_.where(member), diagnostics};
+}
+
+// A column that no row has is a mistyped one: its key would be absent, which some keys may be.
+void JsonlData::check_columns(const Rows& file, Diagnostics& diagnostics) const {
+  for (const auto& [key, column] : file.columns().entries()) {
+    const auto quoted = cat('"', column, '"');
+    std::int64_t row = 0;
+    while (row < file.size() && file.line(row).find(quoted) == std::string_view::npos) ++row;
+    if (row < file.size()) continue;
+    diagnostics.add(options_.where(&JsonlOptions::columns),
+                    cat(options_.name(&JsonlOptions::columns), " reads '", column, "' as ", key, ", and no row of ",
+                        file.path(), " has it"),
+                    "name a column of the file");
+  }
 }
 
 // Every line is read, so that a broken one shows before anything is expensive; the first few that are wrong are named.
@@ -225,12 +269,16 @@ void JsonlData::check_lines(const Rows& file, const Turns& turns, Diagnostics& d
   constexpr int most = 10;
   int faults = 0;
   UnknownKeys unknown;
+  Forms forms;
   for (std::int64_t i = 0; i < file.size() && faults < most; ++i) {
     try {
       if (options_->pairs) {
         unknown.add(read_pair(file, i, turns, options_->numbers).chosen.others, file, i);
+        forms.add("a chosen and a rejected answer");
       } else {
-        unknown.add(read_record(file, i, turns, options_->numbers).others, file, i);
+        const auto record = read_record(file, i, turns, options_->numbers);
+        unknown.add(record.others, file, i);
+        forms.add(record.form);
         if (options_->teacher_words > 0) read_teacher(file, i, options_->teacher_words);
       }
       read_numbers(file, i, options_->numbers, form().sequences);
@@ -240,16 +288,20 @@ void JsonlData::check_lines(const Rows& file, const Turns& turns, Diagnostics& d
     }
   }
   unknown.warn();
+  forms.tell(file);
 }
 
 void JsonlData::check(Diagnostics& diagnostics) const {
   const auto before = diagnostics.size();
   const auto written = turns(diagnostics);
+  columns(diagnostics);
   const bool usable = diagnostics.size() == before;
   const auto all = files(diagnostics);
   for (const auto& one : all) {
     const auto file = read(one, diagnostics);
-    if (file && usable) check_lines(*file, written, diagnostics);
+    if (!file || !usable) continue;
+    check_columns(*file, diagnostics);
+    check_lines(*file, written, diagnostics);
   }
   if (options_->pairs && options_->loss == "sequence") {
     diagnostics.add(options_.where(&JsonlOptions::loss),
@@ -277,7 +329,8 @@ std::shared_ptr<data::DataSource> JsonlData::open(const data::SplitRequest& requ
                                                             .numbers = options_->numbers,
                                                             .teacher_words = options_->teacher_words});
   refuse_too_long(*file, *source, written, request.max_length);
-  warn_of_ends(*source, *file, *request.tokenizer, options_->pairs, end_warnings_);
+  const Conversations conversations(*file, options_->pairs, !written.empty());
+  warn_of_ends(*source, *file, *request.tokenizer, conversations, end_warnings_);
   return source;
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include "columns.h"
 #include "ends.h"
 #include "rows.h"
 #include "template.h"
@@ -26,6 +27,7 @@ struct JsonlOptions {
   bool pairs = false;
   std::vector<std::string> numbers;
   std::int64_t teacher_words = 0;
+  std::vector<std::string> columns;
   std::string turn;
   std::optional<std::string> system_turn;
   std::optional<std::string> user_turn;
@@ -37,9 +39,10 @@ struct JsonlOptions {
   static std::vector<capstan::config::FileKeys> file_keys();
 };
 
-/// Samples from files of JSON lines: {"prompt", "completion"}, {"messages": [{"role", "content"}]} or {"text"}; with
-/// `pairs` {"prompt", "chosen", "rejected"}, whose samples have two sequences. A plugin whose files are no JSON lines
-/// derives from it and gives their rows as such lines.
+/// Samples from files of JSON lines: {"prompt", "completion"}, {"messages": [{"role", "content"}]}, {"text"},
+/// {"conversations": [{"from", "value"}]} or {"instruction", "input", "output"}; with `pairs` {"prompt", "chosen",
+/// "rejected"}, whose samples have two sequences. A plugin whose files are no JSON lines derives from it and gives
+/// their rows as such lines.
 class JsonlData : public capstan::data::Data {
  public:
   explicit JsonlData(capstan::config::Options<JsonlOptions> options) : options_(std::move(options)) {}
@@ -59,12 +62,13 @@ class JsonlData : public capstan::data::Data {
   virtual std::vector<capstan::data::SplitFile> files(capstan::Diagnostics& diagnostics) const;
   /// The file that a request is about.
   virtual capstan::data::SplitFile file_of(const capstan::data::SplitRequest& request) const;
-  /// The rows of a file that is there. Null after a fault was added; what is wrong may be thrown as Error, too.
-  virtual std::shared_ptr<const Rows> rows(const capstan::data::SplitFile& split,
-                                           capstan::Diagnostics& diagnostics) const;
+  /// The rows of a split's file. Null where the options name none, and after a fault was added.
+  virtual std::shared_ptr<Rows> rows(const capstan::data::SplitFile& split, capstan::Diagnostics& diagnostics) const;
 
  private:
   std::shared_ptr<const Rows> read(const capstan::data::SplitFile& split, capstan::Diagnostics& diagnostics) const;
+  Columns columns(capstan::Diagnostics& diagnostics) const;
+  void check_columns(const Rows& file, capstan::Diagnostics& diagnostics) const;
   void check_lines(const Rows& file, const Turns& turns, capstan::Diagnostics& diagnostics) const;
   Turns turns(capstan::Diagnostics& diagnostics) const;
   capstan::config::Options<JsonlOptions> options_;

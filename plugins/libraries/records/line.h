@@ -24,7 +24,7 @@ class Line {
   const capstan::Json& json() const { return json_; }
   bool has(const char* key) const { return json_.contains(key); }
   /// The text under `key` of the line.
-  std::string text(const char* key) const { return text(json_, key, key); }
+  std::string text(const char* key) const { return text(json_, key, rows_->columns().column_of(key)); }
   /// The line's "id", a number's as the line has it; if it has none "line 7", and not "7", which may well be another
   /// line's id.
   std::string id() const;
@@ -39,10 +39,14 @@ class Line {
 
  private:
   void parse();
+  /// Gives columns the keys that data.columns says they are read as.
+  void rename(const Columns& columns);
   /// The text under `key` of an object in the line that messages call `name`.
   std::string text(const capstan::Json& object, const char* key, const std::string& name) const;
   std::string content(const capstan::Json& message, const std::string& name) const;
   bool is_learned(const capstan::Json& message, const std::string& role, const std::string& name) const;
+  Message message(const capstan::Json& one, const std::string& name) const;
+  capstan::Json list_of_messages(const char* key) const;
   void judge(const capstan::config::FileKeys& table, const std::string& key, const capstan::Json& value,
              const std::string& name, std::vector<std::string>& others) const;
 

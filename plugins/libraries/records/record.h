@@ -23,6 +23,7 @@ struct Record {
   std::vector<TeacherRow> teacher =
       {};  ///< what a teacher says of the tokens that bear loss; read_record leaves it empty
   std::vector<std::string> others = {};  ///< keys that nothing reads and keys.h does not know
+  const char* form = "";                 ///< what the line was recognised as: "messages"
 };
 
 /// Reads a line; `numbers` are keys that data.numbers names. Throws Error at "FILE:LINE" that says what is wrong and

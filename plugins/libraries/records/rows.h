@@ -1,7 +1,10 @@
 #pragma once
+#include "columns.h"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace jsonl {
 
@@ -18,6 +21,12 @@ class Rows {
   virtual std::string name(std::int64_t index) const = 0;
   /// Its place, for messages: "FILE:7".
   virtual std::string where(std::int64_t index) const = 0;
+
+  const Columns& columns() const { return columns_; }
+  void rename(Columns columns) { columns_ = std::move(columns); }
+
+ private:
+  Columns columns_;
 };
 
 }  // namespace jsonl
