@@ -20,14 +20,24 @@ std::string state_of(const std::filesystem::path& file) {
   return cat(file.string(), ": ", mapped.size(), " bytes, XXH64 ", xxh64(mapped.data(), mapped.size()), "\n");
 }
 
+// The same of a split's files, which may be all those in a folder. Other options name folders that are written to.
+std::string state_of_split(const std::filesystem::path& path) {
+  if (!is_folder(path)) return state_of(path);
+  std::string text;
+  for (const auto& entry : entries_of(path)) text += state_of(entry);
+  return text;
+}
+
 std::string options_text(const std::vector<config::Resolved>& options) {
   std::string text;
   for (const auto& option : options) {
     text += cat(option.spec.key, " = ", config::value_text(option.value), "\n");
     if (!option.spec.is_path) continue;
-    if (const auto* path = std::get_if<std::string>(&option.value)) text += state_of(*path);
+    const auto& key = option.spec.key;
+    const auto state = key == "train" || key == "eval" || key == "eval_files" ? state_of_split : state_of;
+    if (const auto* path = std::get_if<std::string>(&option.value)) text += state(*path);
     if (const auto* paths = std::get_if<std::vector<std::string>>(&option.value)) {
-      for (const auto& path : *paths) text += state_of(path);
+      for (const auto& path : *paths) text += state(path);
     }
   }
   return text;

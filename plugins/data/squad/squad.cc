@@ -6,10 +6,15 @@
 
 #include <capstan/base/counted.h>
 #include <capstan/base/log.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <filesystem>
+
+#include "records/mapped_lines.h"
+#include "tables/decoded_rows.h"
 
 namespace squad {
 
@@ -127,8 +132,18 @@ class SquadSource final : public data::DataSource {
 }  // namespace
 
 void SquadOptions::describe(config::OptionTable<SquadOptions>& t) {
-  data::describe_split_files(t, "questions to train on: a file in SQuAD's JSON format, version 1.1 or 2.0",
-                             "questions to evaluate on, in the same format", squad_json());
+  data::describe_split_files(
+      t,
+      "questions to train on: a file in SQuAD's JSON format, version 1.1 or 2.0, or a table with its rows (JSON "
+      "lines, Parquet, Arrow, a folder of them)",
+      "questions to evaluate on, in the same format", squad_json());
+  t.add("python", &SquadOptions::python)
+      .doc("the Python 3 with pyarrow that decodes tables; not set: that of $VIRTUAL_ENV, else python3 of PATH");
+  t.add("decoded", &SquadOptions::decoded)
+      .path()
+      .doc(
+          "folder for tables' decoded rows; not set: $CAPSTAN_CACHE/derived, else $XDG_CACHE_HOME/capstan, else "
+          "~/.cache/capstan");
   t.add("max_length", &SquadOptions::max_length)
       .min(0)
       .doc("most tokens of a sample; longer ones lose the end of their context, never of the answer; 0: the model's");
@@ -152,13 +167,26 @@ void SquadOptions::describe(config::OptionTable<SquadOptions>& t) {
           "\"unanswerable\"");
 }
 
-std::vector<config::FileKeys> SquadOptions::file_keys() { return {squad_keys()}; }
+std::vector<config::FileKeys> SquadOptions::file_keys() { return {squad_keys(), row_keys()}; }
+
+// A file in SQuAD's format, or a table; without a path after a fault was added.
+SquadFile SquadData::read_file(const data::SplitFile& file, Split split, Diagnostics& diagnostics) const {
+  const std::filesystem::path path = file.path;
+  if (path.extension() == ".jsonl") return read_squad_rows(jsonl::MappedLines(file.path), split, reading());
+  if (is_file(path) && path.extension() != ".parquet" && path.extension() != ".arrow")
+    return read_squad(file.path, split, reading());
+  tables::TableFiles tables{file.path, {}, {}, options_->decoded, {options_->python}};
+  tables.files = tables::files_in(file.path, file.key, file.where, diagnostics);
+  if (tables.files.empty()) return {};
+  return read_squad_rows(tables::DecodedRows(tables), split, reading());
+}
 
 // The questions of a file that are used; none when the options name no file, or when it added a fault.
 std::optional<SquadFile> SquadData::read(const data::SplitFile& file, Split split, Diagnostics& diagnostics) const {
   if (!file.is_there(squad_json(), diagnostics)) return {};
   try {
-    auto squad = read_squad(file.path, split, reading());
+    auto squad = read_file(file, split, diagnostics);
+    if (squad.path.empty()) return {};
     if (reading().unanswerable == Unanswerable::learn) refuse_no_answer(squad, no_answer());
     const auto held = static_cast<std::int64_t>(squad.questions.size());
     if (!file.is_enough(held, squad_json(), diagnostics)) return {};

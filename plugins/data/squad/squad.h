@@ -26,6 +26,8 @@ struct SquadOptions {
   std::string answers = "in_context";
   std::string unanswerable = "refuse";
   std::optional<std::string> no_answer;
+  std::string python;
+  std::string decoded;
 
   static void describe(capstan::config::OptionTable<SquadOptions>& t);
   static std::vector<capstan::config::FileKeys> file_keys();
@@ -47,6 +49,8 @@ class SquadData final : public capstan::data::Data {
   std::optional<SquadFile> read(const capstan::data::SplitFile& file, capstan::data::Split split,
                                 capstan::Diagnostics& diagnostics) const;
 
+  SquadFile read_file(const capstan::data::SplitFile& file, capstan::data::Split split,
+                      capstan::Diagnostics& diagnostics) const;
   Reading reading() const;
   void check_no_answer(capstan::Diagnostics& diagnostics) const;
   std::string no_answer() const { return options_->no_answer.value_or("unanswerable"); }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "records/rows.h"
+
 namespace squad {
 
 struct Question {
@@ -45,5 +47,8 @@ struct SquadFile {
 /// that says both that it has an answer and that it has none. `in_context`: one of a question's answers, in the
 /// training split the first, must stand in the context.
 SquadFile read_squad(const std::string& path, capstan::data::Split split, const Reading& reading = {});
+
+/// The same of a table's rows, which the hub has: {"id", "context", "question", "answers": {"text": […], …}} each.
+SquadFile read_squad_rows(const jsonl::Rows& rows, capstan::data::Split split, const Reading& reading = {});
 
 }  // namespace squad

@@ -56,6 +56,21 @@ const FileKeys& squad_keys() {
   return table;
 }
 
+const FileKeys& row_keys() {
+  static const FileKeys table{
+      "a row of SQuAD's table",
+      "What the hub has as squad and squad_v2, and tables that others write like them.",
+      {{"id", Use::used, "the name of the prediction"},
+       {"title", Use::neutral, "the prompt has the question and its context"},
+       {"context", Use::used, "the text that is asked about"},
+       {"question", Use::used, "what is asked"},
+       {"answers", Use::used,
+        "its text is what is learned (the first one) and accepted (each); none: see is_impossible"},
+       {"is_impossible", Use::used, "the question has no answer: data.unanswerable says what becomes of it"}},
+      FileKeys::Unknown::named};
+  return table;
+}
+
 std::vector<std::string> unknown_keys(const Json& file) {
   std::set<std::string> unknown;
   collect(file, {}, unknown);

@@ -9,6 +9,58 @@ namespace token_caches_test {
 using namespace capstan;
 using tokenizer_job::prepared;
 
+namespace {
+
+// A split of which the files in a folder are samples.
+struct TablesOptions {
+  std::string train;
+  static void describe(config::OptionTable<TablesOptions>& t) {
+    t.add("train", &TablesOptions::train).path().doc("a folder");
+  }
+};
+
+class Tables final : public data::Data {
+ public:
+  explicit Tables(const config::Options<TablesOptions>&) {}
+  void check(Diagnostics&) const override {}
+  std::shared_ptr<data::DataSource> open(const data::SplitRequest& request) const override {
+    class Source final : public data::DataSource {
+      std::int64_t size() const override { return 8; }
+      data::Sample get(std::int64_t) const override { return {{1, 2, 3}, {true, true, true}, 0, {}, {}}; }
+    };
+    return request.split == data::Split::train ? std::make_shared<Source>() : nullptr;
+  }
+  std::int64_t max_length() const override { return 0; }
+  bool evaluates() const override { return false; }
+};
+
+}  // namespace
+
+TEST_CASE("token caches depend on the files in a split's folder") {
+  const test::Folder folder;
+  plugin::Host host;
+  host.add(testing::tiny_model());
+  host.add(testing::type<data::Data, Tables, TablesOptions>("data", "tables"));
+  const auto cache = [&] {
+    setup::JobRequest request;
+    request.file = folder.write("a.toml",
+                                "[model]\nplugin = \"tiny\"\n[data]\nplugin = \"tables\"\ntrain = \"rows\"\n"
+                                "cache = \"tokens\"\n[train]\nmax_steps = 2\nglobal_batch = 4\n");
+    Diagnostics faults;
+    const auto job = session::prepare(request, host, faults);
+    REQUIRE(job);
+    return train::cached_splits(job->config, job->plugins, job->samples).front().cache.file;
+  };
+  folder.write("rows/a.parquet", "one");
+  const auto first = cache();
+  CHECK(cache() == first);
+  folder.write("rows/a.parquet", "two");
+  const auto changed = cache();
+  CHECK(changed != first);
+  folder.write("rows/b.parquet", "three");
+  CHECK(cache() != changed);
+}
+
 TEST_CASE("token caches depend on a tokenizer plugin's options and files") {
   const test::Folder folder;
   const auto cache = [&](const std::string& options) {

@@ -1,5 +1,5 @@
 // Files that are evaluated by name.
-#include "plugins/data/jsonl/jsonl.h"
+#include "plugins/libraries/records/jsonl_data.h"
 #include "tokenizer/byte_tokenizer.h"
 
 #include <capstan_catch.h>

@@ -1,4 +1,4 @@
-#include "plugins/data/jsonl/jsonl.h"
+#include "plugins/libraries/records/jsonl_data.h"
 
 #include "tokenizer/byte_tokenizer.h"
 
@@ -328,16 +328,15 @@ TEST_CASE("a prompt that its answer would swallow is tokenised apart") {
 
 TEST_CASE("lines that are wrong are named with what is wrong and what a line may be") {
   const std::string forms =
-      "\n    fix: a line is {\"prompt\": …, \"completion\": …}, {\"messages\": [{\"role\": …, \"content\": …}, …]} or "
-      "{\"text\": …}";
-  CHECK(
-      fault_of("{\"prompt\": \"a\"") ==
-      "broken JSON: it ends before its JSON does, at column 15\n    fix: write one JSON object a line, in UTF-8; line "
-      "breaks inside of texts are \\n");
+      R"(
+    fix: a line is {"prompt": …, "completion": …}, {"messages": [{"role": …, "content": …}, …]}, {"text": …}, )"
+      R"({"conversations": [{"from": …, "value": …}, …]} or {"instruction": …, "output": …}; data.columns names other columns)";
+  CHECK(fault_of(R"({"prompt": "a")") == R"(broken JSON: it ends before its JSON does, at column 15
+    fix: write one JSON object a line, in UTF-8; line breaks inside of texts are \n)");
   CHECK(fault_of("[1]") == "the line is of type array, not an object" + forms);
   CHECK(fault_of("{\"topic\": \"a\"}") == "none of the keys is known" + forms);
-  CHECK(fault_of("{\"text\": \"a\", \"prompt\": \"b\", \"completion\": \"c\"}") ==
-        "the line is of several kinds at once" + forms);
+  CHECK(fault_of(R"({"text":"a","prompt":"b","completion":"c"})") ==
+        "the line is of several kinds at once: text, and prompt and completion" + forms);
   CHECK(fault_of("{\"prompt\": \"a\"}") == "'completion' is missing" + forms);
   CHECK(fault_of("{\"prompt\": 1, \"completion\": \"c\"}") == "'prompt' is of type number, not a text" + forms);
   CHECK(fault_of("{\"prompt\": \"a\", \"completion\": \"\"}") ==

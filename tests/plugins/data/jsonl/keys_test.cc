@@ -1,7 +1,7 @@
 // Keys that other programs write into lines, messages and parts of them.
-#include "plugins/data/jsonl/keys.h"
+#include "plugins/libraries/records/keys.h"
 
-#include "plugins/data/jsonl/jsonl.h"
+#include "plugins/libraries/records/jsonl_data.h"
 #include "tokenizer/byte_tokenizer.h"
 
 #include <capstan/base/log.h>
@@ -163,17 +163,17 @@ TEST_CASE("a file's keys that nothing reads are named in one warning with their 
   const auto text = said.str();
   CHECK_THAT(text, Contains(path + ": nothing reads these keys, named with their first lines: 'author' (line 4), "
                                    "'messages[].mood' (line 5), 'topic' (line 3)\n"));
-  CHECK(std::count(text.begin(), text.end(), '\n') == 1);
+  CHECK_THAT(text, Contains(path + ": 1 row with messages, 3 rows with prompt and completion\n"));
+  CHECK_THAT(text, Contains("plain.jsonl: 1 row with prompt and completion\n"));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 3);
 }
 
 TEST_CASE("other programs' forms of lines are named with what to write") {
-  CHECK_THAT(fault(R"({"conversations": [{"from": "human", "value": "q"}]})"),
-             Contains("'conversations' is not supported (ShareGPT's form: rename it to messages"));
-  CHECK_THAT(fault(R"({"instruction": "i", "input": "", "output": "o", "text": null})"), Contains("Alpaca's form"));
-  CHECK_THAT(fault(R"({"question": "q", "answer": "a"})"), Contains("rename the question to prompt"));
+  CHECK_THAT(fault(R"({"conversation": [{"from": "human", "value": "q"}]})"),
+             Contains("'conversation' is not supported (set data.columns = [\"conversations = conversation\"])"));
+  CHECK_THAT(fault(R"({"question": "q", "answer": "a"})"),
+             Contains("set data.columns, such as [\"prompt = question\""));
   CHECK_THAT(fault(R"({"input_ids": [1, 2]})"), Contains("tokens are made here"));
-  CHECK_THAT(fault(R"({"messages": [{"from": "human", "value": "q"}]})"),
-             Contains("'messages[0].from' is not supported (write role"));
 }
 
 TEST_CASE("a message of weight 0 bears no loss, on its own or with data.loss = \"sequence\"") {

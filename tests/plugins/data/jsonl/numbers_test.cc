@@ -1,6 +1,6 @@
-#include "plugins/data/jsonl/numbers.h"
+#include "plugins/libraries/records/numbers.h"
 
-#include "plugins/data/jsonl/jsonl.h"
+#include "plugins/libraries/records/jsonl_data.h"
 #include "tokenizer/byte_tokenizer.h"
 
 #include <capstan_catch.h>

@@ -1,6 +1,6 @@
-#include "plugins/data/jsonl/teacher.h"
+#include "plugins/libraries/records/teacher.h"
 
-#include "plugins/data/jsonl/jsonl.h"
+#include "plugins/libraries/records/jsonl_data.h"
 #include "tokenizer/byte_tokenizer.h"
 
 #include <capstan_catch.h>

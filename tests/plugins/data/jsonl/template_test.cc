@@ -1,8 +1,8 @@
-#include "plugins/data/jsonl/template.h"
+#include "plugins/libraries/records/template.h"
 
 #include <capstan_catch.h>
 
-#include "plugins/data/jsonl/jsonl.h"
+#include "plugins/libraries/records/jsonl_data.h"
 #include "support/folder.h"
 #include "support/options.h"
 

@@ -3,17 +3,21 @@
 #include "keys.h"
 #include "record.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/error.h>
 #include <capstan/base/json.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace jsonl {
 namespace {
 
 using capstan::cat;
+using capstan::counted;
 using capstan::Error;
 using capstan::Json;
 using capstan::config::FileKey;
@@ -27,6 +31,15 @@ void check_role(const Line& line, const std::string& role, const std::string& me
   if (!is_known || meant == role) return;
   line.fail(cat("'", message, ".role' is '", role, "', and roles are written in lower case"),
             cat("write '", meant, "'"));
+}
+
+// ShareGPT's words for roles.
+std::string role_of(const Line& line, const std::string& from, const std::string& message) {
+  if (from == "human" || from == "user") return "user";
+  if (from == "gpt" || from == "assistant") return "assistant";
+  if (from == "system") return from;
+  line.fail(cat("'", message, ".from' is '", from, "', which is none of human, user, gpt, assistant and system"),
+            "write into the texts what the model's own template writes for it, or take the line out");
 }
 
 void drop_nulls(Json& object) {
@@ -61,11 +74,25 @@ std::string number_after(std::string_view line, std::size_t at) {
 
 }  // namespace
 
-Line::Line(const MappedLines& file, std::int64_t index, const char* forms)
-    : line_(file.line(index)), where_(file.where(index)), forms_(forms) {
+Line::Line(const Rows& file, std::int64_t index, const char* forms)
+    : rows_(&file), index_(index), line_(file.line(index)), where_(file.where(index)), forms_(forms) {
   parse();
   if (!json_.is_object()) fail(cat("the line is of type ", json_.type_name(), ", not an object"));
   drop_nulls(json_);
+  rename(file.columns());
+}
+
+void Line::rename(const Columns& columns) {
+  std::vector<std::pair<std::string, Json>> named;
+  for (const auto& [key, column] : columns.entries()) {
+    if (const auto found = json_.find(column); found != json_.end()) named.emplace_back(key, *found);
+  }
+  // A column that has a key's name, and is not what is read as it, is none of the row's.
+  for (const auto& [key, column] : columns.entries()) {
+    json_.erase(key);
+    json_.erase(column);
+  }
+  for (auto& [key, value] : named) json_[key] = std::move(value);
 }
 
 void Line::parse() {
@@ -94,7 +121,7 @@ std::string Line::text(const Json& object, const char* key, const std::string& n
 
 std::string Line::id() const {
   const auto id = json_.find("id");
-  if (id == json_.end()) return cat("line ", where_.substr(where_.rfind(':') + 1));
+  if (id == json_.end()) return rows_->name(index_);
   if (id->is_string()) return id->get<std::string>();
   const auto at = find_id(line_);
   return id->is_number() && at > 0 ? number_after(line_, at) : id->dump();
@@ -109,9 +136,10 @@ void Line::judge(const FileKeys& table, const std::string& key, const Json& valu
     fail(cat("'", name, "' is not supported"), known->words);
   } else if (known->use == FileKey::Use::only) {
     const auto is_value = [&](const std::string& text) { return Json::parse(text) == value; };
-    if (std::none_of(known->allowed.begin(), known->allowed.end(), is_value))
+    if (std::none_of(known->allowed.begin(), known->allowed.end(), is_value)) {
       fail(cat("'", name, "' is ", value.dump(), ", and only ", capstan::join(known->allowed, " or "), " is supported"),
            known->words);
+    }
   }
 }
 
@@ -144,14 +172,37 @@ bool Line::is_learned(const Json& message, const std::string& role, const std::s
   const bool is_one = weight->is_number() && weight->get<double>() == 1;
   if (!is_zero && !is_one)
     fail(cat("'", name, "' is ", weight->dump(), ", and only 0 and 1 are supported"), "write 0, or 1");
-  if (is_one && role != "assistant")
+  if (is_one && role != "assistant") {
     fail(cat("'", name, "' is 1 in a message of the role '", role, "', and only the assistant's bear loss"),
          "take the weight out of this message");
+  }
   return is_one;
 }
 
+// Tables may hold an object of lists in place of a list of objects.
+Json Line::list_of_messages(const char* key) const {
+  const auto& lists = json_.at(key).items();
+  auto list = Json::array();
+  for (const auto& [name, items] : lists) {
+    if (!items.is_array()) fail(cat("'", key, ".", name, "' is of type ", items.type_name(), ", not a list"));
+    const auto& first = lists.front();
+    if (items.size() != first.value.size()) {
+      fail(cat("'", key, ".", name, "' has ", counted(items.size(), "item"), ", and '", key, ".", first.key, "' ",
+               first.value.size()),
+           "write the line again, with an item for each message");
+    }
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (list.size() <= i) list.push_back(Json::object());
+      list[i][name] = items[i];
+    }
+  }
+  return list;
+}
+
 std::vector<Message> Line::messages(const char* key, Names& others) const {
-  const auto& list = json_.at(key);
+  const auto& found = json_.at(key);
+  const auto made = found.is_object() ? list_of_messages(key) : Json();
+  const auto& list = found.is_object() ? made : found;
   if (!list.is_array() || list.empty()) fail(cat("'", key, "' is not a list of messages"));
   std::vector<Message> messages;
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -163,11 +214,20 @@ std::vector<Message> Line::messages(const char* key, Names& others) const {
       if (!value.is_null()) judge(keys_of_message(), its, value, cat(name, ".", its), others);
     }
     for (auto at = known; at < others.size(); ++at) others[at] = cat(key, "[]", others[at].substr(name.size()));
-    const auto role = text(one, "role", name + ".role");
-    check_role(*this, role, name);
-    messages.push_back({role, content(one, name + ".content"), is_learned(one, role, name + ".weight")});
+    messages.push_back(message(one, name));
   }
   return messages;
+}
+
+Message Line::message(const Json& one, const std::string& name) const {
+  const bool is_sharegpt = one.contains("from") && !one.at("from").is_null();
+  if (is_sharegpt && one.contains("role") && !one.at("role").is_null())
+    fail(cat("'", name, "' has both 'from' and 'role'"), "take one of them out");
+  const auto written = is_sharegpt ? text(one, "from", name + ".from") : text(one, "role", name + ".role");
+  const auto role = is_sharegpt ? role_of(*this, written, name) : written;
+  check_role(*this, role, name);
+  auto content_of = is_sharegpt ? text(one, "value", name + ".value") : content(one, name + ".content");
+  return {role, std::move(content_of), is_learned(one, role, name + ".weight")};
 }
 
 bool Line::add_turns(const std::vector<Message>& messages, const Turns& turns, bool answers, Record& record) const {

@@ -1,5 +1,6 @@
 #include "jsonl_source.h"
 
+#include "conversations.h"
 #include "numbers.h"
 
 #include <capstan/base/error.h>
@@ -117,19 +118,6 @@ void cut(data::Sample& sample, bool is_text, std::size_t most, std::size_t prefi
   for (auto& field : sample.fields) std::visit(shorten, field);
 }
 
-bool has_conversations(const MappedLines& file, std::int64_t lines, bool pairs) {
-  // Inside of a text the quotation marks have backslashes. A column of a table may be null in each line.
-  const std::string_view key = pairs ? R"("role")" : R"("messages")";
-  for (std::int64_t i = 0; i < lines; ++i) {
-    const auto line = file.line(i);
-    const auto found = line.find(key);
-    if (found == line.npos) continue;
-    const auto value = std::min(line.find_first_not_of(" \t:", found + key.size()), line.size());
-    if (!line.substr(value).starts_with("null")) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 data::Sample make_sample(const Record& record, const std::string& where, const data::SplitRequest& request,
@@ -183,7 +171,7 @@ data::Sample make_question(const Record& record, const std::string& where, const
   return sample;
 }
 
-JsonlSource::JsonlSource(std::shared_ptr<const MappedLines> file, std::int64_t samples, Turns turns,
+JsonlSource::JsonlSource(std::shared_ptr<const Rows> file, std::int64_t samples, Turns turns,
                          data::SplitRequest request, SampleOptions options)
     : file_(std::move(file)),
       samples_(samples),
@@ -192,7 +180,8 @@ JsonlSource::JsonlSource(std::shared_ptr<const MappedLines> file, std::int64_t s
       options_(std::move(options)) {
   CAPSTAN_ASSERT(request_.tokenizer && request_.max_length > 0 && samples_ <= file_->size());
   const auto end = turns_.assistant_end();
-  if (!end.empty() && has_conversations(*file_, samples_, options_.pairs)) end_ = turn_end(end, *request_.tokenizer);
+  const Conversations conversations(*file_, options_.pairs, !turns_.empty());
+  if (!end.empty() && conversations.any(samples_)) end_ = turn_end(end, *request_.tokenizer);
 }
 
 data::Sample JsonlSource::get(std::int64_t index) const {

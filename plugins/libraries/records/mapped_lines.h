@@ -1,4 +1,6 @@
 #pragma once
+#include "rows.h"
+
 #include <capstan/base/files.h>
 
 #include <cstdint>
@@ -9,19 +11,19 @@
 namespace jsonl {
 
 /// The lines of a file that are not blank; the file is mapped, so that only requested lines are read.
-class MappedLines {
+class MappedLines final : public Rows {
  public:
   /// Throws Error that names the file when it cannot be read.
   explicit MappedLines(std::string path);
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const override { return path_; }
   /// That the file is in UTF-16, in words, and what to do; empty: it does not look like it.
   std::string encoding_fault() const;
-  std::int64_t size() const { return static_cast<std::int64_t>(lines_.size()); }
-  /// 0 <= index < size().
-  std::string_view line(std::int64_t index) const;
-  /// "FILE:7": the line as an editor counts it.
-  std::string where(std::int64_t index) const;
+  std::int64_t size() const override { return static_cast<std::int64_t>(lines_.size()); }
+  std::string_view line(std::int64_t index) const override;
+  /// As an editor counts it.
+  std::string name(std::int64_t index) const override;
+  std::string where(std::int64_t index) const override;
 
  private:
   struct Line {

@@ -1,5 +1,5 @@
 #pragma once
-#include "mapped_lines.h"
+#include "rows.h"
 
 #include <capstan/data/source.h>
 
@@ -20,7 +20,7 @@ struct TeacherRow {
 
 /// What a line has under "teacher_words" and "teacher_log_probabilities": a list of `words` numbers for each token that
 /// bears loss. Throws Error at "FILE:LINE" for anything else, such as a word twice or probabilities of more than 1.
-std::vector<TeacherRow> read_teacher(const MappedLines& file, std::int64_t index, std::int64_t words);
+std::vector<TeacherRow> read_teacher(const Rows& file, std::int64_t index, std::int64_t words);
 
 /// The fields that hold them: of each word the field of its id, then that of its logarithm.
 std::vector<capstan::data::FieldSpec> teacher_fields(std::int64_t words);

@@ -1,5 +1,5 @@
 #pragma once
-#include "mapped_lines.h"
+#include "rows.h"
 #include "template.h"
 
 #include <capstan/base/json.h>
@@ -17,14 +17,14 @@ struct Record;
 class Line {
  public:
   /// `forms` says what a line may be.
-  Line(const MappedLines& file, std::int64_t index, const char* forms);
+  Line(const Rows& file, std::int64_t index, const char* forms);
 
   [[noreturn]] void fail(const std::string& what, const std::string& fix) const;
   [[noreturn]] void fail(const std::string& what) const { fail(what, forms_); }
   const capstan::Json& json() const { return json_; }
   bool has(const char* key) const { return json_.contains(key); }
   /// The text under `key` of the line.
-  std::string text(const char* key) const { return text(json_, key, key); }
+  std::string text(const char* key) const { return text(json_, key, rows_->columns().column_of(key)); }
   /// The line's "id", a number's as the line has it; if it has none "line 7", and not "7", which may well be another
   /// line's id.
   std::string id() const;
@@ -39,13 +39,19 @@ class Line {
 
  private:
   void parse();
+  /// Gives columns the keys that data.columns says they are read as.
+  void rename(const Columns& columns);
   /// The text under `key` of an object in the line that messages call `name`.
   std::string text(const capstan::Json& object, const char* key, const std::string& name) const;
   std::string content(const capstan::Json& message, const std::string& name) const;
   bool is_learned(const capstan::Json& message, const std::string& role, const std::string& name) const;
+  Message message(const capstan::Json& one, const std::string& name) const;
+  capstan::Json list_of_messages(const char* key) const;
   void judge(const capstan::config::FileKeys& table, const std::string& key, const capstan::Json& value,
              const std::string& name, std::vector<std::string>& others) const;
 
+  const Rows* rows_;
+  std::int64_t index_;
   std::string_view line_;
   std::string where_;
   const char* forms_;

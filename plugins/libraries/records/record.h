@@ -1,5 +1,5 @@
 #pragma once
-#include "mapped_lines.h"
+#include "rows.h"
 #include "teacher.h"
 #include "template.h"
 
@@ -23,11 +23,12 @@ struct Record {
   std::vector<TeacherRow> teacher =
       {};  ///< what a teacher says of the tokens that bear loss; read_record leaves it empty
   std::vector<std::string> others = {};  ///< keys that nothing reads and keys.h does not know
+  const char* form = "";                 ///< what the line was recognised as: "messages"
 };
 
 /// Reads a line; `numbers` are keys that data.numbers names. Throws Error at "FILE:LINE" that says what is wrong and
 /// what a line may be, for a key that would mean something else as well.
-Record read_record(const MappedLines& file, std::int64_t index, const Turns& turns,
+Record read_record(const Rows& file, std::int64_t index, const Turns& turns,
                    const std::vector<std::string>& numbers = {});
 
 }  // namespace jsonl

@@ -74,8 +74,7 @@ Pair of_conversations(const Line& line, const Turns& turns) {
 
 }  // namespace
 
-Pair read_pair(const MappedLines& file, std::int64_t index, const Turns& turns,
-               const std::vector<std::string>& numbers) {
+Pair read_pair(const Rows& file, std::int64_t index, const Turns& turns, const std::vector<std::string>& numbers) {
   const Line line(file, index, pair_forms);
   for (const auto* answer : {"chosen", "rejected"}) {
     if (!line.has(answer)) line.fail(cat("'", answer, "' is missing"));

@@ -42,8 +42,8 @@ capstan::data::Sample make_question(const Record& record, const std::string& whe
 /// The lines of a file.
 class JsonlSource final : public capstan::data::DataSource {
  public:
-  JsonlSource(std::shared_ptr<const MappedLines> file, std::int64_t samples, Turns turns,
-              capstan::data::SplitRequest request, SampleOptions options);
+  JsonlSource(std::shared_ptr<const Rows> file, std::int64_t samples, Turns turns, capstan::data::SplitRequest request,
+              SampleOptions options);
   std::int64_t size() const override { return samples_; }
   capstan::data::Sample get(std::int64_t index) const override;
   capstan::data::Sample question(std::int64_t index, std::int64_t most) const override;
@@ -54,7 +54,7 @@ class JsonlSource final : public capstan::data::DataSource {
   std::vector<std::int64_t> end_ids() const override { return end_.ids; }
 
  private:
-  std::shared_ptr<const MappedLines> file_;
+  std::shared_ptr<const Rows> file_;
   std::int64_t samples_;
   Turns turns_;
   capstan::data::SplitRequest request_;

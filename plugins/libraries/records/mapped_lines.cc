@@ -9,6 +9,8 @@
 
 namespace jsonl {
 
+Rows::~Rows() = default;
+
 MappedLines::MappedLines(std::string path) : path_(std::move(path)), file_(path_) {
   const std::string_view all(reinterpret_cast<const char*>(file_.data()), file_.size());
   std::int64_t number = 0;
@@ -30,6 +32,10 @@ std::string_view MappedLines::line(std::int64_t index) const {
   CAPSTAN_ASSERT(index >= 0 && index < size());
   const auto& line = lines_[static_cast<std::size_t>(index)];
   return {reinterpret_cast<const char*>(file_.data()) + line.begin, line.end - line.begin};
+}
+
+std::string MappedLines::name(std::int64_t index) const {
+  return capstan::cat("line ", lines_[static_cast<std::size_t>(index)].number);
 }
 
 std::string MappedLines::where(std::int64_t index) const {

@@ -60,6 +60,28 @@ FileKeys conversation() {
   return table;
 }
 
+FileKeys sharegpt() {
+  FileKeys table{"a line {\"conversations\"} of data.train", "ShareGPT's form of conversations.", of_any(),
+                 FileKeys::Unknown::named};
+  add(table.keys, {"conversations"}, Use::used, "the conversation");
+  add_teacher(table.keys);
+  add_of_templates(table.keys);
+  return table;
+}
+
+FileKeys alpaca() {
+  FileKeys table{
+      "a line {\"instruction\", \"input\", \"output\"} of data.train",
+      "Alpaca's form. Without a template the prompt is the instruction and its input, each with a blank line "
+      "after it.",
+      of_any(), FileKeys::Unknown::named};
+  add(table.keys, {"instruction", "input", "output"}, Use::used,
+      "what is asked, and of what, which may be empty; and what is learned");
+  add_teacher(table.keys);
+  add_of_templates(table.keys);
+  return table;
+}
+
 FileKeys completion() {
   FileKeys table{"a line {\"prompt\", \"completion\"} of data.train", "The form of prompts and what follows them.",
                  of_any(), FileKeys::Unknown::named};
@@ -108,8 +130,8 @@ FileKeys message() {
        "reasoning_content", "reasoning", "thinking", "channel", "recipient"},
       Use::refused, as_text);
   add(table.keys, {"audio", "image", "images", "video", "videos", "audios"}, Use::refused, no_text);
-  add(table.keys, {"from", "value"}, Use::refused,
-      "write role (user for human, assistant for gpt) and content instead");
+  add(table.keys, {"from", "value"}, Use::used,
+      "ShareGPT's names of role (human or user, gpt or assistant, system) and content");
   add(table.keys, {"loss", "loss_scale", "train", "training", "train_detail"}, Use::refused, weights);
   table.keys.push_back({"prefix", Use::only, "write the whole answer into one message", {"false"}});
   return table;
@@ -131,13 +153,9 @@ FileKeys other_forms() {
                  "Where a line has none of the keys above, these say whose form it is.",
                  {},
                  FileKeys::Unknown::named};
-  add(table.keys, {"conversations", "conversation"}, Use::refused,
-      "ShareGPT's form: rename it to messages, and in it from to role (human is user, gpt is assistant), value to "
-      "content");
-  add(table.keys, {"instruction", "output"}, Use::refused,
-      "Alpaca's form: write instruction and input as the prompt, and output as the completion");
-  add(table.keys, {"query", "response", "question", "answer"}, Use::refused,
-      "rename the question to prompt and the answer to completion");
+  add(table.keys, {"conversation"}, Use::refused, R"(set data.columns = ["conversations = conversation"])");
+  add(table.keys, {"query", "response", "question", "answer", "input", "output"}, Use::refused,
+      R"(set data.columns, such as ["prompt = question", "completion = answer"])");
   add(table.keys, {"input_ids"}, Use::refused, "write texts: tokens are made here, by data.tokenizer");
   return table;
 }
@@ -151,6 +169,16 @@ const FileKeys& keys_of_conversation() {
 
 const FileKeys& keys_of_completion() {
   static const auto table = completion();
+  return table;
+}
+
+const FileKeys& keys_of_sharegpt() {
+  static const auto table = sharegpt();
+  return table;
+}
+
+const FileKeys& keys_of_alpaca() {
+  static const auto table = alpaca();
   return table;
 }
 
@@ -180,8 +208,8 @@ const FileKeys& keys_of_other_forms() {
 }
 
 std::vector<FileKeys> all_keys() {
-  return {keys_of_conversation(), keys_of_completion(), keys_of_text(),       keys_of_pair(),
-          keys_of_message(),      keys_of_part(),       keys_of_other_forms()};
+  return {keys_of_conversation(), keys_of_sharegpt(), keys_of_completion(), keys_of_alpaca(),     keys_of_text(),
+          keys_of_pair(),         keys_of_message(),  keys_of_part(),       keys_of_other_forms()};
 }
 
 }  // namespace jsonl

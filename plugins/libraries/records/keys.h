@@ -10,6 +10,8 @@ const capstan::config::FileKeys& keys_of_conversation();
 const capstan::config::FileKeys& keys_of_completion();
 const capstan::config::FileKeys& keys_of_text();
 const capstan::config::FileKeys& keys_of_pair();
+const capstan::config::FileKeys& keys_of_sharegpt();
+const capstan::config::FileKeys& keys_of_alpaca();
 const capstan::config::FileKeys& keys_of_message();
 const capstan::config::FileKeys& keys_of_part();
 const capstan::config::FileKeys& keys_of_other_forms();

@@ -37,7 +37,7 @@ std::vector<float> numbers_of(const Line& line, const std::string& key, std::int
 
 }  // namespace
 
-std::vector<capstan::data::FieldValues> read_numbers(const MappedLines& file, std::int64_t index,
+std::vector<capstan::data::FieldValues> read_numbers(const Rows& file, std::int64_t index,
                                                      const std::vector<std::string>& keys, std::int64_t sequences) {
   std::vector<capstan::data::FieldValues> all;
   if (keys.empty()) return all;

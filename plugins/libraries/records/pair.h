@@ -13,7 +13,6 @@ struct Pair {
 /// "chosen" and "rejected" are whole conversations, which begin with the same messages: these are the prompt. Of an
 /// answer of several messages the assistant's are learned. `numbers` are keys that data.numbers names; the chosen
 /// record has all `others`. Throws Error at "FILE:LINE" that says what is wrong and what a line may be.
-Pair read_pair(const MappedLines& file, std::int64_t index, const Turns& turns,
-               const std::vector<std::string>& numbers = {});
+Pair read_pair(const Rows& file, std::int64_t index, const Turns& turns, const std::vector<std::string>& numbers = {});
 
 }  // namespace jsonl

@@ -73,7 +73,7 @@ void check_row(const Line& line, const TeacherRow& row, std::size_t index) {
 
 }  // namespace
 
-std::vector<TeacherRow> read_teacher(const MappedLines& file, std::int64_t index, std::int64_t words) {
+std::vector<TeacherRow> read_teacher(const Rows& file, std::int64_t index, std::int64_t words) {
   const Line line(file, index, teacher_fix);
   const auto &ids = list_of(line, ids_key), &logs = list_of(line, logs_key);
   if (ids.size() != logs.size())

@@ -1,6 +1,7 @@
 #pragma once
+#include "columns.h"
 #include "ends.h"
-#include "mapped_lines.h"
+#include "rows.h"
 #include "template.h"
 
 #include <capstan/data.h>
@@ -26,18 +27,23 @@ struct JsonlOptions {
   bool pairs = false;
   std::vector<std::string> numbers;
   std::int64_t teacher_words = 0;
+  std::vector<std::string> columns;
   std::string turn;
   std::optional<std::string> system_turn;
   std::optional<std::string> user_turn;
   std::optional<std::string> assistant_turn;
 
   static void describe(capstan::config::OptionTable<JsonlOptions>& t);
+  /// All but those that name files.
+  static void describe_samples(capstan::config::OptionTable<JsonlOptions>& t);
   static std::vector<capstan::config::FileKeys> file_keys();
 };
 
-/// Samples from files of JSON lines: {"prompt", "completion"}, {"messages": [{"role", "content"}]} or {"text"}; with
-/// `pairs` {"prompt", "chosen", "rejected"}, whose samples have two sequences.
-class JsonlData final : public capstan::data::Data {
+/// Samples from files of JSON lines: {"prompt", "completion"}, {"messages": [{"role", "content"}]}, {"text"},
+/// {"conversations": [{"from", "value"}]} or {"instruction", "input", "output"}; with `pairs` {"prompt", "chosen",
+/// "rejected"}, whose samples have two sequences. A plugin whose files are no JSON lines derives from it and gives
+/// their rows as such lines.
+class JsonlData : public capstan::data::Data {
  public:
   explicit JsonlData(capstan::config::Options<JsonlOptions> options) : options_(std::move(options)) {}
   void check(capstan::Diagnostics& diagnostics) const override;
@@ -49,10 +55,21 @@ class JsonlData final : public capstan::data::Data {
     return capstan::data::names_of_sets(options_->eval_files);
   }
 
+ protected:
+  /// Words for the files in messages.
+  virtual capstan::data::FileKind kind() const;
+  /// The files of all splits, whether the options name them or not, then those of eval_files.
+  virtual std::vector<capstan::data::SplitFile> files(capstan::Diagnostics& diagnostics) const;
+  /// The file that a request is about.
+  virtual capstan::data::SplitFile file_of(const capstan::data::SplitRequest& request) const;
+  /// The rows of a split's file. Null where the options name none, and after a fault was added.
+  virtual std::shared_ptr<Rows> rows(const capstan::data::SplitFile& split, capstan::Diagnostics& diagnostics) const;
+
  private:
-  std::shared_ptr<const MappedLines> read(const capstan::data::SplitFile& split,
-                                          capstan::Diagnostics& diagnostics) const;
-  void check_lines(const MappedLines& file, const Turns& turns, capstan::Diagnostics& diagnostics) const;
+  std::shared_ptr<const Rows> read(const capstan::data::SplitFile& split, capstan::Diagnostics& diagnostics) const;
+  Columns columns(capstan::Diagnostics& diagnostics) const;
+  void check_columns(const Rows& file, capstan::Diagnostics& diagnostics) const;
+  void check_lines(const Rows& file, const Turns& turns, capstan::Diagnostics& diagnostics) const;
   Turns turns(capstan::Diagnostics& diagnostics) const;
   capstan::config::Options<JsonlOptions> options_;
   mutable tokens::EndWarnings end_warnings_;

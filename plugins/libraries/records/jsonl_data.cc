@@ -1,0 +1,337 @@
+#include "jsonl_data.h"
+
+#include "jsonl_source.h"
+#include "keys.h"
+#include "mapped_lines.h"
+#include "numbers.h"
+#include "teacher.h"
+
+#include <capstan/base/counted.h>
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <map>
+
+namespace jsonl {
+
+using namespace capstan;
+
+namespace {
+
+data::FileKind json_lines() { return {"lines", "a file of JSON lines", "name a file of JSON lines"}; }
+
+// Few texts have more tokens than bytes. Templates add theirs to each message; an instruction makes two.
+std::size_t most_tokens(std::string_view line, std::size_t bytes_of_turn) {
+  std::size_t messages = 2;
+  for (const std::string_view role : {R"("role")", R"("from")"}) {
+    for (auto at = line.find(role); bytes_of_turn > 0 && at != line.npos; at = line.find(role, at + 1)) ++messages;
+  }
+  return line.size() + messages * bytes_of_turn;
+}
+
+std::size_t longest_turn(const Turns& turns) {
+  auto most = turns.any.size();
+  for (const auto& turn : {turns.system, turns.user, turns.assistant}) most = std::max(most, turn.value_or("").size());
+  return most;
+}
+
+// The lines that may be too long, those of most bytes first.
+std::vector<std::int64_t> long_lines(const Rows& file, std::int64_t lines, const Turns& turns, std::int64_t most) {
+  std::vector<std::pair<std::size_t, std::int64_t>> found;
+  const auto bytes_of_turn = longest_turn(turns);
+  for (std::int64_t i = 0; i < lines; ++i) {
+    const auto tokens = most_tokens(file.line(i), bytes_of_turn);
+    if (static_cast<std::int64_t>(tokens) > most) found.emplace_back(tokens, i);
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::int64_t> order;
+  for (const auto& [tokens, line] : found) order.push_back(line);
+  return order;
+}
+
+// A line that is too long would end a run at the step that meets it: those that may be are looked at before the first
+// one, the longest first, and of a file of very many no more than takes some ten seconds.
+void refuse_too_long(const Rows& file, const JsonlSource& source, const Turns& turns, std::int64_t most) {
+  constexpr std::size_t most_bytes = std::size_t{64} << 20;
+  constexpr std::size_t most_named = 10;
+  std::map<std::int64_t, Diagnostic> faults;
+  std::size_t bytes = 0;
+  for (const auto line : long_lines(file, source.size(), turns, most)) {
+    if (bytes > most_bytes) break;
+    bytes += file.line(line).size();
+    try {
+      source.get(line);
+    } catch (const Error& error) {
+      const auto& first = error.diagnostics().front();
+      if (first.where != file.where(line)) throw;  // a tokenizer's
+      faults.emplace(line, first);
+    }
+  }
+  if (faults.empty()) return;
+  std::vector<Diagnostic> named;
+  for (const auto& [line, fault] : faults) {
+    if (named.size() < most_named) named.push_back(fault);
+  }
+  if (faults.size() > named.size())
+    named.back().what += cat(" (and ", faults.size() - named.size(), " more such lines)");
+  throw Error(std::move(named));
+}
+
+// The keys that nothing reads, each with the first line that has it.
+class UnknownKeys {
+ public:
+  void add(const std::vector<std::string>& keys, const Rows& file, std::int64_t index) {
+    for (const auto& key : keys) first_.try_emplace(key, index);
+    file_ = &file;
+  }
+
+  /// Metadata is no fault, but a key may be one that was meant.
+  void warn() const {
+    if (first_.empty()) return;
+    std::vector<std::string> named;
+    for (const auto& [key, index] : first_) named.push_back(cat("'", key, "' (", file_->name(index), ")"));
+    constexpr std::size_t most_named = 20;
+    const auto more = named.size() > most_named ? cat(" and ", named.size() - most_named, " more") : std::string();
+    named.resize(std::min(named.size(), most_named));
+    log::warning(cat(file_->path(), ": nothing reads these keys, named with their first lines: ", join(named), more));
+  }
+
+ private:
+  const Rows* file_ = nullptr;
+  std::map<std::string, std::int64_t> first_;
+};
+
+// What the rows of a file are taken for. A file of several kinds may be one by mistake.
+class Forms {
+ public:
+  void add(const std::string& form) { ++rows_[form]; }
+  void tell(const Rows& file) const {
+    std::vector<std::string> parts;
+    for (const auto& [form, rows] : rows_) parts.push_back(cat(counted(rows, "row"), " with ", form));
+    if (parts.empty()) return;
+    std::vector<std::string> read;
+    for (const auto& [key, column] : file.columns().entries()) read.push_back(cat(column, " is read as ", key));
+    const auto level = parts.size() > 1 ? log::Level::warning : log::Level::info;
+    log::write(level, cat(file.path(), ": ", join(parts), read.empty() ? "" : "; ", join(read)));
+  }
+
+ private:
+  std::map<std::string, std::int64_t> rows_;
+};
+
+// What is wrong with a text that says how a message is written.
+Diagnostic template_fault(const std::string& text) {
+  constexpr std::string_view content = "{content}";
+  const auto at = text.find(content);
+  if (at == std::string::npos)
+    return {{}, "which has no place for a message's text", "write {content} where it stands"};
+  if (text.find("{{content}}") != std::string::npos || text.find("{{role}}") != std::string::npos) {
+    return {{},
+            "whose second braces would stay in the text",
+            "write {content} and {role} with one brace on each side: there is no template language"};
+  }
+  if (text.find(content, at + 1) != std::string::npos)
+    return {{}, "which has a place for a message's text twice", "write {content} once"};
+  return {};
+}
+
+}  // namespace
+
+void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
+  data::describe_split_files(
+      t,
+      R"(file to train on, a JSON object a line: {"prompt", "completion"}, {"messages": [{"role", "content"}]}, )"
+      R"({"text"}, {"conversations": [{"from", "value"}]} or {"instruction", "input", "output"}; "id" may be added)",
+      "file to evaluate on, in the same format", json_lines());
+  describe_samples(t);
+}
+
+void JsonlOptions::describe_samples(config::OptionTable<JsonlOptions>& t) {
+  t.add("max_length", &JsonlOptions::max_length).min(0).doc("most tokens of a sample; 0: the model's");
+  t.add("too_long", &JsonlOptions::too_long)
+      .choices({"error", "cut"})
+      .doc(
+          "a line of more tokens than max_length. error: it is named, and nothing begins; cut: a text loses its end, "
+          "a prompt or a conversation its beginning, never the last answer");
+  t.add("loss", &JsonlOptions::loss)
+      .choices({"answer", "sequence"})
+      .doc(
+          "which tokens bear loss: completions and the assistant's turns with what ends them, or everything. Of a text "
+          "it is always everything");
+  t.add("pairs", &JsonlOptions::pairs)
+      .doc(
+          R"(a line has two answers to a prompt, {"prompt", "chosen", "rejected"}, which are texts or lists of messages; )"
+          R"(without "prompt" the answers are conversations that begin with the same messages. Such a sample has two )"
+          R"(sequences, for objectives that compare them)");
+  t.add("numbers", &JsonlOptions::numbers)
+      .doc(
+          "keys of a line under which it has numbers for objectives, a list with one for each sequence: the sums of "
+          "log-probabilities that a reference gave a pair's answers, say, as \"reference_log_probability\"");
+  t.add("teacher_words", &JsonlOptions::teacher_words)
+      .min(0)
+      .doc(
+          "how many of a teacher's likeliest words a line has for each token that bears loss, as lists "
+          "\"teacher_words\" "
+          "and \"teacher_log_probabilities\", from which the objective distill learns; 0: none");
+  t.add("columns", &JsonlOptions::columns)
+      .doc(
+          "columns that are read as a form's keys, each as \"KEY = COLUMN\": [\"prompt = question\", \"completion = "
+          "answer\"]");
+  t.add("turn", &JsonlOptions::turn)
+      .doc(R"(how a message is written, with {role} and {content}, such as )"
+           R"("<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>"; what stands before the assistant's )"
+           R"({content} is what answers are generated from)");
+  t.add("system_turn", &JsonlOptions::system_turn).doc("how the system's messages are written instead");
+  t.add("user_turn", &JsonlOptions::user_turn).doc("how the user's messages are written instead");
+  t.add("assistant_turn", &JsonlOptions::assistant_turn).doc("how the assistant's messages are written instead");
+}
+
+std::vector<config::FileKeys> JsonlOptions::file_keys() { return all_keys(); }
+
+data::SampleForm JsonlData::form() const {
+  data::SampleForm form;
+  if (options_->pairs) {
+    form.sequences = 2;
+    form.meaning = "a preferred answer and a rejected one";
+  }
+  for (const auto& key : options_->numbers)
+    form.fields.push_back({key, data::FieldSpec::Type::float32, data::FieldSpec::Per::sequence});
+  const auto of_teacher = teacher_fields(options_->teacher_words);
+  form.fields.insert(form.fields.end(), of_teacher.begin(), of_teacher.end());
+  return form;
+}
+
+Turns JsonlData::turns(Diagnostics& diagnostics) const {
+  const auto judge = [&](const std::string& text, const auto& member) {
+    const auto fault = template_fault(text);
+    if (!fault.what.empty()) {
+      diagnostics.add(options_.where(member), cat(options_.name(member), " is \"", text, "\", ", fault.what),
+                      fault.fix);
+    }
+  };
+  if (!options_->turn.empty()) judge(options_->turn, &JsonlOptions::turn);
+  for (const auto member : {&JsonlOptions::system_turn, &JsonlOptions::user_turn, &JsonlOptions::assistant_turn}) {
+    if ((*options_).*member) judge(*((*options_).*member), member);
+  }
+  return {options_->turn, options_->system_turn, options_->user_turn, options_->assistant_turn};
+}
+
+data::FileKind JsonlData::kind() const { return json_lines(); }
+
+std::vector<data::SplitFile> JsonlData::files(Diagnostics& diagnostics) const {
+  return data::all_files(options_, diagnostics);
+}
+
+data::SplitFile JsonlData::file_of(const data::SplitRequest& request) const {
+  return data::requested_file(options_, request);
+}
+
+std::shared_ptr<Rows> JsonlData::rows(const data::SplitFile& split, Diagnostics& diagnostics) const {
+  if (!split.is_there(json_lines(), diagnostics)) return nullptr;
+  auto file = std::make_shared<MappedLines>(split.path);
+  if (const auto fault = file->encoding_fault(); !fault.empty()) {
+    diagnostics.add(split.path, fault, cat("write JSON lines in UTF-8, and name that file as ", split.key));
+    return nullptr;
+  }
+  return file;
+}
+
+// The file of a split; null when the options name none, or when it added a fault.
+std::shared_ptr<const Rows> JsonlData::read(const data::SplitFile& split, Diagnostics& diagnostics) const {
+  const auto file = rows(split, diagnostics);
+  Diagnostics said;  // by check
+  if (file) file->rename(columns(said));
+  return file && split.is_enough(file->size(), kind(), diagnostics) ? file : nullptr;
+}
+
+Columns JsonlData::columns(Diagnostics& diagnostics) const {
+  const auto member = &JsonlOptions::columns;
+  return {options_->columns, options_.name(member), options_.where(member), diagnostics};
+}
+
+// A column that no row has is a mistyped one: its key would be absent, which some keys may be.
+void JsonlData::check_columns(const Rows& file, Diagnostics& diagnostics) const {
+  for (const auto& [key, column] : file.columns().entries()) {
+    const auto quoted = cat('"', column, '"');
+    std::int64_t row = 0;
+    while (row < file.size() && file.line(row).find(quoted) == std::string_view::npos) ++row;
+    if (row < file.size()) continue;
+    diagnostics.add(options_.where(&JsonlOptions::columns),
+                    cat(options_.name(&JsonlOptions::columns), " reads '", column, "' as ", key, ", and no row of ",
+                        file.path(), " has it"),
+                    "name a column of the file");
+  }
+}
+
+// Every line is read, so that a broken one shows before anything is expensive; the first few that are wrong are named.
+void JsonlData::check_lines(const Rows& file, const Turns& turns, Diagnostics& diagnostics) const {
+  constexpr int most = 10;
+  int faults = 0;
+  UnknownKeys unknown;
+  Forms forms;
+  for (std::int64_t i = 0; i < file.size() && faults < most; ++i) {
+    try {
+      if (options_->pairs) {
+        unknown.add(read_pair(file, i, turns, options_->numbers).chosen.others, file, i);
+        forms.add("a chosen and a rejected answer");
+      } else {
+        const auto record = read_record(file, i, turns, options_->numbers);
+        unknown.add(record.others, file, i);
+        forms.add(record.form);
+        if (options_->teacher_words > 0) read_teacher(file, i, options_->teacher_words);
+      }
+      read_numbers(file, i, options_->numbers, form().sequences);
+    } catch (const Error& error) {
+      ++faults;
+      for (const auto& diagnostic : error.diagnostics()) diagnostics.add(diagnostic);
+    }
+  }
+  unknown.warn();
+  forms.tell(file);
+}
+
+void JsonlData::check(Diagnostics& diagnostics) const {
+  const auto before = diagnostics.size();
+  const auto written = turns(diagnostics);
+  columns(diagnostics);
+  const bool usable = diagnostics.size() == before;
+  const auto all = files(diagnostics);
+  for (const auto& one : all) {
+    const auto file = read(one, diagnostics);
+    if (!file || !usable) continue;
+    check_columns(*file, diagnostics);
+    check_lines(*file, written, diagnostics);
+  }
+  if (options_->pairs && options_->loss == "sequence") {
+    diagnostics.add(options_.where(&JsonlOptions::loss),
+                    cat(options_.name(&JsonlOptions::loss), " is \"sequence\", and pairs are of answers"), "remove it");
+  }
+  if (options_->pairs && options_->teacher_words > 0) {
+    diagnostics.add(options_.where(&JsonlOptions::teacher_words),
+                    cat(options_.name(&JsonlOptions::teacher_words), " is set, and pairs have no teacher's words"),
+                    "remove it, or data.pairs");
+  }
+  data::require_file(all[0], all[1], options_.section().origin.text(), kind(), diagnostics);
+}
+
+std::shared_ptr<data::DataSource> JsonlData::open(const data::SplitRequest& request) const {
+  const auto chosen = file_of(request);
+  Diagnostics diagnostics;
+  const auto written = turns(diagnostics);
+  const auto file = read(chosen, diagnostics);
+  diagnostics.throw_if_any();
+  if (!file) return nullptr;
+  auto source = std::make_shared<JsonlSource>(file, chosen.samples.value_or(file->size()), written, request,
+                                              SampleOptions{.whole_sequence = options_->loss == "sequence",
+                                                            .cut = options_->too_long == "cut",
+                                                            .pairs = options_->pairs,
+                                                            .numbers = options_->numbers,
+                                                            .teacher_words = options_->teacher_words});
+  refuse_too_long(*file, *source, written, request.max_length);
+  const Conversations conversations(*file, options_->pairs, !written.empty());
+  warn_of_ends(*source, *file, *request.tokenizer, conversations, end_warnings_);
+  return source;
+}
+
+}  // namespace jsonl
