@@ -8,10 +8,9 @@ import sys
 import shtab
 from argparse_manpage.manpage import Manpage
 
-OPTION = re.compile(r'^  (-\S*?)(?: ([A-Z]\S*)?( \.\.\.)?( REQUIRED)?)?(?:  +(.*))?$')
-POSITIONAL = re.compile(r'^  (\w+) ([A-Z]\S*)(.*?)(?:  +(.*))?$')
 COMMAND = re.compile(r'^  ([a-z][\w-]*)  +(.*)$')
 CHOICES = re.compile(r'\{(.*)\}')
+BESIDE_OTHERS = re.compile(r'(Excludes|Needs): .*')   # which options go with it
 COMPLETIONS = {'bash': 'bash-completion/completions/capstan', 'zsh': 'zsh/site-functions/_capstan', 'fish': 'fish/vendor_completions.d/capstan.fish'}
 
 
@@ -22,34 +21,34 @@ def sections(text):
         if re.match(r'^[A-Z]\w+:$', line):
             heading = line[:-1]
             found[heading] = []
-        elif line.startswith('      ') and found[heading] and heading:
-            found[heading][-1] += '  ' + line.strip() if '   ' not in found[heading][-1].strip() else ' ' + line.strip()
+        elif line.startswith('      ') and heading and found[heading]:   # what the line before was too long for
+            found[heading][-1] += '  ' + line.strip()
         elif line.strip() and not line.startswith(('Usage:', 'Every option of')):
             found[heading].append(line)
     return found
 
 
 def add_option(parser, line):
-    option = OPTION.match(line)
-    if not option or '--help' in option.group(1):
+    """"-n,--ranks INT:INT in [1 - 9]  how many": its names, what its value is, and what it means."""
+    head, _, words = line.strip().partition('  ')
+    names, _, value = BESIDE_OTHERS.sub('', head).strip().partition(' ')
+    if '--help' in names:
         return
-    names, value, _, _, words = option.groups()
-    words = (words or '').replace('%', '%%')
+    words = words.strip().replace('%', '%%')
     if not value:
         parser.add_argument(*names.split(','), action='store_true', help=words)
         return
     choices = CHOICES.search(value)
-    added = parser.add_argument(*names.split(','), metavar=value.split(':')[0], help=words, choices=choices.group(1).split(',') if choices else None)
+    added = parser.add_argument(*names.split(','), metavar=re.split('[: ]', value)[0], help=words, choices=choices.group(1).split(',') if choices else None)
     if not choices and re.search(r'\b(file|folder)', words):
         added.complete = shtab.FILE
 
 
 def add_positional(parser, line):
-    positional = POSITIONAL.match(line)
-    if positional:
-        name, _, rest, words = positional.groups()
-        added = parser.add_argument(name, nargs='*' if '...' in rest else '?', help=(words or '').replace('%', '%%'))
-        added.complete = shtab.FILE
+    head, _, words = line.strip().partition('  ')
+    name, *rest = head.split(' ')
+    added = parser.add_argument(name, nargs='*' if '...' in rest else '?', help=words.strip().replace('%', '%%'))
+    added.complete = shtab.FILE
 
 
 def fill(parser, program, commands):

@@ -68,6 +68,8 @@ def completes(bench, script):
     check_words(bench.run('bash', '-c', ask + 'ask capstan ch'), 'check checkpoint')
     check_words(bench.run('bash', '-c', ask + 'ask capstan report --format ""'), 'text csv markdown html')
     check_words(bench.run('bash', '-c', ask + 'ask capstan checkpoint ""'), 'ls verify show')
+    check_words(bench.run('bash', '-c', ask + 'ask capstan run --'), '--ranks', '--spawn-local', '--verbose')
+    check_words(bench.run('bash', '-c', ask + 'ask capstan report --'), '--format', '--serve', '--port')
 
 
 def from_wheel(bench, wheel):
