@@ -1,10 +1,13 @@
 #include "parquet.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/log.h>
 #include <capstan/base/text.h>
 #include <capstan/data_parts/derived_file.h>
 
 #include <utility>
+
+#include "tables/options.h"
 
 namespace parquet {
 
@@ -14,6 +17,13 @@ namespace {
 
 data::FileKind tables_kind() {
   return {"rows", "a file of Parquet or Arrow, or a folder of them", "name a file of Parquet or Arrow, or a folder"};
+}
+
+// Token caches and a run that resumes know a dataset by what the options call it.
+void warn_of_downloads(const tables::Dataset& dataset, const std::string& commit) {
+  const auto id = dataset.name.substr(0, dataset.name.find('@'));
+  log::warning(cat(dataset.where, ": ", dataset.name, " is commit ", commit, " today; after a download of another one ",
+                   "token caches and runs that resume would not tell them apart: name ", id, "@", commit));
 }
 
 }  // namespace
@@ -34,15 +44,7 @@ void ParquetOptions::describe(config::OptionTable<ParquetOptions>& t) {
   t.add("train_split", &ParquetOptions::train_split).doc("the dataset's split to train on, such as \"train\"");
   t.add("eval_split", &ParquetOptions::eval_split).doc("the dataset's split to evaluate on, such as \"validation\"");
   t.add("leave_out", &ParquetOptions::leave_out).doc("columns that are not read: images, say, which are no text");
-  t.add("python", &ParquetOptions::python)
-      .doc(
-          "the Python 3 with pyarrow (14 or newer) that decodes tables; not set: that of $VIRTUAL_ENV, else python3 of "
-          "PATH");
-  t.add("decoded", &ParquetOptions::decoded)
-      .path()
-      .doc(
-          "folder for decoded rows, which all ranks of a node map and later runs find again; not set: "
-          "$CAPSTAN_CACHE/derived, else $XDG_CACHE_HOME/capstan, else ~/.cache/capstan");
+  tables::describe_decoding(t, &ParquetOptions::python, &ParquetOptions::decoded);
   config::OptionTable<jsonl::JsonlOptions> of_rows(t);
   describe_samples(of_rows);
 }
@@ -97,6 +99,7 @@ tables::TableFiles ParquetData::tables_of(const data::SplitFile& split, Diagnost
   const auto folder = tables::folder_of(dataset, config::hub_cache(data::process_environment()));
   const auto& name = is_train ? *options_->train_split : *options_->eval_split;
   tables.name = cat(folder, " (", name, ")");
+  if (const auto commit = tables::unnamed_commit(dataset, folder); !commit.empty()) warn_of_downloads(dataset, commit);
   tables.files = tables::files_of_split(dataset, folder, name, python());
   return tables;
 }

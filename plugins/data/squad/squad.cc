@@ -15,6 +15,7 @@
 
 #include "records/mapped_lines.h"
 #include "tables/decoded_rows.h"
+#include "tables/options.h"
 
 namespace squad {
 
@@ -137,13 +138,7 @@ void SquadOptions::describe(config::OptionTable<SquadOptions>& t) {
       "questions to train on: a file in SQuAD's JSON format, version 1.1 or 2.0, or a table with its rows (JSON "
       "lines, Parquet, Arrow, a folder of them)",
       "questions to evaluate on, in the same format", squad_json());
-  t.add("python", &SquadOptions::python)
-      .doc("the Python 3 with pyarrow that decodes tables; not set: that of $VIRTUAL_ENV, else python3 of PATH");
-  t.add("decoded", &SquadOptions::decoded)
-      .path()
-      .doc(
-          "folder for tables' decoded rows; not set: $CAPSTAN_CACHE/derived, else $XDG_CACHE_HOME/capstan, else "
-          "~/.cache/capstan");
+  tables::describe_decoding(t, &SquadOptions::python, &SquadOptions::decoded);
   t.add("max_length", &SquadOptions::max_length)
       .min(0)
       .doc("most tokens of a sample; longer ones lose the end of their context, never of the answer; 0: the model's");

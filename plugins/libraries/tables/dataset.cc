@@ -56,6 +56,12 @@ std::string folder_of(const Dataset& dataset, const config::HubCache& hub) {
               dataset.where);
 }
 
+std::string unnamed_commit(const Dataset& dataset, const std::string& folder) {
+  if (fs::path(dataset.name).is_absolute()) return {};
+  auto commit = fs::path(folder).filename().string();
+  return commit == hub_id(dataset.name).revision ? std::string() : commit;
+}
+
 std::vector<std::string> files_of_split(const Dataset& dataset, const std::string& folder, const std::string& split,
                                         const Python& python) {
   const auto answer = ask_python(python, splits_script,

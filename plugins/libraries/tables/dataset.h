@@ -19,6 +19,9 @@ struct Dataset {
 /// download it.
 std::string folder_of(const Dataset& dataset, const capstan::config::HubCache& hub);
 
+/// The commit of a snapshot in the hub's cache that the dataset's name does not say; empty: it does, or names a folder.
+std::string unnamed_commit(const Dataset& dataset, const std::string& folder);
+
 /// The files of a split, as the YAML of README.md says, else as their names do. Throws Error where there are none.
 std::vector<std::string> files_of_split(const Dataset& dataset, const std::string& folder, const std::string& split,
                                         const Python& python);

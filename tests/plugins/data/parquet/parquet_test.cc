@@ -4,6 +4,7 @@
 #include "tokenizer/byte_tokenizer.h"
 
 #include <capstan/base/files.h>
+#include <capstan/base/log.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/data_parts/subprocess.h>
@@ -257,9 +258,14 @@ configs:
     more.insert(more.end(), {{"dataset", name}, {"train_split", split}});
     return data_of(folder, std::move(more));
   };
-  CHECK(texts_of(of("org/name", "train")) == Texts{"one", "three"});
+  const auto log = (folder / "log").string();
+  log::configure(log, log::Level::error, 0);
   CHECK(texts_of(of("org/name@abc", "validation", {{"config", std::string("plain")}})) == Texts{"two"});
   CHECK(texts_of(of((folder / "hub/datasets--org--name/snapshots/abc").string(), "train")) == Texts{"one", "three"});
+  CHECK(read_file(log).find("token caches") == std::string::npos);
+  CHECK(texts_of(of("org/name", "train")) == Texts{"one", "three"});
+  CHECK_THAT(read_file(log), Contains("org/name is commit abc today") && Contains("name org/name@abc\n"));
+  log::configure("", log::Level::warning, 0);
   CHECK_THAT(only_fault(of("org/name", "test")),
              Contains("there are no files of the split 'test'; splits with files here: train, validation"));
   CHECK_THAT(only_fault(of("org/name", "train", {{"config", std::string("fancy")}})),
