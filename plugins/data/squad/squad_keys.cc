@@ -1,6 +1,7 @@
 #include "squad_keys.h"
 
 #include <capstan/base/json.h>
+#include <capstan/base/text.h>
 
 #include <set>
 
@@ -19,7 +20,7 @@ void collect(const Json& value, const std::string& path, std::set<std::string>& 
   }
   if (!value.is_object()) return;
   for (const auto& [key, inner] : value.items()) {
-    const auto name = path.empty() ? key : path + "." + key;
+    const auto name = path.empty() ? key : cat(path, ".", key);
     const auto* known = squad_keys().find(name);
     if (known == nullptr) {
       unknown.insert(name);

@@ -71,7 +71,7 @@ FileKeys sharegpt() {
 
 FileKeys alpaca() {
   FileKeys table{
-      "a line {\"instruction\", \"input\", \"output\"} of data.train",
+      R"(a line {"instruction", "input", "output"} of data.train)",
       "Alpaca's form. Without a template the prompt is the instruction and its input, each with a blank line "
       "after it.",
       of_any(), FileKeys::Unknown::named};
@@ -83,7 +83,7 @@ FileKeys alpaca() {
 }
 
 FileKeys completion() {
-  FileKeys table{"a line {\"prompt\", \"completion\"} of data.train", "The form of prompts and what follows them.",
+  FileKeys table{R"(a line {"prompt", "completion"} of data.train)", "The form of prompts and what follows them.",
                  of_any(), FileKeys::Unknown::named};
   add(table.keys, {"prompt", "completion"}, Use::used, "what is asked, and what is learned");
   table.keys.push_back({"label",
@@ -108,8 +108,8 @@ FileKeys text() {
 }
 
 FileKeys pair() {
-  FileKeys table{"a line {\"prompt\", \"chosen\", \"rejected\"} of data.train", "Two answers, with data.pairs.",
-                 of_any(), FileKeys::Unknown::named};
+  FileKeys table{R"(a line {"prompt", "chosen", "rejected"} of data.train)", "Two answers, with data.pairs.", of_any(),
+                 FileKeys::Unknown::named};
   add(table.keys, {"prompt", "chosen", "rejected"}, Use::used, "what is asked, and two answers to it");
   add(table.keys, {"completion", "messages", "text"}, Use::refused, "take it out, or write a line of its own");
   add(table.keys, {"score_chosen", "score_rejected", "chosen_score", "rejected_score", "prompt_id"}, Use::neutral,

@@ -211,10 +211,11 @@ TEST_CASE("a damaged file is one fault with its name") {
       "open('bad.jsonl.gz', 'wb').write(b'no gzip')\n"
       "m = len(b) // 2\n"
       "b[m:m + 8] = b'\\xff' * 8\nopen('utf8.parquet', 'wb').write(b)\n");
-  for (const auto* file : {"cut.parquet", "text.parquet"})
+  for (const auto* file : {"cut.parquet", "text.parquet"}) {
     CHECK_THAT(only_fault(train_on(folder, file)),
                StartsWith((folder / file).string() + ": it is no Parquet file that can be read: ") &&
                    Contains("fetch it again"));
+  }
   CHECK_THAT(only_fault(train_on(folder, "bad.jsonl.gz")), Contains("it is no gzip file that can be read"));
   CHECK_THAT(only_fault(train_on(folder, "utf8.parquet")),
              StartsWith((folder / "utf8.parquet").string()) && Contains("'text'"));
