@@ -8,6 +8,7 @@
 namespace squad {
 namespace {
 
+using capstan::cat;
 using capstan::Json;
 using capstan::config::FileKey;
 using capstan::config::FileKeys;
