@@ -15,7 +15,7 @@ GLM's turns have no end of their own: generation stops at the token that opens t
 conversation goes on; behind a last answer the template writes none, and nothing is put there.
 """
 ROLE_TOKEN = re.compile(r'<[^<>\s]+>')
-MEMORY = 4 << 30     # bytes of addresses that this program may use
+MEMORY = 1 << 30     # bytes of addresses that this program may use
 ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(',', ':')).encode
 
 
@@ -91,7 +91,7 @@ class Renderer(Turns):
                 dropped.append(f'messages[{at}]: rewritten by the template, bears no loss')
         spans += [last] if last else []
         if marked:
-            spans = [(max(a, c), min(b, d)) for a, b in spans for c, d in marked if max(a, c) < min(b, d)]
+            spans = [(max(a, c), min(b, d)) for a, b in spans for c, d in marked]
         pieces, before = cut(text, [span for span in spans if span[0] < span[1]], prompt)
         return {'pieces': pieces, 'prompt': before if expected is not None else 0, 'answer': expected, 'dropped': dropped}
 
@@ -146,7 +146,7 @@ def answer_line(text, plain, tools):
             given = {key: without_nulls(value) for key, value in given.items()}
         answer = (tools if given.get('tools') else plain).line(given)
         return ENCODE({'row': row, **answer}).encode()
-    except Fault as fault:
+    except Said as fault:
         said = fault.said
     except UnicodeEncodeError:
         said = Fault('a text has half of a surrogate pair', 'write the character whole').said
@@ -165,7 +165,7 @@ def main():
     try:
         try:
             said, plain, tools = head(json.loads(next(lines)))
-        except Fault as fault:
+        except Said as fault:
             said, plain = {'fault': fault.said}, None
         out.write(json.dumps(said).encode() + b'\n')
         out.flush()
