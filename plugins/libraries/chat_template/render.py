@@ -96,7 +96,7 @@ class Renderer(Turns):
         return {'pieces': pieces, 'prompt': before if expected is not None else 0, 'answer': expected, 'dropped': dropped}
 
     def with_role_token(self, text, span):
-        token = None if self.end else ROLE_TOKEN.match(text, span[1])
+        token = ROLE_TOKEN.match(text, span[1]) if self.end == '' else None
         return (span[0], token.end()) if token else span
 
     def line(self, given):
@@ -133,7 +133,7 @@ def head(request):
     dated = any(one.dated for one in templates)
     source = json.dumps([[one.text for one in templates], tokens], sort_keys=True)
     return {'template': chosen[0][1], 'source': hashlib.sha256(source.encode()).hexdigest(), 'uses_date': dated,
-            'date': date.isoformat() if dated else None, 'turn_end': plain.end.strip(), 'generation_prompt': plain.prompt,
+            'date': date.isoformat() if dated else None, 'turn_end': (plain.end or '').strip(), 'generation_prompt': plain.prompt,
             'variables': sorted(names), 'begins_with': bos if bos and plain.start.startswith(bos) else ''}, plain, tools
 
 

@@ -209,7 +209,8 @@ class Turns:
 
     def __init__(self, template, variables):
         self.template, self.variables, self.contexts = template, variables, {}
-        self.last_tail = self.tail = self.end = self.prompt = self.start = ''
+        self.last_tail = self.tail = self.prompt = self.start = ''
+        self.end = None   # not known; '': there is none
         self.dialect = self.first_dialect()
         self.find_ends()
         # By whether a conversation has reasoning and whether it has tool calls: do its answers stand where the loop was at them?
@@ -273,7 +274,7 @@ class Turns:
         for tail in (self.last_tail, self.tail):
             if tail and text.endswith(tail):
                 return text[:len(text) - len(tail)] + (self.end if tail.startswith(self.end) else '')
-        return text.rstrip() if self.end else text
+        return text if self.end == '' else text.rstrip()
 
     def agree(self, probe):
         """Whether a probe's answers are the same by their places as by beginnings; None where the template refuses it."""

@@ -165,7 +165,13 @@ def marked(source, row):
     program = chat_template_utils._compile_jinja_template(source)
     text, spans = chat_template_utils._render_with_assistant_indices(
         program, as_said(row, False, "", "reasoning_content"), row.get("tools"), None, False, **TOKENS)
-    return [(begin, end) for begin, end in spans if end > begin], text
+    joined = []
+    for begin, end in spans:
+        if joined and joined[-1][1] == begin:
+            joined[-1] = joined[-1][0], end
+        elif begin < end:
+            joined.append((begin, end))
+    return joined, text
 
 
 def generation():
@@ -187,6 +193,9 @@ def generation():
             except Exception:
                 continue
             if "fault" in one or "".join(piece for piece, _ in one["pieces"]) != text:
+                continue
+            # Its generation prompt behind a tool's result is empty, and a turn's head, without a tag, follows all the same.
+            if name.startswith("diffusion_gemma") and "tools" in row and kind != "tools unused":
                 continue
             count += 1
             own, at = [], 0
