@@ -240,7 +240,7 @@ std::string JsonlSource::content() const {
   auto content = file_->content();
   if (!turns_.renderings) return content;
   const auto& head = turns_.renderings->head();
-  return cat(content, content.empty() ? "" : ", ", "chat template ", head.source,
+  return cat(content, content.empty() ? "" : ", ", "chat template ", head.source.substr(0, 16),
              head.date ? ", date " + *head.date : "");
 }
 
