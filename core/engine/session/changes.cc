@@ -181,10 +181,14 @@ class Comparison {
           "name the file that it was, as it was");
     }
     // Where an option or a file is another, samples are others because of it.
-    const auto was = saved.value("samples", "");
-    if (changes_.size() != before || was.empty() || was == job_.samples.content->samples) return;
-    add("data", made.where, cat("of tokens with XXH64 ", was, tokenizer_before()),
-        cat("of tokens with ", job_.samples.content->samples), why, "take the data and the tokenizer that it had");
+    const auto& now = *job_.samples.content;
+    const auto was = saved.value("samples", ""), more = saved.value("more", now.more);
+    const auto made_of = [](const std::string& what) { return what.empty() ? "of its files alone" : "of " + what; };
+    if (changes_.size() != before) return;
+    if (more != now.more) return add("data", made.where, made_of(more), made_of(now.more), why, "take the same again");
+    if (was.empty() || was == now.samples) return;
+    add("data", made.where, cat("of tokens with XXH64 ", was, tokenizer_before()), cat("of tokens with ", now.samples),
+        why, "take the data and the tokenizer that it had");
   }
 
   std::string tokenizer_before() const {
@@ -298,7 +302,7 @@ bool is_accepted(const setup::CheckpointOptions& options, const std::string& nam
 std::map<std::string, std::string> change_sections(const Job& job) {
   std::map<std::string, std::string> sections;
   if (const auto& content = job.samples.content) {
-    sections[data_key] = Json{{"samples", content->samples}, {"files", content->files}}.dump();
+    sections[data_key] = Json{{"samples", content->samples}, {"files", content->files}, {"more", content->more}}.dump();
   }
   if (!job.folders.empty()) sections[folders_key] = Json(job.folders).dump();
   auto strategies = Json::array();

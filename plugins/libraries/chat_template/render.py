@@ -164,7 +164,8 @@ def main():
     out = sys.stdout.buffer
     try:
         try:
-            said, plain, tools = head(json.loads(next(lines)))
+            request = json.loads(next(lines))
+            said, plain, tools = head(request)
         except Said as fault:
             said, plain = {'fault': fault.said}, None
         out.write(json.dumps(said).encode() + b'\n')
@@ -176,6 +177,8 @@ def main():
                 out.flush()   # nothing waits: who asks line by line gets its answer
             else:
                 out.write(answer_line(text, plain, tools) + b'\n')
+                if request.get('interactive'):
+                    out.flush()   # then the first line without an answer is the one at which this program hangs
         out.flush()
     except BrokenPipeError:   # who asked has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

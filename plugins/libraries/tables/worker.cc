@@ -1,12 +1,9 @@
 #include "worker.h"
 
 #include <capstan/base/error.h>
-#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
-#include <capstan/data_parts/derived_file.h>
 #include <capstan/data_parts/subprocess.h>
 
-#include <string_view>
 #include <utility>
 
 namespace tables {
@@ -30,14 +27,6 @@ std::string place_in(const Json& fault, const std::string& where) {
   return place;
 }
 
-// What a program printed last, on one line.
-std::string last_words(const std::string& errors) {
-  const auto lines = split(trim(errors), '\n');
-  auto last = lines.empty() ? std::string() : trim(lines.back());
-  last.erase(0, last.find_first_not_of('.'));  // signs of life
-  return last.empty() ? "" : cat("; it said: ", printable(last));
-}
-
 EndedProgram run(const Program& program, const std::string& where) {
   try {
     return run_program(program);
@@ -49,21 +38,16 @@ EndedProgram run(const Program& program, const std::string& where) {
 
 }  // namespace
 
-std::string Python::path() const {
-  if (!program.empty()) return program;
-  const auto environment = data::process_environment()("VIRTUAL_ENV").value_or("");
-  return environment.empty() ? "python3" : environment + "/bin/python3";
-}
-
 Json ask_python(const Python& python, const char* script, const Json& request, const std::string& where) {
+  const auto program = python_program(python.program);
   const auto ended =
-      run({.arguments = {python.path(), "-c", script}, .input = request.dump(), .patience = python.patience}, where);
+      run({.arguments = {program, "-c", script}, .input = request.dump(), .patience = python.patience}, where);
   auto answer = try_parse_json(ended.output);
   if (ended.succeeded() && answer.is_object()) return answer;
   constexpr int is_said = 3;
   if (ended.status == is_said && answer.is_object())
     throw Error(text_in(answer, "what"), text_in(answer, "fix"), place_in(answer, where));
-  throw Error(cat("it is read by Python, and ", python.path(), " ", ended.text(), last_words(ended.errors)),
+  throw Error(cat("it is read by Python, and ", program, " ", ended.text(), ended.last_words()),
               cat("try again, or ", other_python), where);
 }
 

@@ -10,8 +10,6 @@ namespace tables {
 struct Python {
   std::string program = {};                    ///< empty: that of $VIRTUAL_ENV, else python3 of PATH
   std::chrono::milliseconds patience{120000};  ///< without a sign of life: then it hangs
-
-  std::string path() const;
 };
 
 /// Runs one of the scripts of this folder with a request and returns its answer. Throws one Error for what the script

@@ -348,7 +348,7 @@ TEST_CASE("conversations that are wrong") {
   const Values turn{{"turn", chatml}};
   const auto user = R"({"messages": [{"role": "user", "content": "a"}]})";
   CHECK_THAT(fault_of(user), Contains("messages need a template, and the configuration has none\n    fix: set "
-                                      "data.turn, such as"));
+                                      "data.chat_template = \"model\" for the model's own, or data.turn, such as"));
   CHECK_THAT(fault_of(user, turn), Contains("hold no message of the role 'assistant': nothing to learn\n    fix: add "
                                             "the answer, or take the line out"));
   CHECK_THAT(fault_of(R"({"messages": []})", turn), Contains("'messages' is not a list of messages"));

@@ -105,6 +105,19 @@ TEST_CASE("a signal is named, and so is a program that is not there") {
   }
 }
 
+TEST_CASE("what a program said last, and which Python is meant") {
+  CHECK(run_program(shell("echo one >&2; echo ' ..two ' >&2; exit 1")).last_words() == "; it said: two");
+  CHECK(run_program(shell("echo out")).last_words().empty());
+  CHECK(python_program("mine") == "mine");
+  const char* before = std::getenv("VIRTUAL_ENV");
+  const std::string was = before == nullptr ? "" : before;
+  ::setenv("VIRTUAL_ENV", "/env", 1);
+  CHECK(python_program("") == "/env/bin/python3");
+  ::unsetenv("VIRTUAL_ENV");
+  CHECK(python_program("") == "python3");
+  if (before != nullptr) ::setenv("VIRTUAL_ENV", was.c_str(), 1);
+}
+
 TEST_CASE("an exception of a callback leaves no process") {
   auto program = shell("echo $$; sleep 100");
   pid_t pid = 0;
