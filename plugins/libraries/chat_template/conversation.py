@@ -1,1 +1,166 @@
-# Follows.
+"""A conversation as the template wants it, and what of it a rendering lacks."""
+THOUGHTS = ('reasoning_content', 'thinking', 'reasoning')   # the names that datasets and templates have for reasoning
+# What templates ask for otherwise where messages leave it open: tool arguments as an object or as text, and what a message
+# without a content has. Tried in this order until the template does not fail.
+DIALECTS = [(as_text, content) for as_text in (False, True) for content in ('absent', None, '')]
+NOT_SHOWN = {'role', 'tool_calls', 'tool_call_id', 'id', 'type', 'weight', 'index'}   # nobody expects their values in the text
+
+
+def without_nulls(value):
+    """Arrow writes every key that any row has."""
+    if isinstance(value, dict):
+        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [without_nulls(inner) for inner in value] if isinstance(value, list) else value
+
+
+def refuse(what, fix='write messages as {"role": …, "content": …}'):
+    raise Fault(what, fix)
+
+
+def function_of(call):
+    return call['function'] if isinstance(call.get('function'), dict) else call
+
+
+class Conversation:
+    """One row. Its messages are changed in place, to what the template reads."""
+
+    def __init__(self, row, words):
+        self.messages = row.get('messages')
+        if not isinstance(self.messages, list) or not self.messages:
+            refuse('the conversation has no messages')
+        self.weights, self.open = [], []
+        for at, message in enumerate(self.messages):
+            self.check(at, message)
+            self.weights.append(message.pop('weight', 1))
+            if message.get('tool_calls') == []:   # Arrow's word for none; templates ask whether the key is there
+                del message['tool_calls']
+            if message['role'] == 'assistant':
+                self.prepare(at, message, words)
+        self.tools = row.get('tools') or None
+        self.variables_given = row.get('variables') or {}
+        self.variables = {'tools': self.tools, 'documents': row.get('documents'), **self.variables_given}
+
+    @staticmethod
+    def check(at, message):
+        if not isinstance(message, dict) or not isinstance(message.get('role'), str):
+            refuse(f'messages[{at}] has no role')
+        if message.get('weight', 1) not in (0, 1):
+            refuse(f'the weight of messages[{at}] is {message["weight"]}', 'write 0 (bears no loss) or 1')
+        calls = message.get('tool_calls', [])
+        if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+            refuse(f'tool_calls of messages[{at}] is no list of objects')
+
+    def prepare(self, at, message, words):
+        """Names reasoning as the template does, and keeps what DIALECTS decide: (message, [(function, object, text)…])."""
+        given = [name for name in THOUGHTS if name in message]
+        read = [name for name in THOUGHTS if name in words]
+        if given and read and not set(given) & set(read):
+            message[read[0]] = message.pop(given[0])
+        both = []
+        for function in map(function_of, message.get('tool_calls', ())):
+            value = text = function.get('arguments')
+            if isinstance(value, str):
+                try:
+                    value = json.loads(value)
+                except ValueError:
+                    continue   # no JSON: what the template gets is what the row has
+            else:
+                text = json.dumps(value, ensure_ascii=False)
+            if isinstance(value, dict):
+                both.append((function, value, text))
+        if both or 'content' not in message:
+            self.open.append((message, 'content' not in message, both))
+
+    def speak(self, dialect):
+        as_text, content = dialect
+        for message, lacks_content, both in self.open:
+            if lacks_content and content == 'absent':
+                message.pop('content', None)
+            elif lacks_content:
+                message['content'] = content
+            for function, value, text in both:
+                function['arguments'] = text if as_text else value
+
+    def answers(self):
+        return [at for at, message in enumerate(self.messages) if message['role'] == 'assistant']
+
+    def dropped(self, text):
+        """What the text does not show, by name."""
+        names = []
+        for at, message in enumerate(self.messages):
+            for key, value in message.items():
+                if key in NOT_SHOWN or key == 'name' and message['role'] == 'tool':
+                    continue
+                if not all(shown(part, text) for part in texts_of(value)):
+                    names.append(f'messages[{at}].{key}')
+            calls = [function_of(call).get('name') for call in message.get('tool_calls', ())]
+            if not all(shown(name, text) for name in calls):
+                names.append(f'messages[{at}].tool_calls')
+        tools = [function_of(tool).get('name') for tool in self.tools or () if isinstance(tool, dict)]
+        names += ['tools'] * (not all(shown(name, text) for name in tools))
+        documents = self.variables['documents'] or ()
+        return names + ['documents'] * (not all(shown(part, text) for one in documents for part in texts_of(one.get('text'))))
+
+
+def texts_of(value):
+    if isinstance(value, str):
+        return [value]
+    return [part['text'] for part in value if isinstance(part, dict) and isinstance(part.get('text'), str)] if isinstance(value, list) else []
+
+
+def shown(part, text):
+    """Templates trim, write text as JSON, and take reasoning out of its marks."""
+    if not isinstance(part, str) or part in text:
+        return True
+    part = part.strip()
+    if part in text or json.dumps(part, ensure_ascii=False)[1:-1] in text:
+        return True
+    pieces = re.split('</?think>', part)
+    return len(pieces) > 1 and all(piece.strip() in text for piece in pieces)
+
+
+def cut(text, spans, prompt):
+    """([[text, bears loss]…], how many of them are before `prompt`)"""
+    begins, ends = {begin for begin, _ in spans}, {end for _, end in spans}
+    edges = sorted({0, prompt, len(text)} | begins | ends)
+    pieces, before, loss = [], 0, 0
+    for begin, end in zip(edges, edges[1:]):
+        loss = 1 if begin in begins else 0 if begin in ends else loss
+        if begin == prompt:
+            before = len(pieces)
+        pieces.append([text[begin:end], loss])
+    return pieces, len(pieces) if prompt == len(text) else before
+
+
+# Made-up conversations.
+
+QUESTION, ANSWER = 'Qcapstan', 'Acapstan'
+CALL = {'id': '123456789', 'type': 'function', 'function': {'name': 'f', 'arguments': {'x': 1}}}
+TOOL = {'type': 'function', 'function': {'name': 'f', 'description': 'f', 'parameters': {
+    'type': 'object', 'properties': {'x': {'type': 'integer', 'description': 'x'}}, 'required': ['x']}}}
+
+
+def user(content=QUESTION):
+    return {'role': 'user', 'content': content}
+
+
+def assistant(content=ANSWER, **more):
+    return {'role': 'assistant', 'content': content, **more}
+
+
+def called(**more):
+    """An answer that calls a tool, and the tool's result."""
+    call = {**CALL, 'function': dict(CALL['function'])}
+    return [{'role': 'assistant', 'tool_calls': [call], **more},
+            {'role': 'tool', 'tool_call_id': CALL['id'], 'name': 'f', 'content': '1'}]
+
+
+def probes():
+    """Conversations of all kinds whose turns a template might write otherwise once others follow."""
+    thought = {'reasoning_content': 'Rcapstan'}
+    yield {'messages': [user(), assistant(), user(), assistant()]}
+    yield {'messages': [user(), assistant(' \n' + ANSWER + ' \n'), user(), assistant(''), user(), assistant()]}
+    yield {'messages': [user(), assistant(**thought), user(), assistant(**thought)]}
+    yield {'messages': [user(), assistant('<think>\nRcapstan\n</think>\n\n' + ANSWER), user(), assistant()]}
+    for more in ({}, {'content': ANSWER}, thought):
+        yield {'messages': [user(), *called(**more), *called(**more), assistant(), user(), assistant()], 'tools': [TOOL]}
