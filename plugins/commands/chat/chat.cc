@@ -35,12 +35,13 @@ void show(std::string_view text) {
   std::fflush(stdout);
 }
 
+bool on_terminal() { return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1; }
+
 Dialogue dialogue_for(const ModelSession& session, const chat_template::Source& source, const ChatArguments& given) {
-  const bool is_terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   return {{[&source](const Json& conversation) { return chat_template::ask(source, conversation); },
            [&session](const std::string& text) { return std::ssize(session.tokenizer().encode(text)); },
            session.positions(), session.max_new_tokens()},
-          {std::cin, is_terminal, show, terminal::print_error},
+          {std::cin, on_terminal(), show, terminal::print_error},
           given.questions.system};
 }
 
@@ -70,14 +71,23 @@ std::string answer(ModelSession& session, const std::string& prompt, const std::
   return growing.text();
 }
 
+// What a person should know before the first question. Returns what ends a turn.
+std::string begin(const asking::Way& way, const ChatArguments& given) {
+  const auto head = asking::head_of(*way.source, given.questions);
+  if (way.is_run && !way.has_learned && given.questions.file.empty())
+    terminal::print_error("this run was trained without the model's chat template, by which it is asked here\n");
+  if (on_terminal())
+    terminal::print_error(cat(given.model, " is asked by ", head.template_file, "; /help says what you can do\n"));
+  return head.turn_end;
+}
+
 // The first rank reads and writes, all ranks answer.
-int talk(ModelSession& session, const chat_template::Source& source, const ChatArguments& given) {
+int talk(ModelSession& session, const asking::Way& way, const ChatArguments& given) {
   const auto& rank = session.rank();
   std::optional<Interruptible> only_first_ends;  // Ctrl-C goes to all ranks
   if (!rank.first()) only_first_ends.emplace();
-  const auto turn_end =
-      rank.from_first("reading the chat template", [&] { return asking::head_of(source, given.questions).turn_end; });
-  auto dialogue = dialogue_for(session, source, given);
+  const auto turn_end = rank.from_first("reading the chat template", [&] { return begin(way, given); });
+  auto dialogue = dialogue_for(session, *way.source, given);
   while (true) {
     const auto prompt = rank.from_first("reading a question", [&] { return dialogue.next().value_or(""); });
     if (prompt.empty()) return static_cast<int>(ExitCode::success);
@@ -107,11 +117,11 @@ int run(const command::Call& call) {
   }
   choice.overrides.push_back(asking::long_answers);
   return ranks::with_model({call, {}, given.overrides, given.ranks}, choice, ranks::ModelUse::generate,
-                           [&](ModelSession& session) { return talk(session, *way.source, given); });
+                           [&](ModelSession& session) { return talk(session, way, given); });
 }
 
 }  // namespace
 
-CAPSTAN_COMMAND("chat", "0.1.0", "a conversation with a model on a terminal, by its chat template", run)
+CAPSTAN_COMMAND("chat", "0.1.0", "talk with a model on a terminal, by its chat template", run)
 
 }  // namespace chat

@@ -108,7 +108,8 @@ std::optional<std::string> Dialogue::next() {
       return fitted();
     } catch (const Error& error) {
       messages_.pop_back();
-      console_.say(cat(error.what(), "\n"));
+      const auto& fault = error.diagnostics().front();
+      console_.say(cat(fault.what, fault.fix.empty() ? "" : cat("\n    fix: ", fault.fix), "\n"));
     }
   }
   return {};

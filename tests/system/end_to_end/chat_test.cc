@@ -30,11 +30,13 @@ constexpr const char* chatml =
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if loud %}!{% endif %}</s>{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}";
 
-const std::vector<std::string> short_answers{"--set", "train.max_new_tokens=12"};
+// Draws depend on the position, so that an answer says how long its prompt is.
+const std::vector<std::string> short_answers{"--set", "train.max_new_tokens=12", "train.temperature=5", "run.seed=2"};
 
 // runs/small/model, which has no template yet.
 void make_model(const Workspace& work, const std::string& positions = "130") {
   const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 1\ngenerate_samples = 0"},
+                                                       {"lr", "lr = 0"},
                                                        {"vocab_size", "vocab_size = 258"},
                                                        {"seq_length", "seq_length = " + positions}}));
   const auto ran = work.run({"run", file});
@@ -164,11 +166,11 @@ TEST_CASE("an answer ends where the template ends the assistant's turn") {
   make_model(work);
   const std::string model = "runs/small/model";
   const auto whole = work.run(with({"generate", model, "<user>hi"}, short_answers)).out;
-  const auto end = whole.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789", 1);
+  const auto end =
+      whole.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdfgjklmnopqtvwxyz0123456789", 1);  // not in the prompt
   INFO(whole);
   REQUIRE(end != whole.npos);
   const std::string mark(1, whole[end]);
-  REQUIRE(std::string("user<>hi").find(mark) == std::string::npos);
   work.write(model + "/chat_template.jinja",
              "{% for m in messages %}{% if m.role == 'user' %}<user>{% endif %}{{ "
              "m.content }}{% if m.role == 'assistant' %}" +
