@@ -16,6 +16,7 @@ namespace data {
 struct Content {
   std::string samples;                       ///< XXH64 of those that were looked at, as the model sees them
   std::map<std::string, std::string> files;  ///< by the option that names the file: XXH64 of its bytes
+  std::string more;                          ///< DataSource::content()
 };
 
 /// Does a token of each of its sequences bear loss? The first one is never predicted.

@@ -80,6 +80,7 @@ class FirstSamples final : public data::DataSource {
   }
   std::size_t answer_end(std::string_view text) const override { return all_->answer_end(text); }
   std::vector<std::int64_t> end_ids() const override { return all_->end_ids(); }
+  std::string content() const override { return all_->content(); }
 
  private:
   std::shared_ptr<const data::DataSource> all_;
@@ -177,7 +178,13 @@ class SamplesOpener {
   }
 
   data::SplitRequest request_of(data::Split split) const {
-    return {split, samples_.tokenizer.object, samples_.length, bounds().vocab_size};
+    const auto& [model, file] = samples_.tokenizer.request;
+    return {split,
+            samples_.tokenizer.object,
+            samples_.length,
+            bounds().vocab_size,
+            {},
+            (file.empty() ? model : file.parent_path()).string()};
   }
 
   void open_sets() {
@@ -289,7 +296,9 @@ class SamplesOpener {
     }
     const auto& checkpoint = *config_.checkpoint;
     if (checkpoint.may_save() || checkpoint.resume != "none")
-      samples_.content = data::Content{look.sum, data::sums_of_files(data.options)};
+      samples_.content =
+          data::Content{look.sum, data::sums_of_files(data.options),
+                        plugin::guard(samples_.plugin, "content", [&] { return samples_.train->content(); })};
   }
 
   const setup::Configuration& config_;

@@ -180,6 +180,9 @@ class Comparison {
       add("data." + key, assembly::where_of(made, key), cat("a file with XXH64 ", was), cat("one with ", sum), why,
           "name the file that it was, as it was");
     }
+    const auto more = saved.value("more", job_.samples.content->more);
+    if (more != job_.samples.content->more)
+      add("data", made.where, cat("of ", more), cat("of ", job_.samples.content->more), why, "take the same again");
     // Where an option or a file is another, samples are others because of it.
     const auto was = saved.value("samples", "");
     if (changes_.size() != before || was.empty() || was == job_.samples.content->samples) return;
@@ -298,7 +301,7 @@ bool is_accepted(const setup::CheckpointOptions& options, const std::string& nam
 std::map<std::string, std::string> change_sections(const Job& job) {
   std::map<std::string, std::string> sections;
   if (const auto& content = job.samples.content) {
-    sections[data_key] = Json{{"samples", content->samples}, {"files", content->files}}.dump();
+    sections[data_key] = Json{{"samples", content->samples}, {"files", content->files}, {"more", content->more}}.dump();
   }
   if (!job.folders.empty()) sections[folders_key] = Json(job.folders).dump();
   auto strategies = Json::array();

@@ -68,22 +68,25 @@ std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const
     const bool grows = split == "train" && plugins.data_options->samples_per_rank && samples.train;
     return grows ? cat(", samples ", samples.train->size()) : std::string();
   };
-  const auto add = [&](const std::string& split, std::string name, decltype(CachedSplit::source) source) {
+  const auto add = [&](const std::string& split, std::string name, const data::DataSource& its,
+                       decltype(CachedSplit::source) source) {
+    const auto content = plugin::guard(data.name, "content", [&] { return its.content(); });
     splits.push_back({std::move(name), std::move(source),
-                      data::token_cache(*folder, cat(data.name, "-", split), key + split + part(split))});
+                      data::token_cache(*folder, cat(data.name, "-", split), cat(key, split, part(split), content))});
   };
   if (samples.train) {
     add(
-        "train", "training samples", [](auto& all) -> auto& { return all.train; });
+        "train", "training samples", *samples.train, [](auto& all) -> auto& { return all.train; });
   }
   if (samples.eval) {
     add(
-        "eval", "evaluation samples", [](auto& all) -> auto& { return all.eval; });
+        "eval", "evaluation samples", *samples.eval, [](auto& all) -> auto& { return all.eval; });
   }
   for (std::size_t i = 0; i < samples.eval_sets.size(); ++i) {
     const auto& name = samples.eval_sets[i].name;
     add(
-        "eval-" + name, cat("evaluation samples ", name), [i](auto& all) -> auto& { return all.eval_sets[i].source; });
+        "eval-" + name, cat("evaluation samples ", name),
+        *samples.eval_sets[i].source, [i](auto& all) -> auto& { return all.eval_sets[i].source; });
   }
   return splits;
 }

@@ -1,7 +1,6 @@
 #include "parquet.h"
 
 #include <capstan/base/error.h>
-#include <capstan/base/log.h>
 #include <capstan/base/text.h>
 #include <capstan/data_parts/derived_file.h>
 
@@ -17,13 +16,6 @@ namespace {
 
 data::FileKind tables_kind() {
   return {"rows", "a file of Parquet or Arrow, or a folder of them", "name a file of Parquet or Arrow, or a folder"};
-}
-
-// Token caches and a run that resumes know a dataset by what the options call it.
-void warn_of_downloads(const tables::Dataset& dataset, const std::string& commit) {
-  const auto id = dataset.name.substr(0, dataset.name.find('@'));
-  log::warning(cat(dataset.where, ": ", dataset.name, " is commit ", commit, " today; after a download of another one ",
-                   "token caches and runs that resume would not tell them apart: name ", id, "@", commit));
 }
 
 }  // namespace
@@ -44,7 +36,8 @@ void ParquetOptions::describe(config::OptionTable<ParquetOptions>& t) {
   t.add("train_split", &ParquetOptions::train_split).doc("the dataset's split to train on, such as \"train\"");
   t.add("eval_split", &ParquetOptions::eval_split).doc("the dataset's split to evaluate on, such as \"validation\"");
   t.add("leave_out", &ParquetOptions::leave_out).doc("columns that are not read: images, say, which are no text");
-  tables::describe_decoding(t, &ParquetOptions::python, &ParquetOptions::decoded);
+  tables::describe_decoding(t, static_cast<std::string ParquetOptions::*>(&ParquetOptions::python),
+                            &ParquetOptions::decoded);
   config::OptionTable<jsonl::JsonlOptions> of_rows(t);
   describe_samples(of_rows);
 }
@@ -88,7 +81,7 @@ data::SplitFile ParquetData::file_of(const data::SplitRequest& request) const {
 }
 
 tables::TableFiles ParquetData::tables_of(const data::SplitFile& split, Diagnostics& diagnostics) const {
-  tables::TableFiles tables{split.path, {}, options_->leave_out, options_->decoded, python()};
+  tables::TableFiles tables{split.path, {}, options_->leave_out, {}, options_->decoded, python()};
   const bool is_train = split.key == options_.name(&ParquetOptions::train_split);
   const bool is_of_dataset = is_train || split.key == options_.name(&ParquetOptions::eval_split);
   if (!is_of_dataset) {
@@ -99,7 +92,8 @@ tables::TableFiles ParquetData::tables_of(const data::SplitFile& split, Diagnost
   const auto folder = tables::folder_of(dataset, config::hub_cache(data::process_environment()));
   const auto& name = is_train ? *options_->train_split : *options_->eval_split;
   tables.name = cat(folder, " (", name, ")");
-  if (const auto commit = tables::unnamed_commit(dataset, folder); !commit.empty()) warn_of_downloads(dataset, commit);
+  if (const auto commit = tables::unnamed_commit(dataset, folder); !commit.empty())
+    tables.content = cat("commit ", commit, " of ", dataset.name);
   tables.files = tables::files_of_split(dataset, folder, name, python());
   return tables;
 }

@@ -22,7 +22,6 @@ struct ParquetOptions : jsonl::JsonlOptions {
   std::optional<std::string> train_split;
   std::optional<std::string> eval_split;
   std::vector<std::string> leave_out;
-  std::string python;
   std::string decoded;
 
   static void describe(capstan::config::OptionTable<ParquetOptions>& t);

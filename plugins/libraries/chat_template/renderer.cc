@@ -4,6 +4,7 @@
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
+#include <capstan/data_parts/derived_file.h>
 #include <capstan/data_parts/subprocess.h>
 
 #include <string_view>
@@ -37,14 +38,6 @@ const std::string& name_of(const Source& source) { return source.file.empty() ? 
   const auto line = fault.find("line");
   if (line != fault.end() && line->is_number_integer()) place += cat(":", line->get<std::int64_t>());
   throw Error(text_in(fault, "what"), text_in(fault, "fix"), place);
-}
-
-Head head_in(const Json& json) {
-  Head head{text_in(json, "template"),          text_in(json, "source"),     text_in(json, "turn_end"),
-            text_in(json, "generation_prompt"), optional_text(json, "date"), {}};
-  if (const auto found = json.find("variables"); found != json.end() && found->is_array())
-    head.variables = found->get<std::vector<std::string>>();
-  return head;
 }
 
 std::string request_text(const Source& source) {
@@ -166,6 +159,41 @@ bool has_template(const fs::path& folder) {
 
 Head head(const Source& source) {
   return render(source, {[] { return std::nullopt; }, [](const Json&) {}, {}});
+}
+
+Json json_of(const Head& head) {
+  return {{"template", head.template_file},  {"source", head.source},
+          {"turn_end", head.turn_end},       {"generation_prompt", head.generation_prompt},
+          {"begins_with", head.begins_with}, {"date", head.date ? Json(*head.date) : Json()},
+          {"variables", head.variables}};
+}
+
+Head head_in(const Json& json) {
+  Head head{text_in(json, "template"),
+            text_in(json, "source"),
+            text_in(json, "turn_end"),
+            text_in(json, "generation_prompt"),
+            text_in(json, "begins_with"),
+            optional_text(json, "date"),
+            {}};
+  if (const auto found = json.find("variables"); found != json.end() && found->is_array())
+    head.variables = found->get<std::vector<std::string>>();
+  return head;
+}
+
+std::string state_of(const Source& source) {
+  auto state = cat(script, "\n", source.name, "\n", source.variables.dump(), "\n", source.date.value_or(""), "\n");
+  const auto add = [&](const fs::path& file) {
+    if (is_file(file)) state += cat(file.filename().string(), " ", data::content_key(file));
+  };
+  if (!source.file.empty()) add(source.file);
+  const fs::path folder = source.folder;
+  if (folder.empty()) return state;
+  for (const auto* name :
+       {"chat_template.jinja", "chat_template.json", "tokenizer_config.json", "special_tokens_map.json"})
+    add(folder / name);
+  for (const auto& file : entries_if_there(folder / "additional_chat_templates")) add(file);
+  return state;
 }
 
 std::string ask(const Source& source, const Json& conversation) {

@@ -43,6 +43,7 @@ struct Head {
   std::string source;               ///< a hash of its bytes and of the special tokens that it may write
   std::string turn_end;             ///< what ends a turn of the assistant's, such as "<|im_end|>"; empty: nothing does
   std::string generation_prompt;    ///< what is written before an answer
+  std::string begins_with;          ///< the begin token that it writes; empty: none
   std::optional<std::string> date;  ///< the one that it shows; not set: it shows none
   std::vector<std::string> variables;  ///< that it reads besides the standard ones
 };
@@ -53,6 +54,13 @@ bool has_template(const std::filesystem::path& folder);
 /// Throws Error, as all of the following do, where there is no template, Python or jinja2, at the template for what is
 /// wrong with it, and where Python dies or hangs.
 Head head(const Source& source);
+
+/// As JSON, and from it.
+capstan::Json json_of(const Head& head);
+Head head_in(const capstan::Json& json);
+
+/// All that renderings depend on besides the conversations and, without a date, the day: the bytes of the files too.
+std::string state_of(const Source& source);
 
 /// The text from which a conversation's next message is generated: {"messages", "tools"?, "documents"?, "variables"?}.
 std::string ask(const Source& source, const capstan::Json& conversation);

@@ -17,13 +17,14 @@ bool has(std::string_view row, std::string_view key) {
 
 }  // namespace
 
-Conversations::Conversations(const Rows& file, bool pairs, bool has_turns) : file_(file) {
+Conversations::Conversations(const Rows& file, bool pairs, const Turns& turns) : file_(file) {
   if (pairs) {
     keys_ = {quoted("role"), quoted("from")};
     return;
   }
   for (const auto* key : {"messages", "conversations"}) keys_.push_back(quoted(file.columns().column_of(key)));
-  if (has_turns) keys_.push_back(quoted(file.columns().column_of("instruction")));
+  if (turns.by_model) keys_.push_back(quoted("role"));
+  if (!turns.empty()) keys_.push_back(quoted(file.columns().column_of("instruction")));
 }
 
 bool Conversations::is_one(std::int64_t index) const {

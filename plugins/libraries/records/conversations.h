@@ -1,5 +1,6 @@
 #pragma once
 #include "rows.h"
+#include "template.h"
 
 #include <cstdint>
 #include <string>
@@ -11,8 +12,9 @@ namespace jsonl {
 /// Which rows hold conversations, from their text alone: all of a file can be looked through before its first sample.
 class Conversations {
  public:
-  /// `has_turns`: there is a template, by which an instruction with its output is a conversation, too.
-  Conversations(const Rows& file, bool pairs, bool has_turns);
+  /// With turns an instruction and its output are a conversation, too; the model's own template also writes prompts and
+  /// completions that are lists of messages.
+  Conversations(const Rows& file, bool pairs, const Turns& turns);
   /// A row whose column is null is none.
   bool is_one(std::int64_t index) const;
   bool any(std::int64_t rows) const;

@@ -5,6 +5,7 @@
 #include "mapped_lines.h"
 #include "numbers.h"
 #include "teacher.h"
+#include "template_options.h"
 
 #include <capstan/base/counted.h>
 #include <capstan/base/log.h>
@@ -41,7 +42,8 @@ std::vector<std::int64_t> long_lines(const Rows& file, std::int64_t lines, const
   std::vector<std::pair<std::size_t, std::int64_t>> found;
   const auto bytes_of_turn = longest_turn(turns);
   for (std::int64_t i = 0; i < lines; ++i) {
-    const auto tokens = most_tokens(file.line(i), bytes_of_turn);
+    auto tokens = most_tokens(file.line(i), bytes_of_turn);
+    if (turns.renderings) tokens = std::max(tokens, turns.renderings->size(i));
     if (static_cast<std::int64_t>(tokens) > most) found.emplace_back(tokens, i);
   }
   std::sort(found.rbegin(), found.rend());
@@ -120,22 +122,6 @@ class Forms {
   std::map<std::string, std::int64_t> rows_;
 };
 
-// What is wrong with a text that says how a message is written.
-Diagnostic template_fault(const std::string& text) {
-  constexpr std::string_view content = "{content}";
-  const auto at = text.find(content);
-  if (at == std::string::npos)
-    return {{}, "which has no place for a message's text", "write {content} where it stands"};
-  if (text.find("{{content}}") != std::string::npos || text.find("{{role}}") != std::string::npos) {
-    return {{},
-            "whose second braces would stay in the text",
-            "write {content} and {role} with one brace on each side: there is no template language"};
-  }
-  if (text.find(content, at + 1) != std::string::npos)
-    return {{}, "which has a place for a message's text twice", "write {content} once"};
-  return {};
-}
-
 }  // namespace
 
 void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
@@ -145,6 +131,10 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
       R"({"text"}, {"conversations": [{"from", "value"}]} or {"instruction", "input", "output"}; "id" may be added)",
       "file to evaluate on, in the same format", json_lines());
   describe_samples(t);
+  t.add("python", &JsonlOptions::python)
+      .doc(
+          "the Python 3 with jinja2 that renders the model's own template; not set: that of $VIRTUAL_ENV, else "
+          "python3");
 }
 
 void JsonlOptions::describe_samples(config::OptionTable<JsonlOptions>& t) {
@@ -178,13 +168,8 @@ void JsonlOptions::describe_samples(config::OptionTable<JsonlOptions>& t) {
       .doc(
           "columns that are read as a form's keys, each as \"KEY = COLUMN\": [\"prompt = question\", \"completion = "
           "answer\"]");
-  t.add("turn", &JsonlOptions::turn)
-      .doc(R"(how a message is written, with {role} and {content}, such as )"
-           R"("<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>"; what stands before the assistant's )"
-           R"({content} is what answers are generated from)");
-  t.add("system_turn", &JsonlOptions::system_turn).doc("how the system's messages are written instead");
-  t.add("user_turn", &JsonlOptions::user_turn).doc("how the user's messages are written instead");
-  t.add("assistant_turn", &JsonlOptions::assistant_turn).doc("how the assistant's messages are written instead");
+  describe_template(t);
+  describe_turns(t);
 }
 
 std::vector<config::FileKeys> JsonlOptions::file_keys() { return all_keys(); }
@@ -200,21 +185,6 @@ data::SampleForm JsonlData::form() const {
   const auto of_teacher = teacher_fields(options_->teacher_words);
   form.fields.insert(form.fields.end(), of_teacher.begin(), of_teacher.end());
   return form;
-}
-
-Turns JsonlData::turns(Diagnostics& diagnostics) const {
-  const auto judge = [&](const std::string& text, const auto& member) {
-    const auto fault = template_fault(text);
-    if (!fault.what.empty()) {
-      diagnostics.add(options_.where(member), cat(options_.name(member), " is \"", text, "\", ", fault.what),
-                      fault.fix);
-    }
-  };
-  if (!options_->turn.empty()) judge(options_->turn, &JsonlOptions::turn);
-  for (const auto member : {&JsonlOptions::system_turn, &JsonlOptions::user_turn, &JsonlOptions::assistant_turn}) {
-    if ((*options_).*member) judge(*((*options_).*member), member);
-  }
-  return {options_->turn, options_->system_turn, options_->user_turn, options_->assistant_turn};
 }
 
 data::FileKind JsonlData::kind() const { return json_lines(); }
@@ -293,7 +263,7 @@ void JsonlData::check_lines(const Rows& file, const Turns& turns, Diagnostics& d
 
 void JsonlData::check(Diagnostics& diagnostics) const {
   const auto before = diagnostics.size();
-  const auto written = turns(diagnostics);
+  const auto written = turns_of(options_, diagnostics);
   columns(diagnostics);
   const bool usable = diagnostics.size() == before;
   const auto all = files(diagnostics);
@@ -315,21 +285,31 @@ void JsonlData::check(Diagnostics& diagnostics) const {
   data::require_file(all[0], all[1], options_.section().origin.text(), kind(), diagnostics);
 }
 
+void JsonlData::render(const data::SplitRequest& request, const std::shared_ptr<const Rows>& file, std::int64_t samples,
+                       Turns& turns) const {
+  turns.renderings = std::make_shared<const Renderings>(render_request(options_, request, file, samples));
+  for (const auto& warning : warnings_of(*turns.renderings, *file, *request.tokenizer)) {
+    if (said_.insert(warning).second) log::warning(warning);
+  }
+}
+
 std::shared_ptr<data::DataSource> JsonlData::open(const data::SplitRequest& request) const {
   const auto chosen = file_of(request);
   Diagnostics diagnostics;
-  const auto written = turns(diagnostics);
+  auto written = turns_of(options_, diagnostics);
   const auto file = read(chosen, diagnostics);
   diagnostics.throw_if_any();
   if (!file) return nullptr;
-  auto source = std::make_shared<JsonlSource>(file, chosen.samples.value_or(file->size()), written, request,
+  const auto samples = chosen.samples.value_or(file->size());
+  const Conversations conversations(*file, options_->pairs, written);
+  if (written.by_model && conversations.any(samples)) render(request, file, samples, written);
+  auto source = std::make_shared<JsonlSource>(file, samples, written, request,
                                               SampleOptions{.whole_sequence = options_->loss == "sequence",
                                                             .cut = options_->too_long == "cut",
                                                             .pairs = options_->pairs,
                                                             .numbers = options_->numbers,
                                                             .teacher_words = options_->teacher_words});
   refuse_too_long(*file, *source, written, request.max_length);
-  const Conversations conversations(*file, options_->pairs, !written.empty());
   warn_of_ends(*source, *file, *request.tokenizer, conversations, end_warnings_);
   return source;
 }

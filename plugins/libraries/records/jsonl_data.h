@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,13 @@ struct JsonlOptions {
   std::vector<std::string> numbers;
   std::int64_t teacher_words = 0;
   std::vector<std::string> columns;
+  std::string chat_template = "none";
+  std::string chat_template_file;
+  std::string template_name;
+  std::vector<std::string> template_variables;
+  std::string template_date;
+  std::string rendered;
+  std::string python;
   std::string turn;
   std::optional<std::string> system_turn;
   std::optional<std::string> user_turn;
@@ -36,6 +44,8 @@ struct JsonlOptions {
   static void describe(capstan::config::OptionTable<JsonlOptions>& t);
   /// All but those that name files.
   static void describe_samples(capstan::config::OptionTable<JsonlOptions>& t);
+  static void describe_template(capstan::config::OptionTable<JsonlOptions>& t);
+  static void describe_turns(capstan::config::OptionTable<JsonlOptions>& t);
   static std::vector<capstan::config::FileKeys> file_keys();
 };
 
@@ -70,9 +80,12 @@ class JsonlData : public capstan::data::Data {
   Columns columns(capstan::Diagnostics& diagnostics) const;
   void check_columns(const Rows& file, capstan::Diagnostics& diagnostics) const;
   void check_lines(const Rows& file, const Turns& turns, capstan::Diagnostics& diagnostics) const;
-  Turns turns(capstan::Diagnostics& diagnostics) const;
+  /// Lets the model's own template write the first rows, and warns of what it does.
+  void render(const capstan::data::SplitRequest& request, const std::shared_ptr<const Rows>& file, std::int64_t samples,
+              Turns& turns) const;
   capstan::config::Options<JsonlOptions> options_;
   mutable tokens::EndWarnings end_warnings_;
+  mutable std::set<std::string> said_;  // a split may be opened several times
 };
 
 }  // namespace jsonl

@@ -2,6 +2,7 @@
 
 #include "conversations.h"
 #include "numbers.h"
+#include "renderings.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
@@ -17,10 +18,16 @@ namespace {
 
 using Ids = std::vector<std::int64_t>;
 
-Ids first_ids(const tokenizer::Tokenizer& tokenizer, const std::string& text) {
-  auto ids = tokenizer.prefix_ids();
-  const auto more = tokenizer.encode(text);
-  ids.insert(ids.end(), more.begin(), more.end());
+void append(const Ids& more, Ids& ids) { ids.insert(ids.end(), more.begin(), more.end()); }
+
+// What a sample keeps where its beginning is cut. A rendering has its own begin token, if any.
+Ids beginning(const Record& record, const tokenizer::Tokenizer& tokenizer) {
+  return record.begins_with ? tokenizer.encode(*record.begins_with) : tokenizer.prefix_ids();
+}
+
+Ids first_ids(const Record& record, const tokenizer::Tokenizer& tokenizer, const std::string& text) {
+  auto ids = record.begins_with ? Ids() : tokenizer.prefix_ids();
+  append(tokenizer.encode(text), ids);
   return ids;
 }
 
@@ -28,24 +35,55 @@ void append_end(const Record& record, const tokenizer::Tokenizer& tokenizer, Ids
   if (record.needs_end && tokenizer.end_id() >= 0) ids.push_back(tokenizer.end_id());
 }
 
+// Where each piece ends if the pieces' own tokens are those of the text, as they are between special tokens. Empty:
+// they are not.
+std::vector<std::size_t> ends_of_own_tokens(const Record& record, const tokenizer::Tokenizer& tokenizer,
+                                            const Ids& tokens) {
+  std::vector<std::size_t> ends;
+  Ids ids = first_ids(record, tokenizer, {});
+  for (const auto& piece : record.pieces) {
+    append(tokenizer.encode(piece.text), ids);
+    ends.push_back(ids.size());
+  }
+  const bool is_same = ids.size() <= tokens.size() && std::equal(ids.begin(), ids.end(), tokens.begin());
+  return is_same ? ends : std::vector<std::size_t>();
+}
+
+// Where each piece ends: the next one begins at the first token that differs from those of the text before it. The last
+// piece ends at the end of the sample, its end token included.
+std::vector<std::size_t> ends_of_pieces(const Record& record, const tokenizer::Tokenizer& tokenizer,
+                                        const Ids& tokens) {
+  constexpr std::size_t many = 3;  // all texts before pieces together have the square of their tokens
+  auto ends = record.pieces.size() < many ? std::vector<std::size_t>() : ends_of_own_tokens(record, tokenizer, tokens);
+  if (ends.empty()) {
+    std::string before;
+    for (const auto& piece : record.pieces) {
+      before += piece.text;
+      if (&piece == &record.pieces.back()) break;
+      const auto ids = first_ids(record, tokenizer, before);
+      const auto same = std::mismatch(ids.begin(), ids.end(), tokens.begin(), tokens.end()).first;
+      ends.push_back(std::max(ends.empty() ? 0 : ends.back(), static_cast<std::size_t>(same - ids.begin())));
+    }
+    ends.emplace_back();
+  }
+  ends.back() = tokens.size();
+  return ends;
+}
+
 // Which tokens bear loss, those of answers or all but those of silent pieces, and where the last answer begins.
 void mark_targets(const Record& record, const tokenizer::Tokenizer& tokenizer, bool all, data::Sample& sample) {
   sample.is_target.assign(sample.tokens.size(), false);
-  std::string before;
+  const auto ends = ends_of_pieces(record, tokenizer, sample.tokens);
   std::size_t begin = 0;
-  for (const auto& piece : record.pieces) {
-    before += piece.text;
-    const auto ids = first_ids(tokenizer, before);
-    const auto same = std::mismatch(ids.begin(), ids.end(), sample.tokens.begin(), sample.tokens.end()).first;
-    // The last piece ends at the end of the sample, its end token included.
-    const bool is_last = &piece == &record.pieces.back();
-    const auto end = is_last ? sample.tokens.size() : std::max(begin, static_cast<std::size_t>(same - ids.begin()));
+  for (std::size_t i = 0; i < record.pieces.size(); ++i) {
+    const auto& piece = record.pieces[i];
     if (piece.is_answer || (all && !piece.is_silent)) {
       std::fill(sample.is_target.begin() + static_cast<std::ptrdiff_t>(begin),
-                sample.is_target.begin() + static_cast<std::ptrdiff_t>(end), true);
+                sample.is_target.begin() + static_cast<std::ptrdiff_t>(ends[i]), true);
     }
-    if (piece.is_answer) sample.prompt_length = static_cast<std::int64_t>(begin);
-    begin = end;
+    if (record.begins_with ? i > 0 && i == record.prompt : piece.is_answer)
+      sample.prompt_length = static_cast<std::int64_t>(begin);
+    begin = ends[i];
   }
 }
 
@@ -57,11 +95,10 @@ void part_prompt(const Record& record, const tokenizer::Tokenizer& tokenizer, bo
     if (&piece != &record.pieces.back()) prompt += piece.text;
   }
   const bool is_left = sample.prompt_length > static_cast<std::int64_t>(tokenizer.prefix_ids().size());
-  if (record.reference.empty() || prompt.empty() || is_left) return;
-  sample.tokens = first_ids(tokenizer, prompt);
+  if (record.begins_with || record.reference.empty() || prompt.empty() || is_left) return;
+  sample.tokens = first_ids(record, tokenizer, prompt);
   sample.prompt_length = static_cast<std::int64_t>(sample.tokens.size());
-  const auto answer = tokenizer.encode(record.pieces.back().text);
-  sample.tokens.insert(sample.tokens.end(), answer.begin(), answer.end());
+  append(tokenizer.encode(record.pieces.back().text), sample.tokens);
   append_end(record, tokenizer, sample.tokens);
   sample.is_target.assign(sample.tokens.size(), true);
   std::fill_n(sample.is_target.begin(), sample.prompt_length, all);
@@ -73,7 +110,7 @@ data::Sample whole_sample(const Record& record, const tokenizer::Tokenizer& toke
   for (const auto& piece : record.pieces) text += piece.text;
   data::Sample sample;
   sample.id = record.id;
-  sample.tokens = first_ids(tokenizer, text);
+  sample.tokens = first_ids(record, tokenizer, text);
   append_end(record, tokenizer, sample.tokens);
   mark_targets(record, tokenizer, all, sample);
   part_prompt(record, tokenizer, all, sample);
@@ -128,7 +165,7 @@ data::Sample make_sample(const Record& record, const std::string& where, const d
     sample.fields = teacher_values(record.teacher, sample, options.teacher_words, request.vocab_size, where);
   if (sample.tokens.size() > most) {
     if (!options.cut) refuse_too_long(sample, request.max_length, where);
-    cut(sample, record.is_text, most, request.tokenizer->prefix_ids().size(), where);
+    cut(sample, record.is_text, most, beginning(record, *request.tokenizer).size(), where);
   }
   if (record.reference.empty()) sample.prompt_length = 0;
   return sample;
@@ -143,7 +180,7 @@ data::Sample make_pair_sample(const Pair& pair, const std::string& where, const 
   const auto most = static_cast<std::size_t>(request.max_length);
   if (longer.tokens.size() > most) {
     if (!options.cut) refuse_too_long(longer, request.max_length, where);
-    const auto removed = longer.tokens.size() - most, prefix = request.tokenizer->prefix_ids().size();
+    const auto removed = longer.tokens.size() - most, prefix = beginning(pair.chosen, *request.tokenizer).size();
     cut_beginning(longer, removed, prefix, where);
     cut_beginning(is_second_longer ? chosen : rejected, removed, prefix, where);
   }
@@ -161,7 +198,7 @@ data::Sample make_question(const Record& record, const std::string& where, const
   sample.is_target.resize(sample.tokens.size());
   const auto room = std::min(most, request.max_length);
   if (!options.cut || sample.prompt_length <= room) return sample;
-  const auto prefix = request.tokenizer->prefix_ids().size();
+  const auto prefix = beginning(record, *request.tokenizer).size();
   if (room <= static_cast<std::int64_t>(prefix)) {
     throw Error(
         cat("besides an answer there is room for ", std::max<std::int64_t>(0, room), " tokens: none of a prompt"),
@@ -179,8 +216,8 @@ JsonlSource::JsonlSource(std::shared_ptr<const Rows> file, std::int64_t samples,
       request_(std::move(request)),
       options_(std::move(options)) {
   CAPSTAN_ASSERT(request_.tokenizer && request_.max_length > 0 && samples_ <= file_->size());
-  const auto end = turns_.assistant_end();
-  const Conversations conversations(*file_, options_.pairs, !turns_.empty());
+  const auto end = turns_.renderings ? turns_.renderings->head().turn_end : turns_.assistant_end();
+  const Conversations conversations(*file_, options_.pairs, turns_);
   if (!end.empty() && conversations.any(samples_)) end_ = turn_end(end, *request_.tokenizer);
 }
 
@@ -197,6 +234,14 @@ data::Sample JsonlSource::get(std::int64_t index) const {
   }
   sample.fields.insert(sample.fields.begin(), numbers.begin(), numbers.end());
   return sample;
+}
+
+std::string JsonlSource::content() const {
+  auto content = file_->content();
+  if (!turns_.renderings) return content;
+  const auto& head = turns_.renderings->head();
+  return cat(content, content.empty() ? "" : ", ", "chat template ", head.source,
+             head.date ? ", date " + *head.date : "");
 }
 
 data::Sample JsonlSource::question(std::int64_t index, std::int64_t most) const {

@@ -52,6 +52,7 @@ class JsonlSource final : public capstan::data::DataSource {
   /// Where the template ends the assistant's turn, in a file with conversations.
   std::size_t answer_end(std::string_view text) const override { return end_.find(text); }
   std::vector<std::int64_t> end_ids() const override { return end_.ids; }
+  std::string content() const override;
 
  private:
   std::shared_ptr<const Rows> file_;

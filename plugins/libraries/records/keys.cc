@@ -13,8 +13,7 @@ using capstan::config::FileKeys;
 using Keys = std::vector<FileKey>;
 using Use = FileKey::Use;
 
-constexpr const char* as_text =
-    "write into the texts what the model's own template writes for it, or take the line out";
+constexpr const char* as_text = R"(set data.chat_template = "model", whose template writes it, or take the line out)";
 constexpr const char* no_text = "take the line out: samples are texts";
 constexpr const char* loss_marks =
     "take the key out: data.loss, and the weights of the assistant's messages, say which tokens bear loss";
@@ -45,7 +44,8 @@ void add_teacher(Keys& keys) {
 void add_of_templates(Keys& keys) {
   add(keys, {"tools", "functions", "documents", "tool_calls", "function_call", "reasoning_content", "thinking"},
       Use::refused, as_text);
-  add(keys, {"chat_template", "chat_template_kwargs"}, Use::refused, "take the key out: data.turn is the template");
+  add(keys, {"chat_template", "chat_template_kwargs"}, Use::refused,
+      "take the key out: data.turn, or data.chat_template_file, is the template");
   add(keys, {"system"}, Use::refused, "write it as the first message, of the role system, or into the prompt");
   add(keys, {"history"}, Use::refused, "write it as messages before the others, or into the prompt");
   add(keys, {"parallel_tool_calls", "tool_choice"}, Use::neutral, "it is said to a server, and no template writes it");
@@ -137,6 +137,29 @@ FileKeys message() {
   return table;
 }
 
+FileKeys rendered_line() {
+  FileKeys table{
+      "a line with a conversation, with data.chat_template",
+      "What the model's own template writes besides messages, as an object or list, or as its JSON in a text.",
+      {},
+      FileKeys::Unknown::named};
+  add(table.keys, {"tools"}, Use::used, "the functions that the model may call, as JSON schemas");
+  add(table.keys, {"documents"}, Use::used, "texts that the answer is to go by");
+  add(table.keys, {"chat_template_kwargs"}, Use::used,
+      "variables of the template; they win over data.template_variables");
+  return table;
+}
+
+FileKeys rendered_message() {
+  FileKeys table{"a message of a line, with data.chat_template",
+                 "The template gets all keys of a message but weight; a warning counts what it does not write.",
+                 {},
+                 FileKeys::Unknown::named};
+  add(table.keys, {"tool_calls", "tool_call_id", "name", "reasoning_content", "reasoning", "thinking"}, Use::used,
+      "what the template writes for it");
+  return table;
+}
+
 FileKeys part() {
   FileKeys table{"a part of a message's content",
                  "OpenAI's list of parts; a single text is read as if it were the content.",
@@ -197,6 +220,16 @@ const FileKeys& keys_of_message() {
   return table;
 }
 
+const FileKeys& keys_of_rendered_line() {
+  static const auto table = rendered_line();
+  return table;
+}
+
+const FileKeys& keys_of_rendered_message() {
+  static const auto table = rendered_message();
+  return table;
+}
+
 const FileKeys& keys_of_part() {
   static const auto table = part();
   return table;
@@ -208,8 +241,10 @@ const FileKeys& keys_of_other_forms() {
 }
 
 std::vector<FileKeys> all_keys() {
-  return {keys_of_conversation(), keys_of_sharegpt(), keys_of_completion(), keys_of_alpaca(),     keys_of_text(),
-          keys_of_pair(),         keys_of_message(),  keys_of_part(),       keys_of_other_forms()};
+  return {keys_of_conversation(),     keys_of_sharegpt(),   keys_of_completion(),
+          keys_of_alpaca(),           keys_of_text(),       keys_of_pair(),
+          keys_of_message(),          keys_of_part(),       keys_of_rendered_line(),
+          keys_of_rendered_message(), keys_of_other_forms()};
 }
 
 }  // namespace jsonl

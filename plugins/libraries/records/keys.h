@@ -16,6 +16,10 @@ const capstan::config::FileKeys& keys_of_message();
 const capstan::config::FileKeys& keys_of_part();
 const capstan::config::FileKeys& keys_of_other_forms();
 
+/// What the model's own template writes besides, of a line with a conversation and of its messages.
+const capstan::config::FileKeys& keys_of_rendered_line();
+const capstan::config::FileKeys& keys_of_rendered_message();
+
 /// All of them, as `capstan reference --files` prints them.
 std::vector<capstan::config::FileKeys> all_keys();
 

@@ -1,1 +1,1 @@
-list(APPEND libraries plugin_tokens capstan::data_parts)
+list(APPEND libraries plugin_chat_template plugin_tokens capstan::data_parts)

@@ -33,8 +33,9 @@ void check_role(const Line& line, const std::string& role, const std::string& me
             cat("write '", meant, "'"));
 }
 
-// ShareGPT's words for roles.
-std::string role_of(const Line& line, const std::string& from, const std::string& message) {
+// ShareGPT's words for roles. What tools say is written by a model's own template.
+std::string role_of(const Line& line, const std::string& from, const std::string& message, bool by_model) {
+  if (by_model && (from == "tool" || from == "observation")) return "tool";
   if (from == "human" || from == "user") return "user";
   if (from == "gpt" || from == "assistant") return "assistant";
   if (from == "system") return from;
@@ -44,6 +45,12 @@ std::string role_of(const Line& line, const std::string& from, const std::string
 
 void drop_nulls(Json& object) {
   for (auto entry = object.begin(); entry != object.end();) entry = entry->is_null() ? object.erase(entry) : ++entry;
+}
+
+std::string text_of_parts(const Json& parts) {
+  std::string text;
+  for (const auto& part : parts) text += part.value("text", "");
+  return text;
 }
 
 bool says_nothing(const Json& value) { return value.is_string() ? value.text().empty() : value.empty(); }
@@ -143,15 +150,18 @@ void Line::judge(const FileKeys& table, const std::string& key, const Json& valu
   }
 }
 
-void Line::judge(const FileKeys& table, const Names& numbers, Names& others) const {
+void Line::judge(const FileKeys& table, const Names& numbers, Names& others, bool by_model) const {
   for (const auto& [key, value] : json_.items()) {
-    if (std::find(numbers.begin(), numbers.end(), key) == numbers.end()) judge(table, key, value, key, others);
+    const bool is_rendered = by_model && keys_of_rendered_line().find(key) != nullptr;
+    const bool is_number = std::find(numbers.begin(), numbers.end(), key) != numbers.end();
+    if (!is_rendered && !is_number) judge(table, key, value, key, others);
   }
 }
 
 // A text, or OpenAI's list of parts; programs put different texts between several parts.
-std::string Line::content(const Json& message, const std::string& name) const {
+std::string Line::content(const Json& message, const std::string& name, bool by_model) const {
   const auto list = message.find("content");
+  if (by_model && message.value("content", Json()).is_null() && message.contains("tool_calls")) return {};
   if (list == message.end() || !list->is_array()) return text(message, "content", name);
   Names ignored;
   for (const auto& part : *list) {
@@ -160,6 +170,7 @@ std::string Line::content(const Json& message, const std::string& name) const {
       if (!value.is_null()) judge(keys_of_part(), key, value, cat(name, "[].", key), ignored);
     }
   }
+  if (by_model) return text_of_parts(*list);
   if (list->size() != 1)
     fail(cat("'", name, "' has ", list->size(), " parts, not one"), "write all of the message as one text");
   return text(list->front(), "text", name + "[0].text");
@@ -199,7 +210,14 @@ Json Line::list_of_messages(const char* key) const {
   return list;
 }
 
-std::vector<Message> Line::messages(const char* key, Names& others) const {
+void Line::judge_message(const Json& one, const std::string& name, Names& others, bool by_model) const {
+  for (const auto& [key, value] : one.items()) {
+    const bool is_rendered = by_model && keys_of_rendered_message().find(key) != nullptr;
+    if (!value.is_null() && !is_rendered) judge(keys_of_message(), key, value, cat(name, ".", key), others);
+  }
+}
+
+std::vector<Message> Line::messages(const char* key, Names& others, bool by_model) const {
   const auto& found = json_.at(key);
   const auto made = found.is_object() ? list_of_messages(key) : Json();
   const auto& list = found.is_object() ? made : found;
@@ -209,33 +227,46 @@ std::vector<Message> Line::messages(const char* key, Names& others) const {
     const auto& one = list[i];
     const auto name = cat(key, "[", i, "]");
     if (!one.is_object()) fail(cat("'", name, "' is of type ", one.type_name(), ", not an object"));
-    const auto known = others.size();
-    for (const auto& [its, value] : one.items()) {
-      if (!value.is_null()) judge(keys_of_message(), its, value, cat(name, ".", its), others);
-    }
-    for (auto at = known; at < others.size(); ++at) others[at] = cat(key, "[]", others[at].substr(name.size()));
-    messages.push_back(message(one, name));
+    Names unknown;
+    judge_message(one, name, unknown, by_model);
+    messages.push_back(message(one, name, by_model));
+    if (by_model) continue;  // the template says what it does not write
+    for (const auto& its : unknown) others.push_back(cat(key, "[]", its.substr(name.size())));
   }
   return messages;
 }
 
-Message Line::message(const Json& one, const std::string& name) const {
+// Without what only Capstan reads.
+Json Line::for_model(const Json& message, const Message& read) const {
+  Json out{{"role", read.role}};
+  for (const auto& [key, value] : message.items()) {
+    const bool is_ours = key == "role" || key == "from" || key == "value" || key == "weight";
+    if (!is_ours && !value.is_null()) out[key] = value;
+  }
+  const bool has_parts = out.contains("content") && out.at("content").is_array() && out.at("content").size() > 1;
+  if (!has_parts && (out.contains("content") || message.contains("value"))) out["content"] = read.content;
+  return out;
+}
+
+Message Line::message(const Json& one, const std::string& name, bool by_model) const {
   const bool is_sharegpt = one.contains("from") && !one.at("from").is_null();
   if (is_sharegpt && one.contains("role") && !one.at("role").is_null())
     fail(cat("'", name, "' has both 'from' and 'role'"), "take one of them out");
   const auto written = is_sharegpt ? text(one, "from", name + ".from") : text(one, "role", name + ".role");
-  const auto role = is_sharegpt ? role_of(*this, written, name) : written;
+  const auto role = is_sharegpt ? role_of(*this, written, name, by_model) : written;
   check_role(*this, role, name);
-  auto content_of = is_sharegpt ? text(one, "value", name + ".value") : content(one, name + ".content");
-  return {role, std::move(content_of), is_learned(one, role, name + ".weight")};
+  auto content_of = is_sharegpt ? text(one, "value", name + ".value") : content(one, name + ".content", by_model);
+  Message read{role, std::move(content_of), is_learned(one, role, name + ".weight")};
+  if (by_model) read.json = for_model(one, read);
+  return read;
 }
 
-bool Line::add_turns(const std::vector<Message>& messages, const Turns& turns, bool answers, Record& record) const {
+void Line::add_turns(const std::vector<Message>& messages, const Turns& turns, bool answers, Record& record) const {
   if (turns.empty()) {
-    fail("messages need a template, and the configuration has none",
-         R"(set data.turn, such as "<|im_start|>{role}\n{content}<|im_end|>\n", as the model was trained)");
+    fail(
+        "messages need a template, and the configuration has none",
+        R"(set data.chat_template = "model" for the model's own, or data.turn, such as "<|im_start|>{role}\n{content}<|im_end|>\n", as the model was trained)");
   }
-  bool has_answer = false;
   for (const auto& message : messages) {
     Turns::Parts parts;
     try {
@@ -245,12 +276,15 @@ bool Line::add_turns(const std::vector<Message>& messages, const Turns& turns, b
     }
     const bool is_assistant = message.role == "assistant";
     const bool is_answer = is_assistant && message.is_learned;
-    has_answer = has_answer || is_answer;
     record.pieces.push_back({parts.before, false});
     record.pieces.push_back({parts.after, is_answer && answers, is_assistant && !message.is_learned});
   }
   record.needs_end = false;
-  return has_answer;
+}
+
+bool has_answer(const std::vector<Message>& messages) {
+  return std::any_of(messages.begin(), messages.end(),
+                     [](const Message& one) { return one.role == "assistant" && one.is_learned; });
 }
 
 }  // namespace jsonl

@@ -28,14 +28,15 @@ class Line {
   /// The line's "id", a number's as the line has it; if it has none "line 7", and not "7", which may well be another
   /// line's id.
   std::string id() const;
+  std::int64_t index() const { return index_; }
   /// Refuses keys of the line that the table refuses, except `numbers`; adds those that it does not know to `others`.
+  /// `by_model`: the model's own template writes the line, and more keys.
   void judge(const capstan::config::FileKeys& table, const std::vector<std::string>& numbers,
-             std::vector<std::string>& others) const;
+             std::vector<std::string>& others, bool by_model) const;
   /// The list of messages under `key`, which are judged too.
-  std::vector<Message> messages(const char* key, std::vector<std::string>& others) const;
-  /// Adds messages as the turns write them. With `answers` the assistant's are marked as such. Returns whether one of
-  /// the assistant's is to be learned.
-  bool add_turns(const std::vector<Message>& messages, const Turns& turns, bool answers, Record& record) const;
+  std::vector<Message> messages(const char* key, std::vector<std::string>& others, bool by_model) const;
+  /// Adds messages as the turns write them. With `answers` the assistant's are marked as such.
+  void add_turns(const std::vector<Message>& messages, const Turns& turns, bool answers, Record& record) const;
 
  private:
   void parse();
@@ -43,9 +44,12 @@ class Line {
   void rename(const Columns& columns);
   /// The text under `key` of an object in the line that messages call `name`.
   std::string text(const capstan::Json& object, const char* key, const std::string& name) const;
-  std::string content(const capstan::Json& message, const std::string& name) const;
+  std::string content(const capstan::Json& message, const std::string& name, bool by_model) const;
+  capstan::Json for_model(const capstan::Json& message, const Message& read) const;
   bool is_learned(const capstan::Json& message, const std::string& role, const std::string& name) const;
-  Message message(const capstan::Json& one, const std::string& name) const;
+  void judge_message(const capstan::Json& one, const std::string& name, std::vector<std::string>& others,
+                     bool by_model) const;
+  Message message(const capstan::Json& one, const std::string& name, bool by_model) const;
   capstan::Json list_of_messages(const char* key) const;
   void judge(const capstan::config::FileKeys& table, const std::string& key, const capstan::Json& value,
              const std::string& name, std::vector<std::string>& others) const;
@@ -57,5 +61,8 @@ class Line {
   const char* forms_;
   capstan::Json json_;
 };
+
+/// Whether one of the messages is the assistant's and is to be learned.
+bool has_answer(const std::vector<Message>& messages);
 
 }  // namespace jsonl

@@ -3,6 +3,7 @@
 #include <capstan/base/encoding.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
+#include <capstan/data_parts/derived_file.h>
 
 #include <algorithm>
 #include <utility>
@@ -41,5 +42,7 @@ std::string MappedLines::name(std::int64_t index) const {
 std::string MappedLines::where(std::int64_t index) const {
   return capstan::cat(path_, ":", lines_[static_cast<std::size_t>(index)].number);
 }
+
+std::string MappedLines::key() const { return capstan::data::content_key(path_); }
 
 }  // namespace jsonl

@@ -2,11 +2,13 @@
 
 #include "keys.h"
 #include "line.h"
+#include "rendered_record.h"
 
 #include <capstan/base/text.h>
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,16 +34,25 @@ Record of_texts(const Line& line, const char* answer) {
 Record of_messages(const Line& line, const Turns& turns, const Messages& prompt, const Messages& answer,
                    const char* name) {
   Record record;
-  line.add_turns(prompt, turns, false, record);
-  if (!line.add_turns(answer, turns, true, record)) {
+  if (!turns.by_model) {
+    line.add_turns(prompt, turns, false, record);
+    line.add_turns(answer, turns, true, record);
+  }
+  if (!has_answer(answer)) {
     line.fail(cat("'", name, "' has no message of the role 'assistant' after the prompt: nothing to learn"),
               "add the answer, or take the line out");
+  }
+  if (turns.by_model) {
+    add_rendering(line, after_prompt(prompt, answer), turns, record, std::string_view(name) == "chosen" ? 0 : 1);
+    return record;
   }
   if (answer.back().role == "assistant" && answer.back().is_learned) record.reference = answer.back().content;
   return record;
 }
 
-bool is_same(const Message& a, const Message& b) { return a.role == b.role && a.content == b.content; }
+bool is_same(const Message& a, const Message& b) {
+  return a.role == b.role && a.content == b.content && a.json == b.json;
+}
 
 /// Takes the messages that both begin with out of both.
 Messages shared_beginning(Messages& a, Messages& b) {
@@ -55,7 +66,7 @@ Messages shared_beginning(Messages& a, Messages& b) {
 
 Pair of_conversations(const Line& line, const Turns& turns) {
   std::vector<std::string> others;
-  const auto messages = [&](const char* key) { return line.messages(key, others); };
+  const auto messages = [&](const char* key) { return line.messages(key, others, turns.by_model); };
   auto chosen = messages("chosen"), rejected = messages("rejected");
   const auto prompt = line.has("prompt") ? messages("prompt") : shared_beginning(chosen, rejected);
   Pair pair{of_messages(line, turns, prompt, chosen, "chosen"), of_messages(line, turns, prompt, rejected, "rejected")};
@@ -83,10 +94,10 @@ Pair read_pair(const Rows& file, std::int64_t index, const Turns& turns, const s
     if (line.has(other)) line.fail(cat("the line has '", other, "', and is a pair"));
   }
   std::vector<std::string> others;
-  line.judge(keys_of_pair(), numbers, others);
   const auto is_text = [&](const char* key) { return line.json().at(key).is_string(); };
   const int texts = static_cast<int>(is_text("chosen")) + static_cast<int>(is_text("rejected")) +
                     static_cast<int>(line.has("prompt") && is_text("prompt"));
+  line.judge(keys_of_pair(), numbers, others, turns.by_model && texts == 0);
   if (line.json().at("chosen") == line.json().at("rejected"))
     line.fail("'chosen' and 'rejected' are the same: no answer is preferred", "take the line out");
   Pair pair;

@@ -2,6 +2,7 @@
 
 #include "keys.h"
 #include "line.h"
+#include "rendered_record.h"
 
 #include <capstan/base/text.h>
 
@@ -20,20 +21,36 @@ constexpr const char* forms =
     R"({"conversations": [{"from": …, "value": …}, …]} or {"instruction": …, "output": …}; data.columns names other )"
     R"(columns)";
 
+[[noreturn]] void refuse_unlearned(const Line& line, const char* key, bool has_answer) {
+  line.fail(has_answer ? "all messages of the role 'assistant' have weight 0: nothing to learn"
+                       : cat("'", key, "' hold no message of the role 'assistant': nothing to learn"),
+            "add the answer, or take the line out");
+}
+
 void read_messages(const Line& line, const char* key, const Turns& turns, Record& record) {
-  const auto messages = line.messages(key, record.others);
-  if (!line.add_turns(messages, turns, true, record)) {
-    const bool has_answer =
-        std::any_of(messages.begin(), messages.end(), [](const auto& message) { return message.role == "assistant"; });
-    line.fail(has_answer ? "all messages of the role 'assistant' have weight 0: nothing to learn"
-                         : cat("'", key, "' hold no message of the role 'assistant': nothing to learn"),
-              "add the answer, or take the line out");
+  const auto messages = line.messages(key, record.others, turns.by_model);
+  if (!turns.by_model) line.add_turns(messages, turns, true, record);
+  if (!has_answer(messages)) {
+    refuse_unlearned(line, key, std::any_of(messages.begin(), messages.end(), [](const auto& one) {
+                       return one.role == "assistant";
+                     }));
   }
+  if (turns.by_model) return add_rendering(line, messages, turns, record);
   const auto& last = messages.back();
   if (last.role == "assistant" && last.is_learned) record.reference = last.content;
 }
 
-void read_completion(const Line& line, Record& record) {
+bool is_list(const Line& line, const char* key) { return line.has(key) && line.json().at(key).is_array(); }
+
+// A prompt and what follows it may be lists of messages.
+bool has_lists(const Line& line) { return is_list(line, "prompt") || is_list(line, "completion"); }
+
+void read_completion(const Line& line, const Turns& turns, Record& record) {
+  if (turns.by_model && is_list(line, "prompt") && is_list(line, "completion")) {
+    const auto answer = line.messages("completion", record.others, true);
+    if (!has_answer(answer)) refuse_unlearned(line, "completion", false);
+    return add_rendering(line, after_prompt(line.messages("prompt", record.others, true), answer), turns, record);
+  }
   record.pieces.push_back({line.text("prompt"), false});
   record.pieces.push_back({line.text("completion"), true});
   record.reference = record.pieces.back().text;
@@ -46,6 +63,10 @@ void read_text(const Line& line, Record& record) {
   if (record.pieces.back().text.empty()) line.fail("'text' is empty", "take the line out");
 }
 
+Message message_of(const char* role, const std::string& content) {
+  return {role, content, true, {{"role", role}, {"content", content}}};
+}
+
 // Alpaca's form. With a template it is a conversation of two messages.
 void read_instruction(const Line& line, const Turns& turns, Record& record) {
   auto prompt = line.text("instruction");
@@ -53,6 +74,9 @@ void read_instruction(const Line& line, const Turns& turns, Record& record) {
   if (!input.empty()) prompt += "\n\n" + input;
   record.reference = line.text("output");
   if (record.reference.empty()) line.fail("'output' is empty", "give it a text, or take the line out");
+  if (turns.by_model) {
+    return add_rendering(line, {message_of("user", prompt), message_of("assistant", record.reference)}, turns, record);
+  }
   if (!turns.empty()) {
     line.add_turns({{"user", prompt}, {"assistant", record.reference}}, turns, true, record);
     return;
@@ -80,7 +104,7 @@ const std::vector<Form>& known_forms() {
 // Other programs' forms are named; else the forms that there are.
 [[noreturn]] void refuse_form(const Line& line) {
   std::vector<std::string> ignored;
-  line.judge(keys_of_other_forms(), {}, ignored);
+  line.judge(keys_of_other_forms(), {}, ignored, false);
   line.fail("none of the keys is known");
 }
 
@@ -110,12 +134,13 @@ Record read_record(const Rows& file, std::int64_t index, const Turns& turns, con
   Record record;
   record.id = line.id();
   record.form = form.name;
-  line.judge(form.table(), numbers, record.others);
   const std::string_view first = form.keys.front();
+  const bool is_conversation = first != "text" && (first != "prompt" || has_lists(line));
+  line.judge(form.table(), numbers, record.others, turns.by_model && is_conversation);
   if (first == "text") {
     read_text(line, record);
   } else if (first == "prompt") {
-    read_completion(line, record);
+    read_completion(line, turns, record);
   } else if (first == "instruction") {
     read_instruction(line, turns, record);
   } else {

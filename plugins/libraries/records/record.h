@@ -3,6 +3,10 @@
 #include "teacher.h"
 #include "template.h"
 
+#include <capstan/base/json.h>
+
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +24,10 @@ struct Record {
   std::string reference;  ///< what is expected after the last prompt; empty: nothing is asked
   bool is_text = false;   ///< {"text"}: no prompt, all of it is learned
   bool needs_end = true;  ///< an end token follows; not after conversations, whose template says what ends a turn
+  /// The model's own template wrote it, which begins with this text where it has a begin token: none is added.
+  std::optional<std::string> begins_with = {};
+  std::size_t prompt = 0;           ///< how many pieces such a template's last answer is generated from
+  capstan::Json conversation = {};  ///< what such a template is to write; null: nothing, or it has written it
   std::vector<TeacherRow> teacher =
       {};  ///< what a teacher says of the tokens that bear loss; read_record leaves it empty
   std::vector<std::string> others = {};  ///< keys that nothing reads and keys.h does not know

@@ -22,6 +22,11 @@ class Rows {
   /// Its place, for messages: "FILE:7".
   virtual std::string where(std::int64_t index) const = 0;
 
+  /// All that its rows' texts depend on, for a key of what is made of them.
+  virtual std::string key() const = 0;
+  /// What of these the options and the files that they name do not say, for people; empty: nothing.
+  virtual std::string content() const { return {}; }
+
   const Columns& columns() const { return columns_; }
   void rename(Columns columns) { columns_ = std::move(columns); }
 

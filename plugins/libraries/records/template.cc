@@ -34,7 +34,7 @@ Turns::Parts Turns::parts(const Message& message) const {
 
 std::string Turns::assistant_end() const {
   if ((assistant ? *assistant : any).empty()) return {};
-  return parts({"assistant", "", true}).after;
+  return parts({"assistant", ""}).after;
 }
 
 TurnEnd turn_end(const std::string& written, const capstan::tokenizer::Tokenizer& tokenizer) {

@@ -1,7 +1,9 @@
 #pragma once
+#include <capstan/base/json.h>
 #include <capstan/tokenizer/tokenizer.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,11 +11,14 @@
 
 namespace jsonl {
 
+class Renderings;
+
 /// A message of a conversation.
 struct Message {
   std::string role;
   std::string content;
-  bool is_learned = true;  ///< false: it bears no loss, though it is the assistant's
+  bool is_learned = true;   ///< false: it bears no loss, though it is the assistant's
+  capstan::Json json = {};  ///< all of it, as the model's own template takes it; null where there are turns
 };
 
 /// How turns of a conversation are written: a text with {content}, and maybe {role}, for every role or for one of its
@@ -23,8 +28,10 @@ struct Turns {
   std::optional<std::string> system;
   std::optional<std::string> user;
   std::optional<std::string> assistant;
+  bool by_model = false;  ///< the model's own template writes conversations, and there are no texts
+  std::shared_ptr<const Renderings> renderings = {};  ///< what it has written; null: it has not yet
 
-  bool empty() const { return any.empty() && !system && !user && !assistant; }
+  bool empty() const { return !by_model && any.empty() && !system && !user && !assistant; }
   /// The text before a message's content, and the text from the content on. Throws Error, without a place, for a role
   /// without a template.
   struct Parts {

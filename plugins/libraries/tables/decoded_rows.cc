@@ -65,7 +65,8 @@ bool is_table(const fs::path& path) {
 
 }  // namespace
 
-DecodedRows::DecodedRows(const TableFiles& tables) : name_(tables.name), files_(tables.files), lines_(decoded(tables)) {
+DecodedRows::DecodedRows(const TableFiles& tables)
+    : name_(tables.name), content_(tables.content), files_(tables.files), lines_(decoded(tables)) {
   const auto last = lines_.size() == 0 ? Json() : try_parse_json(lines_.line(lines_.size() - 1));
   const auto whole = last.is_object() && last.contains("rows") && last.at("rows").size() == files_.size();
   if (whole) {
@@ -87,6 +88,9 @@ std::string DecodedRows::where(std::int64_t index) const {
   const auto [file, row] = place(index);
   return cat(files_[file], " row ", row);
 }
+
+// The decoded file is named after all that it depends on.
+std::string DecodedRows::key() const { return fs::path(lines_.path()).filename().string() + "\n"; }
 
 std::vector<std::string> files_in(const std::string& path, const std::string& key, const std::string& where,
                                   Diagnostics& diagnostics) {

@@ -16,6 +16,7 @@ struct TableFiles {
   std::string name;                    ///< what messages call all of them
   std::vector<std::string> files;      ///< Parquet, Arrow, JSON lines, JSON, CSV, maybe compressed
   std::vector<std::string> leave_out;  ///< columns that are not read
+  std::string content = {};            ///< Rows::content()
   std::filesystem::path folder = {};   ///< where decoded rows are kept; empty: data::derived_folder()
   Python python = {};
 };
@@ -34,6 +35,8 @@ class DecodedRows final : public jsonl::Rows {
   std::string name(std::int64_t index) const override;
   /// "FILE row 7".
   std::string where(std::int64_t index) const override;
+  std::string key() const override;
+  std::string content() const override { return content_; }
 
  private:
   struct Place {
@@ -43,6 +46,7 @@ class DecodedRows final : public jsonl::Rows {
   Place place(std::int64_t index) const;
 
   std::string name_;
+  std::string content_;
   std::vector<std::string> files_;
   jsonl::MappedLines lines_;        // and last a line with the number of each file's rows
   std::vector<std::int64_t> ends_;  // the rows of each file and of those before it

@@ -10,7 +10,8 @@ template <class T>
 void describe_decoding(capstan::config::OptionTable<T>& t, std::string T::*python, std::string T::*decoded) {
   t.add("python", python)
       .doc(
-          "the Python 3 with pyarrow (14 or newer) that decodes tables; not set: that of $VIRTUAL_ENV, else python3 of "
+          "the Python 3 with pyarrow (14 or newer) that decodes tables, and with jinja2 for a model's own template; "
+          "not set: that of $VIRTUAL_ENV, else python3 of "
           "PATH");
   t.add("decoded", decoded)
       .path()

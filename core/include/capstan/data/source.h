@@ -72,9 +72,10 @@ enum class Split { train, eval };
 struct SplitRequest {
   Split split = Split::train;
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
-  std::int64_t max_length = 0;  ///< no sample has more tokens than this
-  std::int64_t vocab_size = 0;  ///< the model's: all ids are below it
-  std::string set = {};         ///< which of Data::evaluation_sets(); empty: the one that has no name
+  std::int64_t max_length = 0;        ///< no sample has more tokens than this
+  std::int64_t vocab_size = 0;        ///< the model's: all ids are below it
+  std::string set = {};               ///< which of Data::evaluation_sets(); empty: the one that has no name
+  std::string tokenizer_folder = {};  ///< experimental: where its files are, else model.path; may be empty
 };
 
 /// Samples by index. Core owns their order, batches and the cursor; a source only answers.
@@ -93,12 +94,12 @@ class DataSource {
   /// Scores of one generated answer (each in 0…100, "exact_match", "f1", …); core averages them over the split.
   /// `text` is the continuation up to the end token, one of end_ids() or answer_end(). None by default.
   virtual monitor::Values score(const Sample&, const std::string& /*text*/) const { return {}; }
-  /// Where an answer that is being generated ends: text from there on is not part of it, and generation stops.
-  /// npos if it has not ended yet, which is the default.
+  /// Where the text of an answer that is being generated ends: nothing after it counts. npos, the default: not yet.
   virtual std::size_t answer_end(std::string_view) const { return std::string_view::npos; }
-  /// Ids that end an answer in addition to the tokenizer's: a template's end of a turn, which has no text if it is a
-  /// special token. None by default.
+  /// More ids that end an answer than the tokenizer's: a template's end of a turn that has no text. None by default.
   virtual std::vector<std::int64_t> end_ids() const { return {}; }
+  /// What else samples depend on than options and files that these name, for token caches and resumes. Experimental.
+  virtual std::string content() const { return {}; }
 };
 
 /// What a data plugin is: opens its splits.
