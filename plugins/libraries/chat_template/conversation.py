@@ -3,7 +3,7 @@ THOUGHTS = ('reasoning_content', 'thinking', 'reasoning')   # the names that dat
 # What templates ask for otherwise where messages leave it open: tool arguments as an object or as text, and what a message
 # without a content has. Tried in this order until the template does not fail.
 DIALECTS = [(as_text, content) for as_text in (False, True) for content in ('absent', None, '')]
-NOT_SHOWN = {'role', 'tool_calls', 'tool_call_id', 'id', 'type', 'weight', 'index'}   # nobody expects their values in the text
+NOT_SHOWN = {'role', 'tool_call_id', 'id', 'type', 'weight', 'index'}   # nobody expects their values in the text
 
 
 def without_nulls(value):
@@ -28,7 +28,8 @@ class Conversation:
         self.messages = row.get('messages')
         if not isinstance(self.messages, list) or not self.messages:
             refuse('the conversation has no messages')
-        self.weights, self.open = [], []
+        self.weights, self.open, self.dialect = [], [], DIALECTS[0]
+        self.thinks = self.calls = False
         for at, message in enumerate(self.messages):
             self.check(at, message)
             self.weights.append(message.pop('weight', 1))
@@ -53,6 +54,8 @@ class Conversation:
     def prepare(self, at, message, words):
         """Names reasoning as the template does, and keeps what DIALECTS decide: (message, [(function, object, text)…])."""
         given = [name for name in THOUGHTS if name in message]
+        self.thinks = self.thinks or bool(given) or '</think>' in str(message.get('content'))
+        self.calls = self.calls or 'tool_calls' in message
         read = [name for name in THOUGHTS if name in words]
         if given and read and not set(given) & set(read):
             message[read[0]] = message.pop(given[0])
@@ -72,7 +75,7 @@ class Conversation:
             self.open.append((message, 'content' not in message, both))
 
     def speak(self, dialect):
-        as_text, content = dialect
+        self.dialect = as_text, content = dialect
         for message, lacks_content, both in self.open:
             if lacks_content and content == 'absent':
                 message.pop('content', None)
@@ -89,13 +92,14 @@ class Conversation:
         names = []
         for at, message in enumerate(self.messages):
             for key, value in message.items():
-                if key in NOT_SHOWN or key == 'name' and message['role'] == 'tool':
+                if key == 'tool_calls':
+                    lacks = not all(shown(function_of(call).get('name'), text) for call in value)
+                elif key in NOT_SHOWN or value.__class__ is str and value in text or key == 'name' and message['role'] == 'tool':
                     continue
-                if not all(shown(part, text) for part in texts_of(value)):
+                else:
+                    lacks = not all(shown(part, text) for part in texts_of(value))
+                if lacks:
                     names.append(f'messages[{at}].{key}')
-            calls = [function_of(call).get('name') for call in message.get('tool_calls', ())]
-            if not all(shown(name, text) for name in calls):
-                names.append(f'messages[{at}].tool_calls')
         tools = [function_of(tool).get('name') for tool in self.tools or () if isinstance(tool, dict)]
         names += ['tools'] * (not all(shown(name, text) for name in tools))
         documents = self.variables['documents'] or ()
@@ -156,11 +160,13 @@ def called(**more):
 
 
 def probes():
-    """Conversations of all kinds whose turns a template might write otherwise once others follow."""
-    thought = {'reasoning_content': 'Rcapstan'}
-    yield {'messages': [user(), assistant(), user(), assistant()]}
-    yield {'messages': [user(), assistant(' \n' + ANSWER + ' \n'), user(), assistant(''), user(), assistant()]}
-    yield {'messages': [user(), assistant(**thought), user(), assistant(**thought)]}
-    yield {'messages': [user(), assistant('<think>\nRcapstan\n</think>\n\n' + ANSWER), user(), assistant()]}
-    for more in ({}, {'content': ANSWER}, thought):
-        yield {'messages': [user(), *called(**more), *called(**more), assistant(), user(), assistant()], 'tools': [TOOL]}
+    """((has reasoning, has tool calls), conversation): of all kinds whose turns a template might write otherwise once others
+    follow."""
+    thought, inside = {'reasoning_content': 'Rcapstan'}, '<think>\nRcapstan\n</think>\n\n' + ANSWER
+    yield (False, False), {'messages': [user(), assistant(), user(), assistant()]}
+    yield (False, False), {'messages': [user(), assistant(' \n' + ANSWER + ' \n'), user(), assistant(''), user(), assistant()]}
+    yield (True, False), {'messages': [user(), assistant(**thought), user(), assistant(**thought)]}
+    yield (True, False), {'messages': [user(), assistant(inside), user(), assistant()]}
+    for thinks, more in ((False, {}), (False, {'content': ANSWER}), (True, thought), (True, {'content': inside})):
+        calls = [*called(**more), *called(**more)]
+        yield (thinks, True), {'messages': [user(), *calls, assistant(), user(), assistant()], 'tools': [TOOL]}

@@ -31,6 +31,7 @@ def first_line(error):
 
 try:
     import jinja2
+    import jinja2.compiler
     import jinja2.ext
     import jinja2.meta
     import jinja2.sandbox

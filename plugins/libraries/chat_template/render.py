@@ -5,7 +5,7 @@ What the model writes at an answer is what the rendering that ends with it has b
 template does. Earlier answers would cost two renderings each, which grow with the conversation:
 
 - A template whose turns stand by themselves wrote them where its loop was at them. Made-up conversations show, when the
-  template is opened, whether the loop's places are what renderings of the beginnings give.
+  template is opened, for which kinds of conversations the loop's places are what renderings of the beginnings give.
 - Of others (Qwen 3, gpt-oss: earlier turns lose their thinking) each answer is rendered behind a made-up question. An answer
   bears loss where the full text has it just so. One that the template has rewritten bears none: generation would never
   write that there. It is told as dropped.
@@ -17,9 +17,15 @@ conversation goes on; behind a last answer the template writes none, and nothing
 BUDGET = 64 << 20    # characters that the renderings of one row may have together
 REMEMBERED = 256     # contexts of earlier answers, by what they depend on
 ROLE_TOKEN = re.compile(r'<[^<>\s]+>')
+SPACE = re.compile(r'\s*')
 EMPTY_THOUGHT = re.compile(r'\s*<(\w+)>\s*</\1>\s*')
 MEMORY = 4 << 30     # bytes of addresses that this program may use
 ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(',', ':')).encode
+
+
+def forget(known):
+    if len(known) >= REMEMBERED:
+        known.clear()
 
 
 def without_end(text, end):
@@ -31,13 +37,15 @@ class Renderer:
 
     def __init__(self, template, variables, learn):
         self.template, self.variables, self.learn = template, variables, learn
-        self.dialect = DIALECTS[0]
-        self.contexts = {}
+        self.contexts, self.shapes = {}, set()
         self.last_tail = self.tail = self.end = self.prompt = self.start = ''
-        self.apart = True
+        self.dialect = self.first_dialect()
         self.find_ends()
-        found = [self.agree(probe) for probe in probes()]
-        self.apart = False not in found and True in found
+        # By whether a conversation has reasoning and whether it has tool calls: do its answers stand where the loop was at them?
+        found = {}
+        for kind, probe in probes():
+            found.setdefault(kind, set()).add(self.agree(probe))
+        self.apart = {kind for kind, agreed in found.items() if True in agreed and False not in agreed}
 
     # Renderings.
 
@@ -50,22 +58,29 @@ class Renderer:
         return text
 
     def full(self, row, ask=False):
-        """In the first dialect that the template takes, which the next row tries first."""
+        """In the template's dialect, or where that fails in the first one that it takes."""
         self.spent = 0
         failed = None
-        for dialect in [self.dialect] + [one for one in DIALECTS if one != self.dialect] if row.open else [self.dialect]:
+        for dialect in [self.dialect] + [one for one in DIALECTS if row.open and one != self.dialect]:
             row.speak(dialect)
             try:
-                text = self.write(row, row.messages, ask)
+                return self.write(row, row.messages, ask)
             except Fault as fault:
                 failed = failed or fault
-                continue
-            if row.open:
-                self.dialect = dialect
-            return text
         raise failed
 
     # What a template's turns look like.
+
+    def first_dialect(self):
+        for dialect in DIALECTS:
+            row = Conversation({'messages': [user(), *called(), assistant()], 'tools': [TOOL]}, self.template.words)
+            row.speak(dialect)
+            try:
+                self.template.render({**self.variables, **row.variables}, row.messages)
+                return dialect
+            except Fault:
+                pass
+        return DIALECTS[0]
 
     def find_ends(self):
         """From a made-up conversation: the text behind an earlier and behind the last answer, and what ends a turn."""
@@ -85,11 +100,12 @@ class Renderer:
         self.prompt = start[place[0]:] if place else ''
 
     def own(self, text):
-        """How many of these characters, which begin with an answer, are what the model writes: not what follows its end."""
+        """The part of a text that begins with an answer which the model writes: to the end of the turn. gpt-oss ends earlier
+        turns with a token that does not end generation, which is left out."""
         for tail in (self.last_tail, self.tail):
             if tail and text.endswith(tail):
-                return len(text) - len(tail) + len(self.end if tail.startswith(self.end) else tail.rstrip())
-        return len(text.rstrip()) if self.end else len(text)
+                return text[:len(text) - len(tail)] + (self.end if tail.startswith(self.end) else '')
+        return text.rstrip() if self.end else text
 
     def agree(self, probe):
         """Whether a probe's answers are the same by their places as by beginnings; None where the template refuses it."""
@@ -98,13 +114,17 @@ class Renderer:
             text = self.full(row)
             places = self.template.places_of()
             for at in row.answers():
-                start, own = self.beginning(row, at)
                 place = places.get(at)
-                prompt = start[place[0]:] if place else None
-                if own is None or prompt is None or len(start) < place[0] or not text.startswith(prompt, place[0]):
+                start, own = self.beginning(row, at)
+                there = self.template.places_of().get(at)
+                if own is None or not place or not there or len(start) < there[0]:
                     return False
-                shown = text[place[0] + len(prompt):place[1]]
-                if shown[:self.own(shown)] != own:
+                prompt = start[there[0]:]
+                made = self.in_context(row, at)
+                begin = place[0] + len(prompt)
+                if not made or made[0] != prompt or not text.startswith(prompt, place[0]):
+                    return False
+                if (begin, begin + len(self.own(text[begin:place[1]]))) != self.matched(text, begin, own):
                     return False
             return True
         except Fault:
@@ -117,7 +137,7 @@ class Renderer:
         template does not let the first stand."""
         start = self.write(row, row.messages[:at], True)
         text = self.write(row, row.messages[:at + 1])
-        return start, text[len(start):][:self.own(text[len(start):])] if text.startswith(start) else None
+        return start, self.own(text[len(start):]) if text.startswith(start) else None
 
     def context(self, row, at):
         """Made-up messages for those before an answer, of the roles that it may depend on, and what these depend on."""
@@ -125,13 +145,12 @@ class Renderer:
         before = row.messages[at - 1]['role'] if at > len(first) else None
         if before == 'tool':
             made = [user(), *called()]
-            # In the dialect that the template took this row in.
-            Conversation({'messages': made}, self.template.words).speak(self.dialect)
+            Conversation({'messages': made}, self.template.words).speak(row.dialect)
         elif before == 'user' or before is None:
             made = [user()] * (before is not None)
         else:
             made = [user(), {'role': before, 'content': QUESTION}]
-        return first + made, (before, self.dialect, bool(row.tools), json.dumps([first, row.variables_given], default=str))
+        return first + made, (before, row.dialect, bool(row.tools), json.dumps([first, row.variables_given], default=str))
 
     def in_context(self, row, at):
         """(generation prompt, what the model writes) of an answer behind made-up messages; None where that is not to be had."""
@@ -139,8 +158,7 @@ class Renderer:
         variables = {**self.variables, **row.variables, 'tools': [TOOL] if row.tools else None}
         try:
             if key not in self.contexts:
-                if len(self.contexts) >= REMEMBERED:
-                    self.contexts.clear()
+                forget(self.contexts)
                 self.contexts[key] = self.template.render(variables, before, True)
             start = self.contexts[key]
             text = self.template.render(variables, before + [row.messages[at]])
@@ -149,69 +167,94 @@ class Renderer:
         place = self.template.places_of().get(len(before))
         if not place or place[0] > len(start) or not text.startswith(start):
             return None
-        return start[place[0]:], text[len(start):][:self.own(text[len(start):])]
-
-    def earlier(self, row, text, place, at, prompts):
-        """(begin, end) of what is learned of an answer that others follow; None where the template has rewritten it."""
-        if place and self.apart:
-            prompt = prompts.get(row.messages[at - 1]['role'] if at else None)
-            if prompt is None:
-                prompt = (self.in_context(row, at) or (None,))[0]
-            if prompt is not None and text.startswith(prompt, place[0]):
-                begin = place[0] + len(prompt)
-                return begin, begin + self.own(text[begin:place[1]])
-        found = self.in_context(row, at) if place else None
-        if found:
-            prompt, own = found
-            begin = place[0] + len(prompt)
-            stands = text.startswith(prompt, place[0])
-        else:
-            start, own = self.beginning(row, at)
-            begin = len(start)
-            stands = own is not None and text.startswith(start)
-        return self.matched(text, begin, own) if stands else None
+        return start[place[0]:], self.own(text[len(start):])
 
     def matched(self, text, begin, own):
+        """(begin, end) of what is learned where generation would write `own`; None where the text has something else."""
         if text.startswith(own, begin):
             return begin, begin + len(own)
         body = without_end(own, self.end)
         if body != own and text.startswith(body + self.tail, begin):
-            return begin, begin + len(body)   # gpt-oss ends earlier turns with a token that ends nothing: it is not learned
-        empty = EMPTY_THOUGHT.match(own)      # Qwen 3 leaves out an empty thought
+            return begin, begin + len(body)
+        empty = EMPTY_THOUGHT.match(own)   # Qwen 3 leaves out an empty thought
         if empty:
-            space = len(text[begin:]) - len(text[begin:].lstrip())
-            if text.startswith(own[empty.end():], begin + space):
-                return begin, begin + space + len(own) - empty.end()
+            body = own[empty.end():]
+            space = SPACE.match(text, begin).end()
+            if text.startswith(body, space):
+                return begin, space + len(body)
+            body = without_end(body, self.end)
+            if text.startswith(body + self.tail, space):
+                return begin, space + len(body)
         return None
+
+    def earlier(self, row, text, place, at, prompts, apart):
+        """(begin, end) of what is learned of an answer that others follow; None where the template has rewritten it."""
+        found = None
+        if place:
+            prompt = prompts.get(row.messages[at - 1]['role'] if at else None)
+            if prompt is None or not apart:
+                found = self.in_context(row, at)
+                prompt = found and found[0]
+            if found is None and prompt is None:   # what follows is for templates that write their turns elsewhere
+                place = None
+            elif not text.startswith(prompt, place[0]):
+                return None
+            begin = place and place[0] + len(prompt)
+            if place and apart:
+                return begin, begin + len(self.own(text[begin:place[1]]))
+        if found:
+            return self.matched(text, begin, found[1])
+        start, own = self.beginning(row, at)
+        return self.matched(text, len(start), own) if own is not None and text.startswith(start) else None
+
+    def start_of_last(self, row, text, place, at, apart):
+        """How many characters generation of the last answer starts from; the text that it does start from, where that is
+        another. It is rendered, but where the prompt hangs on nothing of the row and a row of this shape was rendered."""
+        shape = None
+        if apart and place and self.template.prompt_is_fixed:
+            shape = (at, tuple(map(tuple, row.messages)), *[message['role'] for message in row.messages], bool(row.tools))
+            if shape in self.shapes and text.startswith(self.prompt, place[0]):
+                return place[0] + len(self.prompt), None
+        start = self.write(row, row.messages[:at], True)
+        if not text.startswith(start):
+            return 0, start
+        if shape and start[place[0]:] == self.prompt:
+            forget(self.shapes)
+            self.shapes.add(shape)
+        return len(start), None
 
     def answer(self, row):
         """The line for a row whose answers are learned."""
         text = self.full(row)
         places, marked = self.template.places_of(), [span for span in self.template.spans if span[1] > span[0]]
+        dropped = row.dropped(text)
         answers = row.answers()
-        wanted = [at for at in answers if row.weights[at] and (self.learn != 'last' or at == answers[-1])]
-        spans, rewritten, prompts, prompt, expected = [], [], {}, 0, None
-        if wanted:
-            last = answers[-1]
-            start = self.write(row, row.messages[:last], True)
-            if text.startswith(start) and places.get(last) and places[last][0] <= len(start):
-                prompts[row.messages[last - 1]['role'] if last else None] = start[places[last][0]:]
-            if wanted[-1] == len(row.messages) - 1:
-                if not text.startswith(start):
-                    raise Fault(*differing(start, text))
-                prompt = len(start)
-                spans = [(prompt, prompt + self.own(text[prompt:]))]
-                expected = without_end(text[slice(*spans[0])], self.end)
-        for at in wanted[:-1] if prompt or spans else wanted:
-            span = self.earlier(row, text, places.get(at), at, prompts)
-            if span is None:
-                rewritten.append(f'messages[{at}]: this earlier answer is rewritten by the template and bears no loss')
+        # An answer without its calls would teach to end the turn where one belongs.
+        wanted = [at for at in answers if row.weights[at] and (self.learn != 'last' or at == answers[-1])
+                  and not (dropped and f'messages[{at}].tool_calls' in dropped)]
+        spans, last, prompt, expected, prompts = [], None, 0, None, {}
+        apart = not row.variables_given and (row.thinks, row.calls) in self.apart
+        if wanted and wanted[-1] == len(row.messages) - 1:
+            at = wanted.pop()
+            place = places.get(at)
+            prompt, other = self.start_of_last(row, text, place, at, apart)
+            if other is not None:
+                raise Fault(*differing(other, text))
+            last = (prompt, prompt + len(self.own(text[prompt:])))
+            expected = without_end(text[slice(*last)], self.end)
+            if place and place[0] <= prompt:
+                prompts[row.messages[at - 1]['role'] if at else None] = text[place[0]:prompt]
+        for at in wanted:
+            span = self.earlier(row, text, places.get(at), at, prompts, apart)
+            if span:
+                spans.append(self.with_role_token(text, span))
             else:
-                spans.insert(-1 if expected is not None else len(spans), self.with_role_token(text, span))
+                dropped.append(f'messages[{at}]: this earlier answer is rewritten by the template and bears no loss')
+        spans += [last] if last else []
         if marked:
             spans = [(max(a, c), min(b, d)) for a, b in spans for c, d in marked if max(a, c) < min(b, d)]
-        pieces, before = cut(text, spans, prompt)
-        return {'pieces': pieces, 'prompt': before, 'answer': expected, 'dropped': row.dropped(text) + rewritten}
+        pieces, before = cut(text, [span for span in spans if span[0] < span[1]], prompt)
+        return {'pieces': pieces, 'prompt': before if expected is not None else 0, 'answer': expected, 'dropped': dropped}
 
     def with_role_token(self, text, span):
         token = None if self.end else ROLE_TOKEN.match(text, span[1])
