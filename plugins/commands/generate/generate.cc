@@ -55,7 +55,7 @@ bool asks(const GenerateArguments& given, const asking::Way& way) {
 std::string how_text(const Request& request) {
   const auto& given = request.given;
   if (given.chat || given.plain || given.json || !given.questions.empty()) return {};
-  if (request.asks) return "asked by the model's chat template; --plain continues the text as it stands\n";
+  if (request.asks) return "asked by the chat template; --plain continues the text as it stands\n";
   if (!request.way.source) return "the model has no chat template: it continues the text\n";
   return "the run was trained without the model's chat template: it continues the text; --chat asks by the template\n";
 }

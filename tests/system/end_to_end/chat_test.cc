@@ -145,7 +145,7 @@ TEST_CASE("a question is answered as the text that the template writes for it") 
   const auto asked = work.run(with({"generate", model, "hi"}, short_answers));
   INFO(asked.all());
   REQUIRE(asked.code == 0);
-  CHECK_THAT(asked.err, Contains("asked by the model's chat template; --plain continues the text as it stands\n"));
+  CHECK_THAT(asked.err, Contains("asked by the chat template; --plain continues the text as it stands\n"));
   CHECK(asked.out == by_hand("<user>hi</s><assistant>"));
   CHECK(asked.out != plain.out);
   const auto loud =
@@ -177,6 +177,44 @@ TEST_CASE("an answer ends where the template ends the assistant's turn") {
                  mark + "{% endif %}{% endfor %}");
   const auto asked = work.run(with({"generate", model, "hi"}, short_answers));
   CHECK(asked.out == whole.substr(0, whole.find(mark)) + "\n");
+}
+
+TEST_CASE("a run is asked by the template that wrote its conversations, and evaluated by it") {
+  const Workspace work;
+  const auto written = work.write("t.jinja", chatml);
+  const std::string line =
+      R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]})";
+  const auto data = work.write("train.jsonl", line + "\n" + line + "\n");
+  const auto file = work.write(
+      "a.toml", small_config({{"plugin = \"squad\"", cat("plugin = \"jsonl\"\nchat_template_file = \"", written,
+                                                         "\"\ntemplate_variables = [\"loud = true\"]\nrendered = \"",
+                                                         (work.folder() / "rendered").string(), "\"")},
+                              {"train =", cat("train = \"", data, "\"")},
+                              {"eval =", cat("eval = \"", data, "\"")},
+                              {"train_samples", "train_samples = 2"},
+                              {"eval_samples", "eval_samples = 2"},
+                              {"max_steps", "max_steps = 1\ngenerate_samples = 0\nmax_new_tokens = 12"},
+                              {"global_batch", "global_batch = 2"},
+                              {"micro_batch", "micro_batch = 1"},
+                              {"lr", "lr = 0"}}));
+  const auto ran = work.run({"run", file});
+  INFO(ran.all());
+  REQUIRE(ran.code == 0);
+  const auto asked = work.run(with({"generate", "runs/small", "hi"}, short_answers));
+  INFO(asked.all());
+  REQUIRE(asked.code == 0);
+  CHECK_THAT(asked.err, Contains("asked by the chat template"));
+  const auto by_hand = work.run(with({"generate", "runs/small", "--plain", "<user>hi!</s><assistant>"}, short_answers));
+  CHECK(by_hand.out == asked.out);
+  const auto chat = run_with(work, "hi\n", with({"chat", "runs/small"}, short_answers));
+  CHECK(chat.out == asked.out);
+  const auto evaluated = work.run(with({"eval", "runs/small"}, {"train.temperature=5", "run.seed=2"}));
+  INFO(evaluated.all());
+  CHECK(evaluated.code == 0);
+  CHECK_THAT(evaluated.out, Contains("exact_match 0 over 2 answers"));
+  const auto folder = evaluated.out.substr(evaluated.out.find("results: ") + 9);
+  const auto answers = read_json(work.folder() / capstan::trim(folder) / "predictions-eval.json");
+  CHECK(capstan::trim(answers.items().front().value.text()) == capstan::trim(asked.out));
 }
 
 TEST_CASE("JSON lines say what a line is: a prompt to continue, or messages to answer") {
