@@ -180,14 +180,15 @@ class Comparison {
       add("data." + key, assembly::where_of(made, key), cat("a file with XXH64 ", was), cat("one with ", sum), why,
           "name the file that it was, as it was");
     }
-    const auto more = saved.value("more", job_.samples.content->more);
-    if (more != job_.samples.content->more)
-      add("data", made.where, cat("of ", more), cat("of ", job_.samples.content->more), why, "take the same again");
     // Where an option or a file is another, samples are others because of it.
-    const auto was = saved.value("samples", "");
-    if (changes_.size() != before || was.empty() || was == job_.samples.content->samples) return;
-    add("data", made.where, cat("of tokens with XXH64 ", was, tokenizer_before()),
-        cat("of tokens with ", job_.samples.content->samples), why, "take the data and the tokenizer that it had");
+    const auto& now = *job_.samples.content;
+    const auto was = saved.value("samples", ""), more = saved.value("more", now.more);
+    const auto made_of = [](const std::string& what) { return what.empty() ? "of its files alone" : "of " + what; };
+    if (changes_.size() != before) return;
+    if (more != now.more) return add("data", made.where, made_of(more), made_of(now.more), why, "take the same again");
+    if (was.empty() || was == now.samples) return;
+    add("data", made.where, cat("of tokens with XXH64 ", was, tokenizer_before()), cat("of tokens with ", now.samples),
+        why, "take the data and the tokenizer that it had");
   }
 
   std::string tokenizer_before() const {

@@ -2,8 +2,8 @@
 THOUGHTS = ('reasoning_content', 'thinking', 'reasoning')   # the names that datasets and templates have for reasoning
 # What templates ask for otherwise where messages leave it open: tool arguments as an object or as text, and what a message
 # without a content has. Tried in this order until the template does not fail.
-DIALECTS = [(as_text, content) for as_text in (False, True) for content in ('absent', None, '')]
-NOT_SHOWN = {'role', 'tool_call_id', 'id', 'type', 'weight', 'index'}   # nobody expects their values in the text
+DIALECTS = [(False, 'absent'), (False, None), (True, 'absent'), (True, None), (False, ''), (True, '')]
+NOT_SHOWN = {'role', 'tool_call_id', 'id', 'type', 'weight', 'index'}   # keys whose values no reader of the text expects
 
 
 def without_nulls(value):
@@ -87,23 +87,27 @@ class Conversation:
     def answers(self):
         return [at for at, message in enumerate(self.messages) if message['role'] == 'assistant']
 
-    def dropped(self, text):
-        """What the text does not show, by name."""
+    def dropped(self, text, places):
+        """What the text does not show, by name. Of an answer, what does not stand where it was written."""
         names = []
         for at, message in enumerate(self.messages):
+            place = message['role'] == 'assistant' and places.get(at)
+            there = text[place[0]:place[1]] if place else text
             for key, value in message.items():
                 if key == 'tool_calls':
-                    lacks = not all(shown(function_of(call).get('name'), text) for call in value)
-                elif key in NOT_SHOWN or value.__class__ is str and value in text or key == 'name' and message['role'] == 'tool':
+                    lacks = not all(shown(function_of(call).get('name'), there) for call in value)
+                elif key in NOT_SHOWN or value.__class__ is str and value in there or key == 'name' and message['role'] == 'tool':
                     continue
                 else:
-                    lacks = not all(shown(part, text) for part in texts_of(value))
+                    lacks = not all(shown(part, there) for part in texts_of(value))
                 if lacks:
                     names.append(f'messages[{at}].{key}')
         tools = [function_of(tool).get('name') for tool in self.tools or () if isinstance(tool, dict)]
-        names += ['tools'] * (not all(shown(name, text) for name in tools))
-        documents = self.variables['documents'] or ()
-        return names + ['documents'] * (not all(shown(part, text) for one in documents for part in texts_of(one.get('text'))))
+        if not all(shown(name, text) for name in tools):
+            names.append('tools')
+        if not all(shown(part, text) for one in self.variables['documents'] or () for part in texts_of(one.get('text'))):
+            names.append('documents')
+        return names
 
 
 def texts_of(value):

@@ -14,7 +14,7 @@ import os
 import re
 import resource
 
-NO_TEMPLATE = 'set data.template.file to one, or write the turns with data.format'
+NO_TEMPLATE = 'set data.chat_template_file to one, or data.turn'
 
 
 class Fault(Exception):
@@ -116,8 +116,8 @@ def chosen_templates(found, name):
     """(for rows without tools, for rows with tools), each (text, file). A row with tools takes 'tool_use' where it is there."""
     names = ', '.join(sorted(found))
     if name and name not in found:
-        raise Fault(f"there is no chat template '{name}': there are {names}", 'set data.template.name to one of these')
+        raise Fault(f"there is no chat template '{name}': there are {names}", 'set data.template_name to one of these')
     if not name and 'default' not in found:
-        raise Fault(f"there are several chat templates and none is named 'default': {names}", 'set data.template.name to one of these')
+        raise Fault(f"there are several chat templates and none is named 'default': {names}", 'set data.template_name to one of these')
     plain = found[name or 'default']
     return plain, plain if name else found.get('tool_use', plain)

@@ -14,178 +14,17 @@ template does. Earlier answers would cost two renderings each, which grow with t
 GLM's turns have no end of their own: generation stops at the token that opens the next role. That token is learned where the
 conversation goes on; behind a last answer the template writes none, and nothing is put there.
 """
-BUDGET = 64 << 20    # characters that the renderings of one row may have together
-REMEMBERED = 256     # contexts of earlier answers, by what they depend on
 ROLE_TOKEN = re.compile(r'<[^<>\s]+>')
-SPACE = re.compile(r'\s*')
-EMPTY_THOUGHT = re.compile(r'\s*<(\w+)>\s*</\1>\s*')
 MEMORY = 4 << 30     # bytes of addresses that this program may use
 ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(',', ':')).encode
 
 
-def forget(known):
-    if len(known) >= REMEMBERED:
-        known.clear()
-
-
-def without_end(text, end):
-    return text[:-len(end)] if end and text.endswith(end) else text
-
-
-class Renderer:
+class Renderer(Turns):
     """Rows by one template."""
 
     def __init__(self, template, variables, learn):
-        self.template, self.variables, self.learn = template, variables, learn
-        self.contexts, self.shapes = {}, set()
-        self.last_tail = self.tail = self.end = self.prompt = self.start = ''
-        self.dialect = self.first_dialect()
-        self.find_ends()
-        # By whether a conversation has reasoning and whether it has tool calls: do its answers stand where the loop was at them?
-        found = {}
-        for kind, probe in probes():
-            found.setdefault(kind, set()).add(self.agree(probe))
-        self.apart = {kind for kind, agreed in found.items() if True in agreed and False not in agreed}
-
-    # Renderings.
-
-    def write(self, row, messages, ask=False):
-        text = self.template.render({**self.variables, **row.variables}, messages, ask)
-        self.spent += len(text)
-        if self.spent > BUDGET:
-            raise Fault('the turns of this conversation can only be found by rendering all its beginnings, which takes too long',
-                        'split the conversation')
-        return text
-
-    def full(self, row, ask=False):
-        """In the template's dialect, or where that fails in the first one that it takes."""
-        self.spent = 0
-        failed = None
-        for dialect in [self.dialect] + [one for one in DIALECTS if row.open and one != self.dialect]:
-            row.speak(dialect)
-            try:
-                return self.write(row, row.messages, ask)
-            except Fault as fault:
-                failed = failed or fault
-        raise failed
-
-    # What a template's turns look like.
-
-    def first_dialect(self):
-        for dialect in DIALECTS:
-            row = Conversation({'messages': [user(), *called(), assistant()], 'tools': [TOOL]}, self.template.words)
-            row.speak(dialect)
-            try:
-                self.template.render({**self.variables, **row.variables}, row.messages)
-                return dialect
-            except Fault:
-                pass
-        return DIALECTS[0]
-
-    def find_ends(self):
-        """From a made-up conversation: the text behind an earlier and behind the last answer, and what ends a turn."""
-        try:
-            row = Conversation({'messages': [user(), assistant(ANSWER + '1'), user(), assistant(ANSWER + '2')]}, self.template.words)
-            text = self.full(row)
-            place = self.template.places_of().get(1)
-            start = self.write(row, row.messages[:1], True)
-        except Fault:
-            return
-        self.start = text
-        if ANSWER + '1' in text and ANSWER + '2' in text:
-            self.last_tail = text.rpartition(ANSWER + '2')[2]
-            self.tail = text[:place[1]].partition(ANSWER + '1')[2] if place else self.last_tail
-        both = self.tail.strip() and self.last_tail.startswith(self.tail)
-        self.end = (self.tail if both else self.last_tail).rstrip()
-        self.prompt = start[place[0]:] if place else ''
-
-    def own(self, text):
-        """The part of a text that begins with an answer which the model writes: to the end of the turn. gpt-oss ends earlier
-        turns with a token that does not end generation, which is left out."""
-        for tail in (self.last_tail, self.tail):
-            if tail and text.endswith(tail):
-                return text[:len(text) - len(tail)] + (self.end if tail.startswith(self.end) else '')
-        return text.rstrip() if self.end else text
-
-    def agree(self, probe):
-        """Whether a probe's answers are the same by their places as by beginnings; None where the template refuses it."""
-        try:
-            row = Conversation(probe, self.template.words)
-            text = self.full(row)
-            places = self.template.places_of()
-            for at in row.answers():
-                place = places.get(at)
-                start, own = self.beginning(row, at)
-                there = self.template.places_of().get(at)
-                if own is None or not place or not there or len(start) < there[0]:
-                    return False
-                prompt = start[there[0]:]
-                made = self.in_context(row, at)
-                begin = place[0] + len(prompt)
-                if not made or made[0] != prompt or not text.startswith(prompt, place[0]):
-                    return False
-                if (begin, begin + len(self.own(text[begin:place[1]]))) != self.matched(text, begin, own):
-                    return False
-            return True
-        except Fault:
-            return None
-
-    # Where the answers of a row are.
-
-    def beginning(self, row, at):
-        """(what generation starts from, what the model writes there), by rendering both; the second is None where the
-        template does not let the first stand."""
-        start = self.write(row, row.messages[:at], True)
-        text = self.write(row, row.messages[:at + 1])
-        return start, self.own(text[len(start):]) if text.startswith(start) else None
-
-    def context(self, row, at):
-        """Made-up messages for those before an answer, of the roles that it may depend on, and what these depend on."""
-        first = row.messages[:1] if at and row.messages[0]['role'] in ('system', 'developer') else []
-        before = row.messages[at - 1]['role'] if at > len(first) else None
-        if before == 'tool':
-            made = [user(), *called()]
-            Conversation({'messages': made}, self.template.words).speak(row.dialect)
-        elif before == 'user' or before is None:
-            made = [user()] * (before is not None)
-        else:
-            made = [user(), {'role': before, 'content': QUESTION}]
-        return first + made, (before, row.dialect, bool(row.tools), json.dumps([first, row.variables_given], default=str))
-
-    def in_context(self, row, at):
-        """(generation prompt, what the model writes) of an answer behind made-up messages; None where that is not to be had."""
-        before, key = self.context(row, at)
-        variables = {**self.variables, **row.variables, 'tools': [TOOL] if row.tools else None}
-        try:
-            if key not in self.contexts:
-                forget(self.contexts)
-                self.contexts[key] = self.template.render(variables, before, True)
-            start = self.contexts[key]
-            text = self.template.render(variables, before + [row.messages[at]])
-        except Fault:
-            return None
-        place = self.template.places_of().get(len(before))
-        if not place or place[0] > len(start) or not text.startswith(start):
-            return None
-        return start[place[0]:], self.own(text[len(start):])
-
-    def matched(self, text, begin, own):
-        """(begin, end) of what is learned where generation would write `own`; None where the text has something else."""
-        if text.startswith(own, begin):
-            return begin, begin + len(own)
-        body = without_end(own, self.end)
-        if body != own and text.startswith(body + self.tail, begin):
-            return begin, begin + len(body)
-        empty = EMPTY_THOUGHT.match(own)   # Qwen 3 leaves out an empty thought
-        if empty:
-            body = own[empty.end():]
-            space = SPACE.match(text, begin).end()
-            if text.startswith(body, space):
-                return begin, space + len(body)
-            body = without_end(body, self.end)
-            if text.startswith(body + self.tail, space):
-                return begin, space + len(body)
-        return None
+        super().__init__(template, variables)
+        self.learn, self.shapes = learn, set()
 
     def earlier(self, row, text, place, at, prompts, apart):
         """(begin, end) of what is learned of an answer that others follow; None where the template has rewritten it."""
@@ -227,7 +66,7 @@ class Renderer:
         """The line for a row whose answers are learned."""
         text = self.full(row)
         places, marked = self.template.places_of(), [span for span in self.template.spans if span[1] > span[0]]
-        dropped = row.dropped(text)
+        dropped = row.dropped(text, places)
         answers = row.answers()
         # An answer without its calls would teach to end the turn where one belongs.
         wanted = [at for at in answers if row.weights[at] and (self.learn != 'last' or at == answers[-1])
@@ -249,7 +88,7 @@ class Renderer:
             if span:
                 spans.append(self.with_role_token(text, span))
             else:
-                dropped.append(f'messages[{at}]: this earlier answer is rewritten by the template and bears no loss')
+                dropped.append(f'messages[{at}]: rewritten by the template, bears no loss')
         spans += [last] if last else []
         if marked:
             spans = [(max(a, c), min(b, d)) for a, b in spans for c, d in marked if max(a, c) < min(b, d)]
@@ -265,7 +104,7 @@ class Renderer:
         if not given.get('ask'):
             return self.answer(row)
         text = self.full(row, True)
-        return {'pieces': [[text, 0]], 'prompt': 1, 'answer': None, 'dropped': row.dropped(text)}
+        return {'pieces': [[text, 0]], 'prompt': 1, 'answer': None, 'dropped': row.dropped(text, self.template.places_of())}
 
 
 def differing(start, text):
@@ -289,9 +128,9 @@ def head(request):
     plain = Renderer(Template(*chosen[0], clock), variables, request.get('learn', 'answers'))
     tools = plain if chosen[1] == chosen[0] else Renderer(Template(*chosen[1], clock), variables, plain.learn)
     templates = [plain.template, tools.template]
-    names = set().union(*(one.names - one.of_environment for one in templates)) - GIVEN - set(tokens)
+    names = {name for one in templates for name in one.open_names if not name.endswith('_token')}
     bos = tokens.get('bos_token', '')
-    dated = any('strftime_now' in one.names for one in templates)
+    dated = any(one.dated for one in templates)
     source = json.dumps([[one.text for one in templates], tokens], sort_keys=True)
     return {'template': chosen[0][1], 'source': hashlib.sha256(source.encode()).hexdigest(), 'uses_date': dated,
             'date': date.isoformat() if dated else None, 'turn_end': plain.end.strip(), 'generation_prompt': plain.prompt,
@@ -325,7 +164,8 @@ def main():
     out = sys.stdout.buffer
     try:
         try:
-            said, plain, tools = head(json.loads(next(lines)))
+            request = json.loads(next(lines))
+            said, plain, tools = head(request)
         except Fault as fault:
             said, plain = {'fault': fault.said}, None
         out.write(json.dumps(said).encode() + b'\n')
@@ -337,6 +177,8 @@ def main():
                 out.flush()   # nothing waits: who asks line by line gets its answer
             else:
                 out.write(answer_line(text, plain, tools) + b'\n')
+                if request.get('interactive'):
+                    out.flush()   # then the first line without an answer is the one at which this program hangs
         out.flush()
     except BrokenPipeError:   # who asked has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

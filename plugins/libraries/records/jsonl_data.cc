@@ -80,6 +80,19 @@ void refuse_too_long(const Rows& file, const JsonlSource& source, const Turns& t
   throw Error(std::move(named));
 }
 
+// The pieces of a rendering do not say which of them are a message's that bears no loss.
+void refuse_silent(const Record& record, const std::string& where) {
+  const std::string_view form = record.form;
+  if (!record.conversation.is_object() || (form != "messages" && form != "conversations")) return;
+  for (const auto& message : record.conversation.at("messages")) {
+    if (message.contains("weight")) {
+      throw Error(
+          R"(a message has weight 0, and data.loss is "sequence", by which all that a template writes bears loss)",
+          "take the weight out, or data.loss", where);
+    }
+  }
+}
+
 // The keys that nothing reads, each with the first line that has it.
 class UnknownKeys {
  public:
@@ -247,6 +260,7 @@ void JsonlData::check_lines(const Rows& file, const Turns& turns, Diagnostics& d
         forms.add("a chosen and a rejected answer");
       } else {
         const auto record = read_record(file, i, turns, options_->numbers);
+        if (options_->loss == "sequence") refuse_silent(record, file.where(i));
         unknown.add(record.others, file, i);
         forms.add(record.form);
         if (options_->teacher_words > 0) read_teacher(file, i, options_->teacher_words);

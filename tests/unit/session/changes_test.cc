@@ -37,12 +37,14 @@ struct LinesOptions {
 
 // What no option says: the source gives other tokens.
 std::int64_t hidden_shift = 0;
+std::string hidden_template;
 
 class LinesSource : public data::DataSource {
  public:
   LinesSource(const std::string& file, std::int64_t shift)
       : lines_(split(trim(read_file(file)), '\n')), shift_(shift) {}
   std::int64_t size() const override { return static_cast<std::int64_t>(lines_.size()); }
+  std::string content() const override { return hidden_template; }
   data::Sample get(std::int64_t index) const override {
     data::Sample sample;
     for (const unsigned char c : lines_[static_cast<std::size_t>(index)]) {
@@ -204,7 +206,11 @@ TEST_CASE("data is compared by what is in it: by the bytes of its files, by its 
   hidden_shift = 1;
   CHECK(runs.changed() == Names{"data"});
   CHECK_THAT(runs.said({}), Contains("but of tokens with XXH64 "));
+  hidden_template = "chat template 7";  // which is the reason that samples are others
+  CHECK(runs.changed() == Names{"data"});
+  CHECK_THAT(runs.said({}), Contains("data is of chat template 7, but of its files alone in the checkpoint"));
   hidden_shift = 0;
+  hidden_template.clear();
   CHECK(runs.changed({"data.plugin=others"}) == Names{"data.plugin"});
 }
 

@@ -19,6 +19,8 @@ struct TablesOptions {
   }
 };
 
+std::string content_now;  // what no option says
+
 class Tables final : public data::Data {
  public:
   explicit Tables(const config::Options<TablesOptions>&) {}
@@ -26,6 +28,7 @@ class Tables final : public data::Data {
   std::shared_ptr<data::DataSource> open(const data::SplitRequest& request) const override {
     class Source final : public data::DataSource {
       std::int64_t size() const override { return 8; }
+      std::string content() const override { return content_now; }
       data::Sample get(std::int64_t) const override { return {{1, 2, 3}, {true, true, true}, 0, {}, {}}; }
     };
     return request.split == data::Split::train ? std::make_shared<Source>() : nullptr;
@@ -58,7 +61,12 @@ TEST_CASE("token caches depend on the files in a split's folder") {
   const auto changed = cache();
   CHECK(changed != first);
   folder.write("rows/b.parquet", "three");
-  CHECK(cache() != changed);
+  const auto added = cache();
+  CHECK(added != changed);
+  content_now = "chat template 7";
+  CHECK(cache() != added);
+  content_now.clear();
+  CHECK(cache() == added);
 }
 
 TEST_CASE("token caches depend on a tokenizer plugin's options and files") {

@@ -4,13 +4,13 @@
 #include "tokenizer/byte_tokenizer.h"
 
 #include <capstan/base/files.h>
-#include <capstan/base/log.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/data_parts/subprocess.h>
 #include <capstan_catch.h>
 #include <capstan_places.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 
@@ -259,14 +259,14 @@ configs:
     more.insert(more.end(), {{"dataset", name}, {"train_split", split}});
     return data_of(folder, std::move(more));
   };
-  const auto log = (folder / "log").string();
-  log::configure(log, log::Level::error, 0);
+  const auto content = [](const ParquetData& data) {
+    return data.open({data::Split::train, std::make_shared<tokenizer::ByteTokenizer>(), 500, 258})->content();
+  };
   CHECK(texts_of(of("org/name@abc", "validation", {{"config", std::string("plain")}})) == Texts{"two"});
   CHECK(texts_of(of((folder / "hub/datasets--org--name/snapshots/abc").string(), "train")) == Texts{"one", "three"});
-  CHECK(read_file(log).find("token caches") == std::string::npos);
+  CHECK(content(of("org/name@abc", "train")).empty());  // the options say it
   CHECK(texts_of(of("org/name", "train")) == Texts{"one", "three"});
-  CHECK_THAT(read_file(log), Contains("org/name is commit abc today") && Contains("name org/name@abc\n"));
-  log::configure("", log::Level::warning, 0);
+  CHECK(content(of("org/name", "train")) == "commit abc of org/name");
   CHECK_THAT(only_fault(of("org/name", "test")),
              Contains("there are no files of the split 'test'; splits with files here: train, validation"));
   CHECK_THAT(only_fault(of("org/name", "train", {{"config", std::string("fancy")}})),
@@ -275,6 +275,30 @@ configs:
   CHECK_THAT(only_fault(of("org/name@v2", "train")),
              Contains("hf download --repo-type dataset org/name --revision v2"));
   ::unsetenv("HF_HUB_CACHE");
+}
+
+TEST_CASE("a table's conversations are written by the model's own template") {
+  if (!has_pyarrow()) return;
+  const Folder folder;
+  write_by_python(folder, R"(
+calls = [{'type': 'function', 'function': {'name': 'f', 'arguments': '{"a": 1}'}}]
+rows = [{'messages': [{'role': 'user', 'content': 'q', 'tool_calls': None},
+                      {'role': 'assistant', 'content': 'a', 'tool_calls': calls}], 'tools': '[{"name": "f"}]'}]
+pq.write_table(pa.Table.from_pylist(rows), 'a.parquet')
+)");
+  folder.write(
+      "model/chat_template.jinja",
+      "{{ tools | tojson }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if 'tool_calls' in m %}{% for c in "
+      "m.tool_calls %}[{{ c.function.name }}]{% endfor %}{% endif %}</>{% endfor %}{% if add_generation_prompt "
+      "%}<assistant>{% endif %}");
+  const Values values{{"chat_template", std::string("model")}, {"rendered", (folder / "rendered").string()}};
+  const auto data = train_on(folder, "a.parquet", values);
+  CHECK(faults(data).empty());
+  const auto source = data.open(
+      {data::Split::train, std::make_shared<tokenizer::ByteTokenizer>(), 500, 258, {}, (folder / "model").string()});
+  const auto sample = source->get(0);
+  CHECK(std::string(sample.tokens.begin(), sample.tokens.end()) == R"([{"name": "f"}]<user>q</><assistant>a[f]</>)");
+  CHECK(std::count(sample.is_target.begin(), sample.is_target.end(), true) == 7);
 }
 
 TEST_CASE("options that contradict each other are refused") {

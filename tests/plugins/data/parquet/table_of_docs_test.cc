@@ -44,6 +44,12 @@ std::vector<std::string> cells() {
 void write_files(const Folder& folder) {
   folder.write("train.jsonl", "{\"text\": \"a\"}\n{\"instruction\": \"b\", \"input\": \"c\", \"output\": \"d\"}\n");
   folder.write("eval.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n");
+  folder.write("chat.jsonl",
+               R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"
+               "\n");
+  folder.write("model/chat_template.jinja",
+               "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+               "{% if add_generation_prompt %}<assistant>{% endif %}");
   folder.write("qa.jsonl", "{\"question\": \"a\", \"answer\": \"b\"}\n");
   folder.write("pairs.jsonl", "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
   folder.write("squad.json", R"({"data": [{"paragraphs": [{"context": "A b", "qas": [)"
@@ -85,7 +91,7 @@ std::string said_of(const Folder& folder, const std::string& toml, plugin::Host&
   for (const auto& one : diagnostics.list()) texts += one.text() + "\n";
   if (!texts.empty()) return texts;
   const auto tokenizer = std::make_shared<tokenizer::ByteTokenizer>();
-  const auto source = data->open({data::Split::train, tokenizer, 500, 258});
+  const auto source = data->open({data::Split::train, tokenizer, 500, 258, {}, (folder / "model").string()});
   CHECK((source && source->size() > 0));
   return texts;
 }
