@@ -250,12 +250,12 @@ std::vector<std::string> Generator::answer_batches(const std::vector<Prompt>& pr
   return texts(continued(prompts, end, static_cast<std::size_t>(job_.config.train->eval_batch), before), end);
 }
 
-std::vector<std::string> Generator::answer_all(const std::vector<Prompt>& prompts) {
+std::vector<std::string> Generator::answer_all(const std::vector<Prompt>& prompts, const AnswerEnd& end) {
   const auto plan = eval_plan(job_, static_cast<std::int64_t>(prompts.size()));
   const auto rows = plan.rows_of(job_.topology.data_coordinate());
   std::vector<Prompt> own;
   for (const auto row : rows) own.push_back(prompts[static_cast<std::size_t>(row)]);
-  const auto texts = answer_batches(own, {});
+  const auto texts = answer_batches(own, end);
   auto mine = Json::array();
   for (std::size_t k = 0; k < rows.size(); ++k) mine.push_back({rows[k], texts[k]});
   std::vector<std::string> all(prompts.size());

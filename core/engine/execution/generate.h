@@ -1,10 +1,10 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/execution/evaluation.h>
 
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,12 +30,6 @@ double draw(std::uint64_t seed, std::int64_t prompt, std::int64_t position);
 /// temperature is 0. Probabilities are float64; among equal ones the lower id comes first.
 at::Tensor choose_tokens(const at::Tensor& logits, const Sampling& sampling, const std::vector<double>& draws);
 
-/// What ends an answer, besides the tokenizer's end tokens.
-struct AnswerEnd {
-  std::function<std::size_t(std::string_view text)> text;  ///< where, or npos: DataSource::answer_end; may be null
-  std::vector<std::int64_t> ids;                           ///< DataSource::end_ids
-};
-
 /// How a job spreads samples or questions over the data coordinates.
 data::EvalPlan eval_plan(const session::Job& job, std::int64_t samples);
 
@@ -59,7 +53,7 @@ class Generator {
                                           const std::function<void()>& before = {});
   /// Answers to prompts that every rank has, divided among the data coordinates, train.eval_batch at once; on every
   /// rank. Collective over the world.
-  std::vector<std::string> answer_all(const std::vector<Prompt>& prompts);
+  std::vector<std::string> answer_all(const std::vector<Prompt>& prompts, const AnswerEnd& end = {});
 
  private:
   struct Answering;

@@ -5,6 +5,7 @@
 #include <capstan/plugin/host.h>
 #include <capstan/ranks/model_session.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -36,24 +37,22 @@ const data::DataSource& source_of(const session::Job& job, const std::string& sp
   return *source;
 }
 
-std::vector<execution::Prompt> tokenized(const std::vector<std::string>& texts, const session::Job& job) {
+// Prompts with their numbers. Throws Error for one that is empty or too long.
+std::vector<execution::Prompt> numbered(const std::vector<std::vector<std::int64_t>>& all, std::int64_t positions) {
   std::vector<execution::Prompt> prompts;
-  for (const auto& text : texts) {
-    execution::Prompt prompt{job.samples.tokenizer.object->prefix_ids(), static_cast<std::int64_t>(prompts.size())};
-    const auto ids = job.samples.tokenizer.object->encode(text);
-    prompt.tokens.insert(prompt.tokens.end(), ids.begin(), ids.end());
-    const auto length = static_cast<std::int64_t>(prompt.tokens.size());
+  for (const auto& tokens : all) {
+    const auto length = static_cast<std::int64_t>(tokens.size());
     const auto number = prompts.size() + 1;
     if (length == 0) {
       throw Error(cat("prompt ", number, " is empty, and this tokenizer puts nothing before a text"),
                   "write something to continue from");
     }
-    if (length > job.plugins.model_facts.max_positions) {
-      throw Error(cat("prompt ", number, " has ", thousands(length), " tokens, the model has ",
-                      thousands(job.plugins.model_facts.max_positions), " positions"),
+    if (length > positions) {
+      throw Error(cat("prompt ", number, " has ", thousands(length), " tokens, the model has ", thousands(positions),
+                      " positions"),
                   "shorten it");
     }
-    prompts.push_back(std::move(prompt));
+    prompts.push_back({tokens, static_cast<std::int64_t>(number) - 1});
   }
   return prompts;
 }
@@ -94,8 +93,25 @@ ModelSession::Evaluated ModelSession::evaluate(const std::string& split, std::in
   return evaluated;
 }
 
+const tokenizer::Tokenizer& ModelSession::tokenizer() const { return *state_.job->samples.tokenizer.object; }
+std::int64_t ModelSession::positions() const { return state_.job->plugins.model_facts.max_positions; }
+std::int64_t ModelSession::max_new_tokens() const { return state_.job->config.train->max_new_tokens; }
+
 std::vector<std::string> ModelSession::generate(const std::vector<std::string>& prompts) {
-  return execution::Generator(*state_.session).answer_all(tokenized(prompts, *state_.job));
+  const auto before = tokenizer().prefix_ids();
+  std::vector<std::vector<std::int64_t>> all;
+  for (const auto& text : prompts) {
+    auto ids = tokenizer().encode(text);
+    const bool has_it = ids.size() >= before.size() && std::equal(before.begin(), before.end(), ids.begin());
+    if (!has_it) ids.insert(ids.begin(), before.begin(), before.end());
+    all.push_back(std::move(ids));
+  }
+  return generate(all, {});
+}
+
+std::vector<std::string> ModelSession::generate(const std::vector<std::vector<std::int64_t>>& prompts,
+                                                const execution::AnswerEnd& end) {
+  return execution::Generator(*state_.session).answer_all(numbered(prompts, positions()), end);
 }
 
 int with_model(const RanksCall& ranks_call, const ModelChoice& choice, ModelUse use,

@@ -2,12 +2,23 @@
 #include <capstan/base/export.h>
 #include <capstan/monitor/monitor.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace execution {
+
+/// What ends an answer, besides the tokenizer's end tokens.
+struct AnswerEnd {
+  /// Where, or npos; may be null. It sees an answer each time that a token was added, and once more when it is whole,
+  /// on the ranks that compute it.
+  std::function<std::size_t(std::string_view text)> text;
+  std::vector<std::int64_t> ids;
+};
 
 /// An answer that was generated.
 struct Answer {

@@ -2,6 +2,7 @@
 #include <capstan/base/export.h>
 #include <capstan/execution/evaluation.h>
 #include <capstan/ranks/connected_rank.h>
+#include <capstan/tokenizer/tokenizer.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -54,8 +55,16 @@ class ModelSession {
     execution::Evaluation answers;
   };
   Evaluated evaluate(const std::string& split, std::int64_t samples);
-  /// Texts that continue prompts, which every rank has; sampled as [train] and run.seed say.
+  const tokenizer::Tokenizer& tokenizer() const;
+  /// Tokens of a prompt and its answer, and of an answer (train.max_new_tokens), at most.
+  std::int64_t positions() const;
+  std::int64_t max_new_tokens() const;
+  /// Texts that continue prompts, which every rank has; sampled as [train] and run.seed say. The tokenizer's prefix_ids
+  /// are put before a prompt that does not begin with them itself.
   std::vector<std::string> generate(const std::vector<std::string>& prompts);
+  /// The same for prompts as tokens, before which nothing is put.
+  std::vector<std::string> generate(const std::vector<std::vector<std::int64_t>>& prompts,
+                                    const execution::AnswerEnd& end);
 
  private:
   State& state_;

@@ -1,0 +1,2 @@
+set(needs ENGINE)   # a model, and the ranks that share it
+list(APPEND libraries plugin_asking)

@@ -1,0 +1,1 @@
+list(APPEND libraries plugin_chat_template plugin_records)
