@@ -37,6 +37,7 @@ class ParquetData final : public jsonl::JsonlData {
   bool evaluates() const override { return !options_->eval.empty() || options_->eval_split.has_value(); }
 
  protected:
+  std::filesystem::path kept_in() const override { return options_->decoded; }
   capstan::data::FileKind kind() const override;
   std::vector<capstan::data::SplitFile> files(capstan::Diagnostics& diagnostics) const override;
   capstan::data::SplitFile file_of(const capstan::data::SplitRequest& request) const override;

@@ -1,10 +1,10 @@
 #include "jsonl_data.h"
 
-#include "jsonl_source.h"
 #include "keys.h"
 #include "mapped_lines.h"
 #include "numbers.h"
 #include "teacher.h"
+#include "too_long.h"
 
 #include <capstan/base/counted.h>
 #include <capstan/base/log.h>
@@ -52,23 +52,26 @@ std::vector<std::int64_t> long_lines(const Rows& file, std::int64_t lines, const
 
 // A line that is too long would end a run at the step that meets it: those that may be are looked at before the first
 // one, the longest first, and of a file of very many no more than takes some ten seconds.
-void refuse_too_long(const Rows& file, const JsonlSource& source, const Turns& turns, std::int64_t most) {
+// Returns what is to be said of those that are cut.
+std::string refuse_too_long(const Rows& file, const JsonlSource& source, const Turns& turns, std::int64_t most) {
   constexpr std::size_t most_bytes = std::size_t{64} << 20;
   constexpr std::size_t most_named = 10;
   std::map<std::int64_t, Diagnostic> faults;
   std::size_t bytes = 0;
+  CutTally tally(source);
   for (const auto line : long_lines(file, source.size(), turns, most)) {
     if (bytes > most_bytes) break;
     bytes += file.line(line).size();
     try {
       source.get(line);
+      tally.add(line);
     } catch (const Error& error) {
       const auto& first = error.diagnostics().front();
       if (first.where != file.where(line)) throw;  // a tokenizer's
       faults.emplace(line, first);
     }
   }
-  if (faults.empty()) return;
+  if (faults.empty()) return tally.text(file, most);
   std::vector<Diagnostic> named;
   for (const auto& [line, fault] : faults) {
     if (named.size() < most_named) named.push_back(fault);
@@ -150,10 +153,10 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
 void JsonlOptions::describe_samples(config::OptionTable<JsonlOptions>& t) {
   t.add("max_length", &JsonlOptions::max_length).min(0).doc("most tokens of a sample; 0: the model's");
   t.add("too_long", &JsonlOptions::too_long)
-      .choices({"error", "cut"})
+      .choices({"error", "cut", "drop"})
       .doc(
           "a line of more tokens than max_length. error: it is named, and nothing begins; cut: a text loses its end, "
-          "a prompt or a conversation its beginning, never the last answer");
+          "a prompt or a conversation its beginning, never the last answer; drop: it is left out");
   t.add("loss", &JsonlOptions::loss)
       .choices({"answer", "sequence"})
       .doc(
@@ -322,15 +325,11 @@ std::shared_ptr<data::DataSource> JsonlData::open(const data::SplitRequest& requ
   const auto file = read(chosen, diagnostics);
   diagnostics.throw_if_any();
   if (!file) return nullptr;
-  auto source = std::make_shared<JsonlSource>(file, chosen.samples.value_or(file->size()), written, request,
-                                              SampleOptions{.whole_sequence = options_->loss == "sequence",
-                                                            .cut = options_->too_long == "cut",
-                                                            .pairs = options_->pairs,
-                                                            .numbers = options_->numbers,
-                                                            .teacher_words = options_->teacher_words});
-  refuse_too_long(*file, *source, written, request.max_length);
+  auto source = source_of(file, chosen.samples.value_or(file->size()), request);
   const Conversations conversations(*file, options_->pairs, !written.empty());
   warn_of_ends(*source, *file, *request.tokenizer, conversations, end_warnings_);
+  if (options_->too_long == "drop") return without_long_lines(source, file, request);
+  warn_once(refuse_too_long(*file, *source, written, request.max_length));
   return source;
 }
 

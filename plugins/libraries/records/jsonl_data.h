@@ -1,6 +1,7 @@
 #pragma once
 #include "columns.h"
 #include "ends.h"
+#include "jsonl_source.h"
 #include "rows.h"
 #include "template.h"
 
@@ -8,10 +9,14 @@
 #include <capstan/data_parts/split_file.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "tokens/lengths.h"
 
 namespace jsonl {
 
@@ -56,6 +61,8 @@ class JsonlData : public capstan::data::Data {
   }
 
  protected:
+  /// Where what is derived from the files is kept; empty: data::derived_folder().
+  virtual std::filesystem::path kept_in() const { return {}; }
   /// Words for the files in messages.
   virtual capstan::data::FileKind kind() const;
   /// The files of all splits, whether the options name them or not, then those of eval_files.
@@ -68,11 +75,20 @@ class JsonlData : public capstan::data::Data {
  private:
   std::shared_ptr<const Rows> read(const capstan::data::SplitFile& split, capstan::Diagnostics& diagnostics) const;
   Columns columns(capstan::Diagnostics& diagnostics) const;
+  std::shared_ptr<JsonlSource> source_of(std::shared_ptr<const Rows> file, std::int64_t samples,
+                                         const capstan::data::SplitRequest& request) const;
+  std::vector<tokens::Length> lengths(const std::shared_ptr<const Rows>& file, std::int64_t samples,
+                                      capstan::data::SplitRequest request) const;
+  std::shared_ptr<capstan::data::DataSource> without_long_lines(std::shared_ptr<const JsonlSource> source,
+                                                                const std::shared_ptr<const Rows>& file,
+                                                                const capstan::data::SplitRequest& request) const;
+  void warn_once(const std::string& text) const;
   void check_columns(const Rows& file, capstan::Diagnostics& diagnostics) const;
   void check_lines(const Rows& file, const Turns& turns, capstan::Diagnostics& diagnostics) const;
   Turns turns(capstan::Diagnostics& diagnostics) const;
   capstan::config::Options<JsonlOptions> options_;
   mutable tokens::EndWarnings end_warnings_;
+  mutable std::set<std::string> said_;  // a split may be opened several times
 };
 
 }  // namespace jsonl

@@ -3,6 +3,7 @@
 #include <capstan/base/encoding.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
+#include <capstan/data_parts/derived_file.h>
 
 #include <algorithm>
 #include <utility>
@@ -10,6 +11,8 @@
 namespace jsonl {
 
 Rows::~Rows() = default;
+
+std::string Rows::content() const { return capstan::data::content_key(path()); }
 
 MappedLines::MappedLines(std::string path) : path_(std::move(path)), file_(path_) {
   const std::string_view all(reinterpret_cast<const char*>(file_.data()), file_.size());

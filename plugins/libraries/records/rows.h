@@ -22,6 +22,9 @@ class Rows {
   /// Its place, for messages: "FILE:7".
   virtual std::string where(std::int64_t index) const = 0;
 
+  /// What the rows are made of: in a key of what is made of them (data::DerivedFile). Reads all of it.
+  virtual std::string content() const;
+
   const Columns& columns() const { return columns_; }
   void rename(Columns columns) { columns_ = std::move(columns); }
 
