@@ -1,10 +1,10 @@
 #include "jsonl_data.h"
 
+#include "cut_tally.h"
 #include "keys.h"
 #include "mapped_lines.h"
 #include "numbers.h"
 #include "teacher.h"
-#include "too_long.h"
 
 #include <capstan/base/counted.h>
 #include <capstan/base/log.h>
@@ -84,8 +84,12 @@ std::string refuse_too_long(const Rows& file, const JsonlSource& source, const T
 // The keys that nothing reads, each with the first line that has it.
 class UnknownKeys {
  public:
+  explicit UnknownKeys(const Filters& filters) : filters_(filters) {}
+
   void add(const std::vector<std::string>& keys, const Rows& file, std::int64_t index) {
-    for (const auto& key : keys) first_.try_emplace(key, index);
+    for (const auto& key : keys) {
+      if (!filters_.reads(key)) first_.try_emplace(key, index);
+    }
     file_ = &file;
   }
 
@@ -101,6 +105,7 @@ class UnknownKeys {
   }
 
  private:
+  const Filters& filters_;
   const Rows* file_ = nullptr;
   std::map<std::string, std::int64_t> first_;
 };
@@ -151,12 +156,7 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
 }
 
 void JsonlOptions::describe_samples(config::OptionTable<JsonlOptions>& t) {
-  t.add("max_length", &JsonlOptions::max_length).min(0).doc("most tokens of a sample; 0: the model's");
-  t.add("too_long", &JsonlOptions::too_long)
-      .choices({"error", "cut", "drop"})
-      .doc(
-          "a line of more tokens than max_length. error: it is named, and nothing begins; cut: a text loses its end, "
-          "a prompt or a conversation its beginning, never the last answer; drop: it is left out");
+  describe_selection(t);
   t.add("loss", &JsonlOptions::loss)
       .choices({"answer", "sequence"})
       .doc(
@@ -242,7 +242,7 @@ std::shared_ptr<Rows> JsonlData::rows(const data::SplitFile& split, Diagnostics&
 
 // The file of a split; null when the options name none, or when it added a fault.
 std::shared_ptr<const Rows> JsonlData::read(const data::SplitFile& split, Diagnostics& diagnostics) const {
-  const auto file = rows(split, diagnostics);
+  const auto file = kept(rows(split, diagnostics), diagnostics);
   Diagnostics said;  // by check
   if (file) file->rename(columns(said));
   return file && split.is_enough(file->size(), kind(), diagnostics) ? file : nullptr;
@@ -268,10 +268,11 @@ void JsonlData::check_columns(const Rows& file, Diagnostics& diagnostics) const 
 }
 
 // Every line is read, so that a broken one shows before anything is expensive; the first few that are wrong are named.
-void JsonlData::check_lines(const Rows& file, const Turns& turns, Diagnostics& diagnostics) const {
+void JsonlData::check_lines(const Rows& file, const Turns& turns, const Filters& filters,
+                            Diagnostics& diagnostics) const {
   constexpr int most = 10;
   int faults = 0;
-  UnknownKeys unknown;
+  UnknownKeys unknown(filters);
   Forms forms;
   for (std::int64_t i = 0; i < file.size() && faults < most; ++i) {
     try {
@@ -298,13 +299,14 @@ void JsonlData::check(Diagnostics& diagnostics) const {
   const auto before = diagnostics.size();
   const auto written = turns(diagnostics);
   columns(diagnostics);
+  const auto conditions = filters(diagnostics);
   const bool usable = diagnostics.size() == before;
   const auto all = files(diagnostics);
   for (const auto& one : all) {
     const auto file = read(one, diagnostics);
     if (!file || !usable) continue;
     check_columns(*file, diagnostics);
-    check_lines(*file, written, diagnostics);
+    check_lines(*file, written, conditions, diagnostics);
   }
   if (options_->pairs && options_->loss == "sequence") {
     diagnostics.add(options_.where(&JsonlOptions::loss),

@@ -3,6 +3,7 @@
 #include "ends.h"
 #include "jsonl_source.h"
 #include "rows.h"
+#include "selected_rows.h"
 #include "template.h"
 
 #include <capstan/data.h>
@@ -33,6 +34,7 @@ struct JsonlOptions {
   std::vector<std::string> numbers;
   std::int64_t teacher_words = 0;
   std::vector<std::string> columns;
+  std::vector<std::string> keep;
   std::string turn;
   std::optional<std::string> system_turn;
   std::optional<std::string> user_turn;
@@ -41,6 +43,8 @@ struct JsonlOptions {
   static void describe(capstan::config::OptionTable<JsonlOptions>& t);
   /// All but those that name files.
   static void describe_samples(capstan::config::OptionTable<JsonlOptions>& t);
+  /// Those that say which lines become samples.
+  static void describe_selection(capstan::config::OptionTable<JsonlOptions>& t);
   static std::vector<capstan::config::FileKeys> file_keys();
 };
 
@@ -75,6 +79,9 @@ class JsonlData : public capstan::data::Data {
  private:
   std::shared_ptr<const Rows> read(const capstan::data::SplitFile& split, capstan::Diagnostics& diagnostics) const;
   Columns columns(capstan::Diagnostics& diagnostics) const;
+  Filters filters(capstan::Diagnostics& diagnostics) const;
+  std::shared_ptr<Rows> kept(std::shared_ptr<Rows> file, capstan::Diagnostics& diagnostics) const;
+  KeptIn kept_files() const;
   std::shared_ptr<JsonlSource> source_of(std::shared_ptr<const Rows> file, std::int64_t samples,
                                          const capstan::data::SplitRequest& request) const;
   std::vector<tokens::Length> lengths(const std::shared_ptr<const Rows>& file, std::int64_t samples,
@@ -84,7 +91,8 @@ class JsonlData : public capstan::data::Data {
                                                                 const capstan::data::SplitRequest& request) const;
   void warn_once(const std::string& text) const;
   void check_columns(const Rows& file, capstan::Diagnostics& diagnostics) const;
-  void check_lines(const Rows& file, const Turns& turns, capstan::Diagnostics& diagnostics) const;
+  void check_lines(const Rows& file, const Turns& turns, const Filters& filters,
+                   capstan::Diagnostics& diagnostics) const;
   Turns turns(capstan::Diagnostics& diagnostics) const;
   capstan::config::Options<JsonlOptions> options_;
   mutable tokens::EndWarnings end_warnings_;

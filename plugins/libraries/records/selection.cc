@@ -1,4 +1,4 @@
-#include "too_long.h"
+#include "cut_tally.h"
 
 #include "jsonl_data.h"
 
@@ -47,6 +47,19 @@ struct Dropped {
 
 }  // namespace
 
+void JsonlOptions::describe_selection(config::OptionTable<JsonlOptions>& t) {
+  t.add("max_length", &JsonlOptions::max_length).min(0).doc("most tokens of a sample; 0: the model's");
+  t.add("too_long", &JsonlOptions::too_long)
+      .choices({"error", "cut", "drop"})
+      .doc(
+          "a line of more tokens than max_length. error: it is named, and nothing begins; cut: a text loses its end, "
+          "a prompt or a conversation its beginning, never the last answer; drop: it is left out");
+  t.add("keep", &JsonlOptions::keep)
+      .doc(
+          "conditions for a line to be used, each as \"COLUMN SIGN VALUE\" with a sign of = != < <= > >= has: "
+          "[\"language = en\", \"score >= 3\", \"tags has math\"]. All hold, before train_samples counts");
+}
+
 void CutTally::add(std::int64_t line) {
   const auto now = source_.cuts();
   if (now.losing > before_.losing) first_ = cut_.losing == 0 ? line : std::min(first_, line);
@@ -77,10 +90,8 @@ std::vector<tokens::Length> JsonlData::lengths(const std::shared_ptr<const Rows>
     return cat(file->content(), samples, " ", join(o.columns), " ", o.turn, " ", o.system_turn.value_or(""), " ",
                o.user_turn.value_or(""), " ", o.assistant_turn.value_or(""), " ", o.loss, " ", o.pairs, "\n");
   };
-  return tokens::lengths_of(
-      *whole, *request.tokenizer,
-      {file->path(), kind().items, bytes, key, kept_in(),
-       kept_in().empty() ? "set CAPSTAN_CACHE to another folder" : "set data.decoded to another folder"});
+  return tokens::lengths_of(*whole, *request.tokenizer,
+                            {file->path(), kind().items, bytes, key, kept_files().folder, kept_files().advice});
 }
 
 std::shared_ptr<data::DataSource> JsonlData::without_long_lines(std::shared_ptr<const JsonlSource> source,
@@ -113,6 +124,32 @@ std::shared_ptr<JsonlSource> JsonlData::source_of(std::shared_ptr<const Rows> fi
                                                      .numbers = options_->numbers,
                                                      .teacher_words = options_->teacher_words,
                                                      .cuts = std::make_shared<CutSamples>()});
+}
+
+Filters JsonlData::filters(Diagnostics& diagnostics) const {
+  const auto member = &JsonlOptions::keep;
+  return {options_->keep, options_.name(member), options_.where(member), diagnostics};
+}
+
+KeptIn JsonlData::kept_files() const {
+  const bool is_set = !kept_in().empty();
+  return {kept_in(), is_set ? "set data.decoded to another folder" : "set CAPSTAN_CACHE to another folder"};
+}
+
+// The rows that are used; null after a fault was added.
+std::shared_ptr<Rows> JsonlData::kept(std::shared_ptr<Rows> file, Diagnostics& diagnostics) const {
+  Diagnostics said;  // by check
+  const auto conditions = filters(said);
+  if (!file || conditions.empty() || file->size() == 0) return file;
+  try {
+    auto rows = rows_kept_by(conditions, file, kept_files());
+    warn_once(cat(file->path(), ": ", conditions.name(), " keeps ", thousands(rows->size()), " of ",
+                  thousands(file->size()), " ", kind().items));
+    return rows;
+  } catch (const Error& error) {
+    for (const auto& fault : error.diagnostics()) diagnostics.add(fault);
+    return nullptr;
+  }
 }
 
 void JsonlData::warn_once(const std::string& text) const {
