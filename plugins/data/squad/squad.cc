@@ -15,7 +15,6 @@
 
 #include "records/mapped_lines.h"
 #include "tables/decoded_rows.h"
-#include "tables/options.h"
 
 namespace squad {
 
@@ -138,7 +137,8 @@ void SquadOptions::describe(config::OptionTable<SquadOptions>& t) {
       "questions to train on: a file in SQuAD's JSON format, version 1.1 or 2.0, or a table with its rows (JSON "
       "lines, Parquet, Arrow, a folder of them)",
       "questions to evaluate on, in the same format", squad_json());
-  tables::describe_decoding(t, &SquadOptions::python, &SquadOptions::decoded);
+  config::OptionTable<tables::TableOptions> of_tables(t);
+  TableOptions::describe(of_tables);
   t.add("max_length", &SquadOptions::max_length)
       .min(0)
       .doc("most tokens of a sample; longer ones lose the end of their context, never of the answer; 0: the model's");
@@ -167,18 +167,18 @@ std::vector<config::FileKeys> SquadOptions::file_keys() { return {squad_keys(), 
 // A file in SQuAD's format, or a table; without a path after a fault was added.
 SquadFile SquadData::read_file(const data::SplitFile& file, Split split, Diagnostics& diagnostics) const {
   const std::filesystem::path path = file.path;
-  if (path.extension() == ".jsonl") return read_squad_rows(jsonl::MappedLines(file.path), split, reading());
-  if (is_file(path) && path.extension() != ".parquet" && path.extension() != ".arrow")
+  const bool is_one = !splits_.is_of_dataset(file) && is_file(path);
+  if (is_one && path.extension() == ".jsonl") return read_squad_rows(jsonl::MappedLines(file.path), split, reading());
+  if (is_one && path.extension() != ".parquet" && path.extension() != ".arrow")
     return read_squad(file.path, split, reading());
-  tables::TableFiles tables{file.path, {}, {}, options_->decoded, {options_->python}};
-  tables.files = tables::files_in(file.path, file.key, file.where, diagnostics);
+  const auto tables = splits_.tables_of(file, {}, diagnostics);
   if (tables.files.empty()) return {};
   return read_squad_rows(tables::DecodedRows(tables), split, reading());
 }
 
 // The questions of a file that are used; none when the options name no file, or when it added a fault.
 std::optional<SquadFile> SquadData::read(const data::SplitFile& file, Split split, Diagnostics& diagnostics) const {
-  if (!file.is_there(squad_json(), diagnostics)) return {};
+  if (!splits_.is_of_dataset(file) && !file.is_there(squad_json(), diagnostics)) return {};
   try {
     auto squad = read_file(file, split, diagnostics);
     if (squad.path.empty()) return {};
@@ -213,7 +213,8 @@ void SquadData::check_no_answer(Diagnostics& diagnostics) const {
 
 void SquadData::check(Diagnostics& diagnostics) const {
   check_no_answer(diagnostics);
-  const auto files = data::all_files(options_, diagnostics);
+  auto files = data::all_files(options_, diagnostics);
+  splits_.place(files, diagnostics);
   for (std::size_t i = 0; i < files.size(); ++i) {
     const auto squad = read(files[i], i == 0 ? Split::train : Split::eval, diagnostics);
     if (squad) tell(*squad, options_->unanswerable == "skip");
@@ -223,7 +224,7 @@ void SquadData::check(Diagnostics& diagnostics) const {
 
 std::shared_ptr<data::DataSource> SquadData::open(const data::SplitRequest& request) const {
   Diagnostics diagnostics;
-  auto squad = read(data::requested_file(options_, request), request.split, diagnostics);
+  auto squad = read(splits_.placed(data::requested_file(options_, request), request), request.split, diagnostics);
   diagnostics.throw_if_any();
   if (!squad) return nullptr;
   refuse_too_long(*squad, request);

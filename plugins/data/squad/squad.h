@@ -11,11 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "tables/hub_splits.h"
 #include "tokens/ends.h"
 
 namespace squad {
 
-struct SquadOptions {
+struct SquadOptions : tables::TableOptions {
   std::string train;
   std::string eval;
   std::optional<std::int64_t> train_samples;
@@ -26,8 +27,6 @@ struct SquadOptions {
   std::string answers = "in_context";
   std::string unanswerable = "refuse";
   std::optional<std::string> no_answer;
-  std::string python;
-  std::string decoded;
 
   static void describe(capstan::config::OptionTable<SquadOptions>& t);
   static std::vector<capstan::config::FileKeys> file_keys();
@@ -36,11 +35,12 @@ struct SquadOptions {
 /// Questions and answers from files in SQuAD's format, version 1.1 or 2.0.
 class SquadData final : public capstan::data::Data {
  public:
-  explicit SquadData(capstan::config::Options<SquadOptions> options) : options_(std::move(options)) {}
+  explicit SquadData(capstan::config::Options<SquadOptions> options)
+      : options_(std::move(options)), splits_(capstan::config::Options<tables::TableOptions>(options_)) {}
   void check(capstan::Diagnostics& diagnostics) const override;
   std::shared_ptr<capstan::data::DataSource> open(const capstan::data::SplitRequest& request) const override;
   std::int64_t max_length() const override { return options_->max_length; }
-  bool evaluates() const override { return !options_->eval.empty(); }
+  bool evaluates() const override { return !options_->eval.empty() || splits_.evaluates(); }
   std::vector<std::string> evaluation_sets() const override {
     return capstan::data::names_of_sets(options_->eval_files);
   }
@@ -56,6 +56,7 @@ class SquadData final : public capstan::data::Data {
   std::string no_answer() const { return options_->no_answer.value_or("unanswerable"); }
 
   capstan::config::Options<SquadOptions> options_;
+  tables::HubSplits splits_;
   mutable tokens::EndWarnings end_warnings_;
 };
 
