@@ -22,10 +22,10 @@ void ParquetOptions::describe(config::OptionTable<ParquetOptions>& t) {
                              "lines, JSON or CSV, also "
                              "with .gz, .bz2, .xz or .zst, or a folder of such files",
                              "table to evaluate on", tables_kind());
-  config::OptionTable<tables::TableOptions> of_tables(t);
-  describe_dataset(of_tables);
+  config::OptionTable<tables::TableOptions> of_dataset(t);
+  TableOptions::describe(of_dataset);
   t.add("leave_out", &ParquetOptions::leave_out).doc("columns that are not read: images, say, which are no text");
-  describe_decoding(of_tables);
+  tables::describe_decoding(t, &ParquetOptions::python, &ParquetOptions::decoded);
   config::OptionTable<jsonl::JsonlOptions> of_rows(t);
   describe_samples(of_rows);
 }
@@ -52,7 +52,13 @@ std::shared_ptr<jsonl::Rows> ParquetData::rows(const data::SplitFile& split, Dia
   auto& rows = rows_[split.key + split.path];
   try {
     if (rows) return rows;
-    const auto tables = splits_.tables_of(split, options_->leave_out, diagnostics);
+    const auto tables = splits_.tables_of(split,
+                                          {.name = {},
+                                           .files = {},
+                                           .leave_out = options_->leave_out,
+                                           .folder = options_->decoded,
+                                           .python = {options_->python}},
+                                          diagnostics);
     if (!tables.files.empty()) rows = std::make_shared<tables::DecodedRows>(tables);
     return rows;
   } catch (const Error& error) {

@@ -14,6 +14,8 @@ namespace parquet {
 /// jsonl's options, which hold for rows as they do for lines, and where the rows come from.
 struct ParquetOptions : jsonl::JsonlOptions, tables::TableOptions {
   std::vector<std::string> leave_out;
+  std::string python;
+  std::string decoded;
 
   static void describe(capstan::config::OptionTable<ParquetOptions>& t);
   static std::vector<capstan::config::FileKeys> file_keys() = delete;  // jsonl's are printed once

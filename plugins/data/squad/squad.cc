@@ -15,6 +15,7 @@
 
 #include "records/mapped_lines.h"
 #include "tables/decoded_rows.h"
+#include "tokens/lengths.h"
 
 namespace squad {
 
@@ -83,7 +84,18 @@ void tell(const SquadFile& squad, bool skips) {
                    more > 0 ? cat(" and ", more, " more") : ""));
 }
 
-/// The questions of a file. Holds their text; get() tokenises.
+// All that the samples are made of.
+std::string texts_of(const SquadFile& squad) {
+  std::string texts;
+  for (const auto& context : squad.contexts) texts += context + "\n";
+  for (const auto& question : squad.questions) {
+    texts += cat(question.context, " ", question.text, "\n");
+    if (!question.answers.empty()) texts += question.answers.front() + "\n";
+  }
+  return texts;
+}
+
+/// The questions of a file. Holds their text; get() tokenises, and may be called from several threads.
 class SquadSource final : public data::DataSource {
  public:
   /// `no_answer`: what stands for no answer, where questions that have none are learned.
@@ -137,11 +149,14 @@ void SquadOptions::describe(config::OptionTable<SquadOptions>& t) {
       "questions to train on: a file in SQuAD's JSON format, version 1.1 or 2.0, or a table with its rows (JSON "
       "lines, Parquet, Arrow, a folder of them)",
       "questions to evaluate on, in the same format", squad_json());
-  config::OptionTable<tables::TableOptions> of_tables(t);
-  TableOptions::describe(of_tables);
+  config::OptionTable<tables::TableOptions> of_dataset(t);
+  TableOptions::describe(of_dataset);
+  tables::describe_decoding(t, &SquadOptions::python, &SquadOptions::decoded);
   t.add("max_length", &SquadOptions::max_length)
       .min(0)
-      .doc("most tokens of a sample; longer ones lose the end of their context, never of the answer; 0: the model's");
+      .doc(
+          "most tokens of a sample; longer ones lose the end of their context, never of the answer; 0: the model's; "
+          "\"auto\": as many as the longest one has");
   t.add("loss", &SquadOptions::loss)
       .choices({"answer", "sequence"})
       .doc("which tokens bear loss: answer and end token, or the whole sequence, prompt included");
@@ -171,7 +186,9 @@ SquadFile SquadData::read_file(const data::SplitFile& file, Split split, Diagnos
   if (is_one && path.extension() == ".jsonl") return read_squad_rows(jsonl::MappedLines(file.path), split, reading());
   if (is_one && path.extension() != ".parquet" && path.extension() != ".arrow")
     return read_squad(file.path, split, reading());
-  const auto tables = splits_.tables_of(file, {}, diagnostics);
+  const auto tables = splits_.tables_of(
+      file, {.name = {}, .files = {}, .leave_out = {}, .folder = options_->decoded, .python = {options_->python}},
+      diagnostics);
   if (tables.files.empty()) return {};
   return read_squad_rows(tables::DecodedRows(tables), split, reading());
 }
@@ -222,17 +239,36 @@ void SquadData::check(Diagnostics& diagnostics) const {
   data::require_file(files[0], files[1], options_.section().origin.text(), squad_json(), diagnostics);
 }
 
+std::shared_ptr<data::DataSource> SquadData::source_of(SquadFile file, const data::SplitRequest& request) const {
+  const auto loss = options_->loss == "sequence" ? Loss::sequence : Loss::answer;
+  const bool learns = options_->unanswerable == "learn";
+  return std::make_shared<SquadSource>(std::move(file), request, loss,
+                                       learns ? std::optional(no_answer()) : std::nullopt);
+}
+
+tokens::Lengths SquadData::lengths(const data::SplitRequest& request) const {
+  constexpr std::int64_t longer_than_any = std::int64_t{1} << 30;
+  Diagnostics diagnostics;
+  auto file = read(splits_.placed(data::requested_file(options_, request), request), request.split, diagnostics);
+  diagnostics.throw_if_any();
+  if (!file) return {};
+  const auto texts = texts_of(*file), name = file->path;
+  auto whole = request;
+  whole.max_length = longer_than_any;
+  const auto source = source_of(std::move(*file), whole);
+  return tokens::lengths_of(*source, *request.tokenizer,
+                            {name, "questions", texts.size(), [&] { return texts; }, options_->decoded,
+                             "set data.decoded to another folder"});
+}
+
 std::shared_ptr<data::DataSource> SquadData::open(const data::SplitRequest& request) const {
   Diagnostics diagnostics;
   auto squad = read(splits_.placed(data::requested_file(options_, request), request), request.split, diagnostics);
   diagnostics.throw_if_any();
   if (!squad) return nullptr;
   refuse_too_long(*squad, request);
-  const auto loss = options_->loss == "sequence" ? Loss::sequence : Loss::answer;
-  const bool learns = options_->unanswerable == "learn";
   const auto path = squad->path;
-  auto source = std::make_shared<SquadSource>(std::move(*squad), request, loss,
-                                              learns ? std::optional(no_answer()) : std::nullopt);
+  auto source = source_of(std::move(*squad), request);
   const auto where = [&](std::int64_t index) { return cat(path, ": question ", index); };
   const auto wants_end = [](std::int64_t, const data::Sample& sample) {
     return std::find(sample.is_target.begin(), sample.is_target.end(), true) != sample.is_target.end();

@@ -8,6 +8,7 @@
 
 #include <capstan/data.h>
 #include <capstan/data_parts/split_file.h>
+#include <capstan/session/sample_lengths.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -52,12 +53,13 @@ struct JsonlOptions {
 /// {"conversations": [{"from", "value"}]} or {"instruction", "input", "output"}; with `pairs` {"prompt", "chosen",
 /// "rejected"}, whose samples have two sequences. A plugin whose files are no JSON lines derives from it and gives
 /// their rows as such lines.
-class JsonlData : public capstan::data::Data {
+class JsonlData : public capstan::data::Data, public capstan::session::SampleLengths {
  public:
   explicit JsonlData(capstan::config::Options<JsonlOptions> options) : options_(std::move(options)) {}
   void check(capstan::Diagnostics& diagnostics) const override;
   std::shared_ptr<capstan::data::DataSource> open(const capstan::data::SplitRequest& request) const override;
   std::int64_t max_length() const override { return options_->max_length; }
+  tokens::Lengths lengths(const capstan::data::SplitRequest& request) const override;
   capstan::data::SampleForm form() const override;
   bool evaluates() const override { return !options_->eval.empty(); }
   std::vector<std::string> evaluation_sets() const override {
@@ -84,8 +86,8 @@ class JsonlData : public capstan::data::Data {
   KeptIn kept_files() const;
   std::shared_ptr<JsonlSource> source_of(std::shared_ptr<const Rows> file, std::int64_t samples,
                                          const capstan::data::SplitRequest& request) const;
-  std::vector<tokens::Length> lengths(const std::shared_ptr<const Rows>& file, std::int64_t samples,
-                                      capstan::data::SplitRequest request) const;
+  tokens::Lengths lengths_of(const std::shared_ptr<const Rows>& file, std::int64_t samples,
+                             capstan::data::SplitRequest request) const;
   std::shared_ptr<capstan::data::DataSource> without_long_lines(std::shared_ptr<const JsonlSource> source,
                                                                 const std::shared_ptr<const Rows>& file,
                                                                 const capstan::data::SplitRequest& request) const;

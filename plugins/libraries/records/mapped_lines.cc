@@ -12,8 +12,6 @@ namespace jsonl {
 
 Rows::~Rows() = default;
 
-std::string Rows::content() const { return capstan::data::content_key(path()); }
-
 MappedLines::MappedLines(std::string path) : path_(std::move(path)), file_(path_) {
   const std::string_view all(reinterpret_cast<const char*>(file_.data()), file_.size());
   std::int64_t number = 0;
@@ -44,5 +42,7 @@ std::string MappedLines::name(std::int64_t index) const {
 std::string MappedLines::where(std::int64_t index) const {
   return capstan::cat(path_, ":", lines_[static_cast<std::size_t>(index)].number);
 }
+
+std::string MappedLines::key() const { return capstan::data::content_key(path_); }
 
 }  // namespace jsonl

@@ -24,6 +24,7 @@ class MappedLines final : public Rows {
   /// As an editor counts it.
   std::string name(std::int64_t index) const override;
   std::string where(std::int64_t index) const override;
+  std::string key() const override;
 
  private:
   struct Line {

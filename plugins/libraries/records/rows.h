@@ -22,8 +22,8 @@ class Rows {
   /// Its place, for messages: "FILE:7".
   virtual std::string where(std::int64_t index) const = 0;
 
-  /// What the rows are made of: in a key of what is made of them (data::DerivedFile). Reads all of it.
-  virtual std::string content() const;
+  /// All that its rows' texts depend on, for a key of what is made of them.
+  virtual std::string key() const = 0;
 
   const Columns& columns() const { return columns_; }
   void rename(Columns columns) { columns_ = std::move(columns); }

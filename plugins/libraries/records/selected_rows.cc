@@ -84,8 +84,8 @@ std::shared_ptr<SelectedRows> rows_kept_by(const Filters& filters, std::shared_p
     places = places_of(filters, *file);
   } else {
     const auto name = std::filesystem::path(file->path()).stem().string() + ".rows";
-    places = read_places(data::derive({folder, name, file->content() + why, kept_in.advice}, [&](const std::filesystem::
-                                                                                                     path& unfinished) {
+    places = read_places(data::derive({folder, name, file->key() + why, kept_in.advice}, [&](const std::filesystem::
+                                                                                                 path& unfinished) {
       const auto made = places_of(filters, *file);
       write_file(unfinished, {reinterpret_cast<const char*>(made.data()), made.size() * sizeof(Places::value_type)});
     }));

@@ -22,7 +22,7 @@ class SelectedRows final : public Rows {
   std::string_view line(std::int64_t index) const override { return all_->line(place(index)); }
   std::string name(std::int64_t index) const override { return all_->name(place(index)); }
   std::string where(std::int64_t index) const override { return all_->where(place(index)); }
-  std::string content() const override { return all_->content() + why_; }
+  std::string key() const override { return all_->key() + why_; }
 
  private:
   std::int64_t place(std::int64_t index) const { return kept_[static_cast<std::size_t>(index)]; }

@@ -32,7 +32,7 @@ struct Dropped {
   std::int64_t lost = 0;  // tokens that bear loss
   std::int64_t targets = 0;
 
-  Dropped(const std::vector<tokens::Length>& lengths, std::int64_t most) {
+  Dropped(const tokens::Lengths& lengths, std::int64_t most) {
     for (std::size_t i = 0; i < lengths.size(); ++i) {
       targets += lengths[i].targets;
       if (lengths[i].tokens <= most) {
@@ -48,7 +48,9 @@ struct Dropped {
 }  // namespace
 
 void JsonlOptions::describe_selection(config::OptionTable<JsonlOptions>& t) {
-  t.add("max_length", &JsonlOptions::max_length).min(0).doc("most tokens of a sample; 0: the model's");
+  t.add("max_length", &JsonlOptions::max_length)
+      .min(0)
+      .doc("most tokens of a sample; 0: the model's; \"auto\": as many as the longest one has");
   t.add("too_long", &JsonlOptions::too_long)
       .choices({"error", "cut", "drop"})
       .doc(
@@ -78,8 +80,8 @@ std::string CutTally::text(const Rows& file, std::int64_t most) const {
              R"(. data.too_long = "drop" leaves such lines out)");
 }
 
-std::vector<tokens::Length> JsonlData::lengths(const std::shared_ptr<const Rows>& file, std::int64_t samples,
-                                               data::SplitRequest request) const {
+tokens::Lengths JsonlData::lengths_of(const std::shared_ptr<const Rows>& file, std::int64_t samples,
+                                      data::SplitRequest request) const {
   constexpr std::int64_t longer_than_any = std::int64_t{1} << 30;
   request.max_length = longer_than_any;
   const auto whole = source_of(file, samples, request);
@@ -87,17 +89,25 @@ std::vector<tokens::Length> JsonlData::lengths(const std::shared_ptr<const Rows>
   for (std::int64_t i = 0; i < samples; ++i) bytes += file->line(i).size();
   const auto key = [&] {
     const auto& o = *options_;
-    return cat(file->content(), samples, " ", join(o.columns), " ", o.turn, " ", o.system_turn.value_or(""), " ",
+    return cat(file->key(), samples, " ", join(o.columns), " ", o.turn, " ", o.system_turn.value_or(""), " ",
                o.user_turn.value_or(""), " ", o.assistant_turn.value_or(""), " ", o.loss, " ", o.pairs, "\n");
   };
   return tokens::lengths_of(*whole, *request.tokenizer,
                             {file->path(), kind().items, bytes, key, kept_files().folder, kept_files().advice});
 }
 
+tokens::Lengths JsonlData::lengths(const data::SplitRequest& request) const {
+  Diagnostics diagnostics;
+  const auto split = file_of(request);
+  const auto file = read(split, diagnostics);
+  diagnostics.throw_if_any();
+  return file ? lengths_of(file, split.samples.value_or(file->size()), request) : tokens::Lengths();
+}
+
 std::shared_ptr<data::DataSource> JsonlData::without_long_lines(std::shared_ptr<const JsonlSource> source,
                                                                 const std::shared_ptr<const Rows>& file,
                                                                 const data::SplitRequest& request) const {
-  Dropped dropped(lengths(file, source->size(), request), request.max_length);
+  Dropped dropped(lengths_of(file, source->size(), request), request.max_length);
   const auto all = source->size(), gone = all - static_cast<std::int64_t>(dropped.kept.size());
   if (dropped.kept.empty()) {
     throw Error(

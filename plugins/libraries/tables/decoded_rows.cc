@@ -88,6 +88,9 @@ std::string DecodedRows::where(std::int64_t index) const {
   return cat(files_[file], " row ", row);
 }
 
+// The decoded file is named after all that it depends on.
+std::string DecodedRows::key() const { return fs::path(lines_.path()).filename().string() + "\n"; }
+
 std::vector<std::string> files_in(const std::string& path, const std::string& key, const std::string& where,
                                   Diagnostics& diagnostics) {
   if (!is_folder(path)) return {path};

@@ -30,12 +30,11 @@ class DecodedRows final : public jsonl::Rows {
   const std::string& path() const override { return name_; }
   std::int64_t size() const override { return lines_.size() - 1; }
   std::string_view line(std::int64_t index) const override { return lines_.line(index); }
-  /// The decoded file is named after it.
-  std::string content() const override { return lines_.path(); }
   /// "row 7", counted from 1 in its file.
   std::string name(std::int64_t index) const override;
   /// "FILE row 7".
   std::string where(std::int64_t index) const override;
+  std::string key() const override;
 
  private:
   struct Place {

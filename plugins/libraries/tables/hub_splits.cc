@@ -23,11 +23,6 @@ std::string about_downloads(const Dataset& dataset, const std::string& commit) {
 }  // namespace
 
 void TableOptions::describe(config::OptionTable<TableOptions>& t) {
-  describe_dataset(t);
-  describe_decoding(t);
-}
-
-void TableOptions::describe_dataset(config::OptionTable<TableOptions>& t) {
   t.add("dataset", &TableOptions::dataset)
       .doc(
           "in place of train and eval: a dataset in the hub's cache (\"squad\", \"org/name\", \"org/name@revision\"), "
@@ -37,18 +32,6 @@ void TableOptions::describe_dataset(config::OptionTable<TableOptions>& t) {
       .doc("the dataset's configuration, of those that its README.md lists; not set: the only one, or the default");
   t.add("train_split", &TableOptions::train_split).doc("the dataset's split to train on, such as \"train\"");
   t.add("eval_split", &TableOptions::eval_split).doc("the dataset's split to evaluate on, such as \"validation\"");
-}
-
-void TableOptions::describe_decoding(config::OptionTable<TableOptions>& t) {
-  t.add("python", &TableOptions::python)
-      .doc(
-          "the Python 3 with pyarrow (14 or newer) that decodes tables; not set: that of $VIRTUAL_ENV, else python3 of "
-          "PATH");
-  t.add("decoded", &TableOptions::decoded)
-      .path()
-      .doc(
-          "folder for decoded rows, which all ranks of a node map and later runs find again; not set: "
-          "$CAPSTAN_CACHE/derived, else $XDG_CACHE_HOME/capstan, else ~/.cache/capstan");
 }
 
 // The path is the name of the dataset until it is opened.
@@ -85,9 +68,8 @@ bool HubSplits::is_of_dataset(const data::SplitFile& split) const {
          split.key == options_.name(&TableOptions::eval_split);
 }
 
-TableFiles HubSplits::tables_of(const data::SplitFile& split, std::vector<std::string> leave_out,
-                                Diagnostics& diagnostics) const {
-  TableFiles tables{split.path, {}, std::move(leave_out), options_->decoded, {options_->python}};
+TableFiles HubSplits::tables_of(const data::SplitFile& split, TableFiles tables, Diagnostics& diagnostics) const {
+  tables.name = split.path;
   if (!is_of_dataset(split)) {
     tables.files = files_in(split.path, split.key, split.where, diagnostics);
     return tables;

@@ -25,8 +25,9 @@ class HubSplits {
   /// Whether it is a split of the dataset, whose name is then its path.
   bool is_of_dataset(const capstan::data::SplitFile& split) const;
   bool evaluates() const { return options_->eval_split.has_value(); }
-  /// What its rows are in. Without files after a fault was added; throws Error for a dataset that is not there.
-  TableFiles tables_of(const capstan::data::SplitFile& split, std::vector<std::string> leave_out,
+  /// What its rows are in, with the name and the files of `tables` filled in. Without files after a fault was added;
+  /// throws Error for a dataset that is not there.
+  TableFiles tables_of(const capstan::data::SplitFile& split, TableFiles tables,
                        capstan::Diagnostics& diagnostics) const;
 
  private:

@@ -6,19 +6,28 @@
 
 namespace tables {
 
-/// The options of a data plugin that reads tables: which splits of a dataset, which Python decodes them, and where
-/// their rows are kept. The plugin's own options derive from them.
+/// The options that name splits of a dataset. Those of a data plugin derive from them.
 struct TableOptions {
   std::optional<std::string> dataset;
   std::string config;
   std::optional<std::string> train_split;
   std::optional<std::string> eval_split;
-  std::string python;
-  std::string decoded;
 
   static void describe(capstan::config::OptionTable<TableOptions>& t);
-  static void describe_dataset(capstan::config::OptionTable<TableOptions>& t);
-  static void describe_decoding(capstan::config::OptionTable<TableOptions>& t);
 };
+
+/// The options of a data plugin that reads tables: which Python decodes them, and where their rows are kept.
+template <class T>
+void describe_decoding(capstan::config::OptionTable<T>& t, std::string T::*python, std::string T::*decoded) {
+  t.add("python", python)
+      .doc(
+          "the Python 3 with pyarrow (14 or newer) that decodes tables; not set: that of $VIRTUAL_ENV, else python3 of "
+          "PATH");
+  t.add("decoded", decoded)
+      .path()
+      .doc(
+          "folder for decoded rows, which all ranks of a node map and later runs find again; not set: "
+          "$CAPSTAN_CACHE/derived, else $XDG_CACHE_HOME/capstan, else ~/.cache/capstan");
+}
 
 }  // namespace tables

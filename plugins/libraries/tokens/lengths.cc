@@ -30,7 +30,7 @@ class Measuring {
   Measuring(const data::DataSource& source, const Measured& what)
       : source_(source), what_(what), lengths_(static_cast<std::size_t>(source.size())) {}
 
-  std::vector<Length> run() {
+  Lengths run() {
     constexpr unsigned most_threads = 32;
     const auto threads = std::clamp(std::thread::hardware_concurrency(), 1U, most_threads);
     {
@@ -80,7 +80,7 @@ class Measuring {
 
   const data::DataSource& source_;
   const Measured& what_;
-  std::vector<Length> lengths_;
+  Lengths lengths_;
   Clock::time_point told_ = Clock::now();
   std::atomic<std::int64_t> next_{0};
   std::atomic<bool> has_failed_{false};
@@ -118,7 +118,7 @@ std::int64_t targets_of(const data::SequenceView& sequence) {
   return std::count(flags.begin() + (flags.empty() ? 0 : 1), flags.end(), true);
 }
 
-Length length_of(const data::Sample& sample) {
+session::SampleLength length_of(const data::Sample& sample) {
   std::size_t tokens = 0;
   std::int64_t targets = 0;
   for (const auto& sequence : data::sequences_of(sample)) {
@@ -128,8 +128,7 @@ Length length_of(const data::Sample& sample) {
   return {static_cast<std::uint32_t>(tokens), static_cast<std::uint32_t>(targets)};
 }
 
-std::vector<Length> lengths_of(const data::DataSource& source, const tokenizer::Tokenizer& tokenizer,
-                               const Measured& what) {
+Lengths lengths_of(const data::DataSource& source, const tokenizer::Tokenizer& tokenizer, const Measured& what) {
   constexpr std::size_t few = std::size_t{1} << 20;
   const auto folder = what.folder.empty() ? data::derived_folder(data::process_environment()) : what.folder;
   if (what.bytes < few || folder.empty()) return Measuring(source, what).run();
@@ -137,20 +136,14 @@ std::vector<Length> lengths_of(const data::DataSource& source, const tokenizer::
   const data::DerivedFile kept{folder, name, key_of(source, tokenizer, what), what.advice};
   const auto path = data::derive(kept, [&](const std::filesystem::path& unfinished) {
     const auto made = Measuring(source, what).run();
-    write_file(unfinished, {reinterpret_cast<const char*>(made.data()), made.size() * sizeof(Length)});
+    write_file(unfinished, {reinterpret_cast<const char*>(made.data()), made.size() * sizeof(session::SampleLength)});
   });
   const auto bytes = read_file(path);
-  std::vector<Length> lengths(static_cast<std::size_t>(source.size()));
-  if (bytes.size() != lengths.size() * sizeof(Length))
+  Lengths lengths(static_cast<std::size_t>(source.size()));
+  if (bytes.size() != lengths.size() * sizeof(session::SampleLength))
     throw Error("it is not what was measured into it", "delete it: it is made again", path.string());
   std::memcpy(lengths.data(), bytes.data(), bytes.size());
   return lengths;
-}
-
-std::int64_t longest(const std::vector<Length>& lengths) {
-  std::uint32_t most = 0;
-  for (const auto& one : lengths) most = std::max(most, one.tokens);
-  return most;
 }
 
 }  // namespace tokens

@@ -1,5 +1,6 @@
 #pragma once
 #include <capstan/data/source.h>
+#include <capstan/session/sample_lengths.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -10,16 +11,12 @@
 
 namespace tokens {
 
-/// What a sample has before anything of it is cut.
-struct Length {
-  std::uint32_t tokens = 0;   ///< in its longest sequence
-  std::uint32_t targets = 0;  ///< that bear loss, in all of its sequences
-};
+using Lengths = std::vector<capstan::session::SampleLength>;
 
 /// The tokens of a sequence that bear loss; nothing predicts the first one.
 std::int64_t targets_of(const capstan::data::SequenceView& sequence);
 
-Length length_of(const capstan::data::Sample& sample);
+capstan::session::SampleLength length_of(const capstan::data::Sample& sample);
 
 /// Whose lengths are wanted, and where they are kept.
 struct Measured {
@@ -34,10 +31,7 @@ struct Measured {
 /// The lengths of all samples of a source that cuts nothing. They are measured on all cores, once a node, and found
 /// again as long as key, tokenizer and samples are the same; progress goes into the log. get() is called from several
 /// threads. Throws what get() throws of the first sample that it was seen to throw for.
-std::vector<Length> lengths_of(const capstan::data::DataSource& source, const capstan::tokenizer::Tokenizer& tokenizer,
-                               const Measured& what);
-
-/// The most tokens of a sample; 0 without any.
-std::int64_t longest(const std::vector<Length>& lengths);
+Lengths lengths_of(const capstan::data::DataSource& source, const capstan::tokenizer::Tokenizer& tokenizer,
+                   const Measured& what);
 
 }  // namespace tokens

@@ -50,8 +50,6 @@ TEST_CASE("the longest sequence counts, and targets of all of them") {
     CHECK(lengths[i].tokens == i + 1);
     CHECK(lengths[i].targets == i + 1);
   }
-  CHECK(tokens::longest(lengths) == 1000);
-  CHECK(tokens::longest({}) == 0);
   CHECK(tokens::lengths_of(Growing(0, -1), tokenizer, few()).empty());
 }
 
