@@ -137,7 +137,9 @@ TEST_CASE("why a length is not known is said once, with other faults before it")
   CHECK_THAT(prepared("plugin = \"silent\"\nmax_length = \"auto\"").faults,
              Contains("data.max_length is \"auto\", and 'silent' does not tell how long its samples are\n    fix: give "
                       "a number"));
-  CHECK(prepared(automatic + "longest = 13").faults == "lines.txt:3: the file is broken\n    fix: write it again\n");
+  CHECK(
+      prepared(automatic + "longest = 13").faults ==
+      "lines.txt:3: the file is broken\n    fix: write it again\n    while plugin 'measuring' was in phase lengths\n");
   const auto other = prepared(automatic + "longest = 13", {"train.lr=3"});
   CHECK_THAT(other.faults, Contains("train.lr") && !Contains("broken"));
 }
