@@ -178,13 +178,8 @@ class SamplesOpener {
   }
 
   data::SplitRequest request_of(data::Split split) const {
-    const auto& [model, file] = samples_.tokenizer.request;
-    return {split,
-            samples_.tokenizer.object,
-            samples_.length,
-            bounds().vocab_size,
-            {},
-            (file.empty() ? model : file.parent_path()).string()};
+    const auto& opened = samples_.tokenizer;
+    return {split, opened.object, samples_.length, bounds().vocab_size, {}, opened.folder().string()};
   }
 
   void open_sets() {

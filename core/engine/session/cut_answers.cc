@@ -51,7 +51,10 @@ std::string cut_answers_text(const Job& job, data::Split split) {
   for (std::int64_t i = 0; i < looked_at; ++i) {
     const auto sample = sample_of(job, split, *source, i);
     const bool full = static_cast<std::int64_t>(sample.tokens.size()) + 4 >= job.samples.length;  // else nothing is cut
-    if (full && !holds_answer(sample, *tokenizer) && holds_answer(sample_of(job, split, *whole, i), *tokenizer)) ++cut;
+    if (!full || holds_answer(sample, *tokenizer)) continue;
+    const auto uncut_sample = sample_of(job, split, *whole, i);
+    if (uncut_sample.id != sample.id) return {};  // what is too long is left out, and nothing is cut
+    if (holds_answer(uncut_sample, *tokenizer)) ++cut;
   }
   if (cut == 0) return {};
   const auto noun = split == data::Split::train ? "training sample" : "evaluation sample";

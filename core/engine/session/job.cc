@@ -4,6 +4,7 @@
 
 #include "assembly/objective.h"
 #include "assembly/open_tokenizer.h"
+#include "session/automatic_length.h"
 #include "session/changes.h"
 #include "session/frozen_models.h"
 #include "session/host_memory.h"
@@ -46,9 +47,8 @@ void judge_samples(const setup::Configuration& config, const assembly::LoadedPlu
   setup::collect(faults, [&] { choose_mode(config, loaded, samples, faults); });
 }
 
-}  // namespace
-
-std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
+// All stages, of a request that leaves no length open.
+std::optional<Job> prepare_stages(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
   auto config = setup::read_configuration(request, faults, &host);
   choose_saving(config, host, faults);
   auto loaded = assembly::load_plugins(config, needs_of(request.purpose), host, faults);
@@ -87,6 +87,18 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
           std::move(model),  std::move(frozen),  std::move(*prediction)};
   if (job.samples.train || !job.config.trains()) judge_start(job, faults);
   return faults.empty() ? std::optional(std::move(job)) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
+  const auto settled = settle_length(request, host);
+  if (!settled) return prepare_stages(request, host, faults);
+  auto job = prepare_stages(settled->request, host, faults);
+  if (job) job->config.micro_batch_note.insert(0, settled->note);
+  if (!faults.empty() || settled->faults.empty()) return job;
+  for (const auto& fault : settled->faults.list()) faults.add(fault);  // why it is not known, as nothing else says
+  return {};
 }
 
 std::optional<Job> predict_with(setup::JobRequest request, const std::vector<std::string>& overrides,

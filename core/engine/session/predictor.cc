@@ -4,6 +4,7 @@
 
 #include <capstan/config/model_path.h>
 #include "predict/step_time.h"
+#include "session/automatic_length.h"
 #include "session/gpu_fit.h"
 #include "session/host_memory.h"
 #include "session/job.h"
@@ -71,6 +72,7 @@ Predictor::Predictor(const std::string& config, const std::vector<std::string>& 
   request.file = config;
   request.overrides = overrides;
   request.hub = config::hub_cache(env);
+  if (const auto settled = session::settle_length(request, host)) request = settled->request;
   Diagnostics faults;
   const auto read = setup::read_configuration(request, faults, &host);
   faults.throw_if_any();

@@ -2,6 +2,7 @@
 #include <capstan/session/split_view.h>
 
 #include <capstan/config/model_path.h>
+#include "plugin/guard.h"
 #include "session/cut_answers.h"
 #include "session/job.h"
 
@@ -64,6 +65,19 @@ std::optional<BatchView> SplitView::packed(const std::vector<data::Sample>& samp
   const auto& job = impl_->job;
   if (!job.plugins.data_options->packing) return {};
   return view_of(data::pack(rows_of(samples), job.padding(), job.row_capacity(), job.plugins.sample_form));
+}
+
+std::int64_t SplitView::max_length() const { return impl_->job.samples.length; }
+
+std::vector<SampleLength> SplitView::lengths() const {
+  const auto& job = impl_->job;
+  const auto& data = *job.plugins.data;
+  const auto* measures = dynamic_cast<const SampleLengths*>(data.object.get());
+  if (measures == nullptr) return {};
+  return plugin::guard(data.name, "lengths", [&] {
+    return measures->lengths(
+        {impl_->split, job.samples.tokenizer.object, job.samples.length, job.plugins.model_facts.vocab_size});
+  });
 }
 
 std::string SplitView::cut_answers() const { return cut_answers_text(impl_->job, impl_->split); }

@@ -4,13 +4,19 @@
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 #include <capstan/command.h>
+#include <capstan/monitor/output_file.h>
 #include <capstan/session/split_view.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 
+#include "data_page.h"
 #include "sample_text.h"
+#include "statistics.h"
 
 namespace looking {
 namespace {
@@ -47,9 +53,11 @@ struct DataArguments {
   std::string split = "train";  ///< or "eval"
   std::int64_t show = 3;        ///< samples
   std::int64_t from = 0;        ///< the first one
+  bool statistics = false;      ///< of all samples, however many
+  std::string html;             ///< a file for the page; empty: none
 };
 
-void print_sample(const std::vector<SamplePart>& parts, bool terminal) {
+void print_parts(const std::vector<SamplePart>& parts, bool terminal) {
   for (const auto& part : parts) {
     if (part.bears_loss) {
       terminal::print(part.text);
@@ -60,11 +68,6 @@ void print_sample(const std::vector<SamplePart>& parts, bool terminal) {
     }
   }
   terminal::print("\n\n");
-}
-
-std::int64_t targets_of(const data::SequenceView& sequence) {
-  const auto& flags = sequence.is_target;
-  return std::count(flags.begin() + (flags.empty() ? 0 : 1), flags.end(), true);
 }
 
 std::string values_text(const data::FieldValues& values) {
@@ -80,29 +83,36 @@ std::string values_text(const data::FieldValues& values) {
 }
 
 // A sample of one sequence has its counts in its first line, others at each sequence.
-void print_whole(std::int64_t index, const data::Sample& sample, const session::SplitView& view, bool terminal) {
+ShownSample shown(std::int64_t index, const data::Sample& sample, const session::SplitView& view) {
   const auto sequences = data::sequences_of(sample);
   const auto counts = [](const data::SequenceView& sequence) {
     return cat(sequence.tokens.size(), " tokens, ", targets_of(sequence), " bear loss");
   };
   const bool is_single = sequences.size() == 1;
-  terminal::print(cat("sample ", index, ", id ", printable(sample.id), ": ",
-                      is_single ? counts(sequences.front()) : cat(sequences.size(), " sequences"), ", prompt of ",
-                      sample.prompt_length, "\n"));
+  ShownSample made;
+  made.head = cat("sample ", index, ", id ", printable(sample.id), ": ",
+                  is_single ? counts(sequences.front()) : cat(sequences.size(), " sequences"), ", prompt of ",
+                  sample.prompt_length);
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    if (!is_single) terminal::print(cat("sequence ", i + 1, ": ", counts(sequences[i]), "\n"));
-    print_sample(sequence_parts(sequences[i], view.tokenizer()), terminal);
+    made.sequences.push_back({is_single ? std::string() : cat("sequence ", i + 1, ": ", counts(sequences[i])),
+                              sequence_parts(sequences[i], view.tokenizer())});
   }
   const auto& fields = view.form().fields;
   constexpr std::size_t most_fields = 8;
   for (std::size_t i = 0; i < std::min({most_fields, fields.size(), sample.fields.size()}); ++i)
-    terminal::print(cat(fields[i].name, ": ", values_text(sample.fields[i]), "\n"));
-  if (fields.size() > most_fields) terminal::print(cat("… ", fields.size() - most_fields, " more fields\n"));
-  if (!fields.empty()) terminal::print("\n");
+    made.fields.push_back(cat(fields[i].name, ": ", values_text(sample.fields[i])));
+  if (fields.size() > most_fields) made.fields.push_back(cat("… ", fields.size() - most_fields, " more fields"));
+  return made;
 }
 
-std::string percent(std::int64_t part, std::int64_t all) {
-  return cat(all > 0 ? (100 * part + all / 2) / all : 0, " %");
+void print(const ShownSample& sample, bool terminal) {
+  terminal::print(sample.head + "\n");
+  for (const auto& sequence : sample.sequences) {
+    if (!sequence.head.empty()) terminal::print(sequence.head + "\n");
+    print_parts(sequence.parts, terminal);
+  }
+  for (const auto& field : sample.fields) terminal::print(field + "\n");
+  if (!sample.fields.empty()) terminal::print("\n");
 }
 
 std::string batch_text(const char* how, const session::BatchView& batch) {
@@ -119,7 +129,37 @@ std::string counts_text(const session::SplitView& view, const std::vector<data::
              batch_text("as one batch", apart), packed ? batch_text("packed", *packed) : "");
 }
 
+// They look at all samples, unless these are many and no one asked for it.
+std::optional<Statistics> statistics_of(const DataArguments& arguments, const session::SplitView& view) {
+  constexpr std::int64_t few = 10000;
+  constexpr std::chrono::seconds between{5};
+  if (!arguments.statistics && view.size() > few) return {};
+  Counter counter([&](std::int64_t index) { return view.sample(index); }, SourceNames::of(view.form()));
+  auto told = std::chrono::steady_clock::now();
+  for (std::int64_t i = 0; i < view.size(); ++i) {
+    counter.add(view.sample(i));
+    if (std::chrono::steady_clock::now() - told < between) continue;
+    told = std::chrono::steady_clock::now();
+    terminal::print_progress(cat(thousands(i + 1), " of ", thousands(view.size()), " samples"), false);
+  }
+  return counter.finish(view.max_length(), view.lengths());
+}
+
+void write_page(const DataArguments& arguments, const std::vector<std::string>& said,
+                const std::optional<Statistics>& statistics, const std::vector<ShownSample>& samples) {
+  const auto title = cat(std::filesystem::path(arguments.config).filename().string(), ": ", arguments.split);
+  auto sentences_of_page = said;
+  if (statistics) {
+    const auto more = sentences(*statistics);
+    sentences_of_page.insert(sentences_of_page.end(), more.begin(), more.end());
+  }
+  monitor::write_output(arguments.html,
+                        data_page(title, sentences_of_page, statistics ? &*statistics : nullptr, samples));
+  terminal::print(cat("written: ", arguments.html, "\n"));
+}
+
 int show(const DataArguments& arguments, const command::Call& call) {
+  monitor::check_output(arguments.html);
   const session::SplitView view(arguments.config, arguments.overrides,
                                 arguments.split == "train" ? data::Split::train : data::Split::eval, call.environment,
                                 call.plugins);
@@ -131,12 +171,19 @@ int show(const DataArguments& arguments, const command::Call& call) {
   }
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   std::vector<data::Sample> samples;
+  std::vector<ShownSample> all_shown;
   for (auto i = arguments.from; i < std::min(size, arguments.from + arguments.show); ++i) {
     samples.push_back(view.sample(i));
-    print_whole(i, samples.back(), view, terminal);
+    all_shown.push_back(shown(i, samples.back(), view));
+    print(all_shown.back(), terminal);
   }
-  terminal::print(cat(counts_text(view, samples), thousands(size), " samples in the split '", arguments.split, "'\n"));
-  terminal::print(view.cut_answers());
+  const auto all = cat(thousands(size), " samples in the split '", arguments.split, "'");
+  terminal::print(cat(counts_text(view, samples), all, "\n"));
+  const auto cut = view.cut_answers();
+  terminal::print(cut);
+  const auto statistics = statistics_of(arguments, view);
+  terminal::print(statistics ? statistics_text(*statistics) : "--statistics looks at all of them\n");
+  if (!arguments.html.empty()) write_page(arguments, {all, trim(cut)}, statistics, all_shown);
   return static_cast<int>(ExitCode::success);
 }
 
@@ -148,6 +195,10 @@ int run(const command::Call& call) {
   arguments.value("--show", given.show, "how many (default 3)").range(1, 1 << 20);
   arguments.value("--from", given.from, "the first one, from 0").not_negative();
   arguments.value("--split", given.split, "train or eval (default train)").one_of({"train", "eval"});
+  arguments.flag("--statistics", given.statistics,
+                 "look at all samples, however many there are: lengths, what is cut, duplicates (by default of up to "
+                 "10,000)");
+  arguments.value("--html", given.html, "write a page with these samples and the statistics to this file");
   if (const auto code = arguments.read(call)) return *code;
   return show(given, call);
 }
@@ -167,6 +218,6 @@ std::vector<SamplePart> sequence_parts(const data::SequenceView& sample, const t
   return parts;
 }
 
-CAPSTAN_COMMAND("data", "0.1.0", "print samples as the model sees them, what bears no loss dimmed", run)
+CAPSTAN_COMMAND("data", "0.1.0", "print samples as the model sees them, what bears no loss dimmed, and lengths", run)
 
 }  // namespace looking

@@ -1,1 +1,2 @@
 set(needs ENGINE)
+list(APPEND libraries plugin_pages)

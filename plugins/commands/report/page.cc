@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "pages/page.h"
+
 namespace report {
 
 using namespace capstan;
@@ -38,35 +40,8 @@ std::string series_css() {
     rules += cat(".s", i, " polyline{stroke:var(--s", i, ");stroke-dasharray:", styles[i].dashes, "}.s", i,
                  " :not(polyline){fill:var(--s", i, ")}\n");
   }
-  return cat(":root{--page:#ffffff;--ink:#1b1b1b;--soft:#5b5b5b;--line:#d9d9d9;--head:#f3f3f3;--best:#eef6ee;", light,
-             "}\n@media (prefers-color-scheme: dark){:root{--page:#14171a;--ink:#ececec;--soft:#a9b0b6;--line:#363c42;"
-             "--head:#1f2428;--best:#1d2b20;",
-             dark, "}}\n", rules);
+  return pages::variables_css(light, dark) + rules;
 }
-
-// Numbers and names are kept whole: a table that is too wide scrolls. A phone's drawing is half as large, so that its
-// letters are twice as large in the drawing's units.
-constexpr const char* layout_css = R"(:root{color-scheme:light dark}
-body{background:var(--page);color:var(--ink);font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:1360px;padding:24px}
-h1{font-size:24px;margin:0 0 4px}h2{font-size:18px;margin:32px 0 8px}h3{font-size:15px;margin:0 0 4px}
-.wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-th,td{border-bottom:1px solid var(--line);padding:6px 12px;text-align:left;vertical-align:top}
-thead th{background:var(--head);vertical-align:bottom}tbody tr{--row:var(--page)}tbody .best{--row:var(--best)}
-tbody>tr>*{background:var(--row);font-weight:normal}tbody>.best>*{font-weight:600}tbody th,.word{white-space:nowrap}
-.stays th:first-child{left:0;position:sticky}
-.notes{color:var(--soft);font-size:13px;overflow-wrap:anywhere;padding-left:18px}
-.charts{display:grid;gap:24px;grid-template-columns:repeat(auto-fit,minmax(min(100%,520px),1fr))}
-figure{margin:0;min-width:0}figure p{color:var(--soft);font-size:13px;margin:4px 0 0}
-.legend{display:flex;flex-wrap:wrap;gap:4px 20px;list-style:none;margin:4px 0 0;padding:0;font-size:13px}
-.legend li{max-width:100%;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
-details{margin:32px 0 0}summary{cursor:pointer;font-size:15px}
-svg{display:block;width:100%;height:auto;overflow:visible}
-svg.key{display:inline-block;width:44px;height:12px;vertical-align:middle}
-svg text{fill:var(--soft);font:13px system-ui,sans-serif}text.x{text-anchor:middle}text.y{text-anchor:end}
-polyline{fill:none;stroke-width:2;stroke-linejoin:round}g polyline.raw{stroke-dasharray:none;stroke-width:1;opacity:.3}
-.grid{stroke:var(--line);stroke-width:1}.axis{stroke:var(--soft);stroke-width:1}
-@media (max-width:640px){body{padding:12px}th,td{padding:5px 8px;font-size:14px}svg text{font-size:21px}polyline{stroke-width:3}}
-)";
 
 std::string legend(const Chart& chart) {
   const auto covered = covers_of(chart);
@@ -111,10 +86,7 @@ std::string page_of(const std::string& title, const std::vector<Table>& tables, 
                     const Run& base) {
   std::string body;
   for (const auto& table : tables) body += html_of(table);
-  return cat("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n",
-             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>", html_text(title),
-             "</title>\n<style>\n", layout_css, series_css(), "</style></head><body>\n<h1>", html_text(title),
-             "</h1>\n", body, charts_html(charts_of(runs, base)), definitions_html(tables), "</body></html>\n");
+  return pages::page_of(title, series_css(), body + charts_html(charts_of(runs, base)) + definitions_html(tables));
 }
 
 }  // namespace report

@@ -136,10 +136,6 @@ std::string html_row(const std::vector<std::string>& cells, bool is_best) {
 
 }  // namespace
 
-std::string html_text(const std::string& text) {
-  return replaced(replaced(replaced(replaced(text, "&", "&amp;"), "<", "&lt;"), ">", "&gt;"), "\"", "&quot;");
-}
-
 std::string text_of(const Table& table) {
   Footnotes notes;
   auto rows = shown_rows(table, notes, plain_text);

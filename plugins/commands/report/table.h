@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "pages/page.h"
+
 namespace report {
 
 /// A table's cell: its value, or why there is none.
@@ -43,7 +45,6 @@ std::string fitted_text(const std::vector<std::vector<std::string>>& rows, std::
 /// `first`, then the text, broken at spaces before `columns`; further lines begin with `next`.
 std::string wrapped(const std::string& text, std::size_t columns, const std::string& first, const std::string& next);
 
-/// A text's characters that HTML gives a meaning, escaped.
-std::string html_text(const std::string& text);
+using pages::html_text;
 
 }  // namespace report

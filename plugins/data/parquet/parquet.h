@@ -1,26 +1,18 @@
 #pragma once
-#include <capstan/config/model_path.h>
 #include <capstan/data.h>
 
-#include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "records/jsonl_data.h"
-#include "tables/dataset.h"
-#include "tables/decoded_rows.h"
+#include "tables/hub_splits.h"
 
 namespace parquet {
 
 /// jsonl's options, which hold for rows as they do for lines, and where the rows come from.
-struct ParquetOptions : jsonl::JsonlOptions {
-  std::optional<std::string> dataset;
-  std::string config;
-  std::optional<std::string> train_split;
-  std::optional<std::string> eval_split;
+struct ParquetOptions : jsonl::JsonlOptions, tables::TableOptions {
   std::vector<std::string> leave_out;
   std::string decoded;
 
@@ -33,9 +25,10 @@ struct ParquetOptions : jsonl::JsonlOptions {
 class ParquetData final : public jsonl::JsonlData {
  public:
   explicit ParquetData(capstan::config::Options<ParquetOptions> options);
-  bool evaluates() const override { return !options_->eval.empty() || options_->eval_split.has_value(); }
+  bool evaluates() const override { return !options_->eval.empty() || splits_.evaluates(); }
 
  protected:
+  std::filesystem::path kept_in() const override { return options_->decoded; }
   capstan::data::FileKind kind() const override;
   std::vector<capstan::data::SplitFile> files(capstan::Diagnostics& diagnostics) const override;
   capstan::data::SplitFile file_of(const capstan::data::SplitRequest& request) const override;
@@ -43,11 +36,8 @@ class ParquetData final : public jsonl::JsonlData {
                                     capstan::Diagnostics& diagnostics) const override;
 
  private:
-  void place(capstan::data::SplitFile& file, bool is_train) const;
-  tables::TableFiles tables_of(const capstan::data::SplitFile& split, capstan::Diagnostics& diagnostics) const;
-  tables::Python python() const { return {options_->python}; }
-
   capstan::config::Options<ParquetOptions> options_;
+  tables::HubSplits splits_;
   mutable std::map<std::string, std::shared_ptr<jsonl::Rows>>
       rows_;  // by option and path: check and open read the same
 };

@@ -15,7 +15,7 @@
 
 #include "records/mapped_lines.h"
 #include "tables/decoded_rows.h"
-#include "tables/options.h"
+#include "tokens/lengths.h"
 
 namespace squad {
 
@@ -84,7 +84,18 @@ void tell(const SquadFile& squad, bool skips) {
                    more > 0 ? cat(" and ", more, " more") : ""));
 }
 
-/// The questions of a file. Holds their text; get() tokenises.
+// All that the samples are made of.
+std::string texts_of(const SquadFile& squad) {
+  std::string texts;
+  for (const auto& context : squad.contexts) texts += context + "\n";
+  for (const auto& question : squad.questions) {
+    texts += cat(question.context, " ", question.text, "\n");
+    if (!question.answers.empty()) texts += question.answers.front() + "\n";
+  }
+  return texts;
+}
+
+/// The questions of a file. Holds their text; get() tokenises, and may be called from several threads.
 class SquadSource final : public data::DataSource {
  public:
   /// `no_answer`: what stands for no answer, where questions that have none are learned.
@@ -109,6 +120,7 @@ class SquadSource final : public data::DataSource {
   }
   /// The first line is the answer.
   std::size_t answer_end(std::string_view text) const override { return text.find('\n'); }
+  std::string content() const override { return file_.content; }
 
  private:
   // Makes a sample; what is wrong with it names the file.
@@ -138,10 +150,14 @@ void SquadOptions::describe(config::OptionTable<SquadOptions>& t) {
       "questions to train on: a file in SQuAD's JSON format, version 1.1 or 2.0, or a table with its rows (JSON "
       "lines, Parquet, Arrow, a folder of them)",
       "questions to evaluate on, in the same format", squad_json());
+  config::OptionTable<tables::TableOptions> of_dataset(t);
+  TableOptions::describe(of_dataset);
   tables::describe_decoding(t, &SquadOptions::python, &SquadOptions::decoded);
   t.add("max_length", &SquadOptions::max_length)
       .min(0)
-      .doc("most tokens of a sample; longer ones lose the end of their context, never of the answer; 0: the model's");
+      .doc(
+          "most tokens of a sample; longer ones lose the end of their context, never of the answer; 0: the model's; "
+          "\"auto\": as many as the longest one has");
   t.add("loss", &SquadOptions::loss)
       .choices({"answer", "sequence"})
       .doc("which tokens bear loss: answer and end token, or the whole sequence, prompt included");
@@ -167,18 +183,20 @@ std::vector<config::FileKeys> SquadOptions::file_keys() { return {squad_keys(), 
 // A file in SQuAD's format, or a table; without a path after a fault was added.
 SquadFile SquadData::read_file(const data::SplitFile& file, Split split, Diagnostics& diagnostics) const {
   const std::filesystem::path path = file.path;
-  if (path.extension() == ".jsonl") return read_squad_rows(jsonl::MappedLines(file.path), split, reading());
-  if (is_file(path) && path.extension() != ".parquet" && path.extension() != ".arrow")
+  const bool is_one = !splits_.is_of_dataset(file) && is_file(path);
+  if (is_one && path.extension() == ".jsonl") return read_squad_rows(jsonl::MappedLines(file.path), split, reading());
+  if (is_one && path.extension() != ".parquet" && path.extension() != ".arrow")
     return read_squad(file.path, split, reading());
-  tables::TableFiles tables{file.path, {}, {}, options_->decoded, {options_->python}};
-  tables.files = tables::files_in(file.path, file.key, file.where, diagnostics);
+  const auto tables = splits_.tables_of(
+      file, {.name = {}, .files = {}, .leave_out = {}, .folder = options_->decoded, .python = {options_->python}},
+      diagnostics);
   if (tables.files.empty()) return {};
   return read_squad_rows(tables::DecodedRows(tables), split, reading());
 }
 
 // The questions of a file that are used; none when the options name no file, or when it added a fault.
 std::optional<SquadFile> SquadData::read(const data::SplitFile& file, Split split, Diagnostics& diagnostics) const {
-  if (!file.is_there(squad_json(), diagnostics)) return {};
+  if (!splits_.is_of_dataset(file) && !file.is_there(squad_json(), diagnostics)) return {};
   try {
     auto squad = read_file(file, split, diagnostics);
     if (squad.path.empty()) return {};
@@ -213,7 +231,8 @@ void SquadData::check_no_answer(Diagnostics& diagnostics) const {
 
 void SquadData::check(Diagnostics& diagnostics) const {
   check_no_answer(diagnostics);
-  const auto files = data::all_files(options_, diagnostics);
+  auto files = data::all_files(options_, diagnostics);
+  splits_.place(files, diagnostics);
   for (std::size_t i = 0; i < files.size(); ++i) {
     const auto squad = read(files[i], i == 0 ? Split::train : Split::eval, diagnostics);
     if (squad) tell(*squad, options_->unanswerable == "skip");
@@ -221,17 +240,36 @@ void SquadData::check(Diagnostics& diagnostics) const {
   data::require_file(files[0], files[1], options_.section().origin.text(), squad_json(), diagnostics);
 }
 
+std::shared_ptr<data::DataSource> SquadData::source_of(SquadFile file, const data::SplitRequest& request) const {
+  const auto loss = options_->loss == "sequence" ? Loss::sequence : Loss::answer;
+  const bool learns = options_->unanswerable == "learn";
+  return std::make_shared<SquadSource>(std::move(file), request, loss,
+                                       learns ? std::optional(no_answer()) : std::nullopt);
+}
+
+tokens::Lengths SquadData::lengths(const data::SplitRequest& request) const {
+  constexpr std::int64_t longer_than_any = std::int64_t{1} << 30;
+  Diagnostics diagnostics;
+  auto file = read(splits_.placed(data::requested_file(options_, request), request), request.split, diagnostics);
+  diagnostics.throw_if_any();
+  if (!file) return {};
+  const auto texts = texts_of(*file), name = file->path;
+  auto whole = request;
+  whole.max_length = longer_than_any;
+  const auto source = source_of(std::move(*file), whole);
+  return tokens::lengths_of(*source, *request.tokenizer,
+                            {name, "questions", texts.size(), [&] { return texts; }, options_->decoded,
+                             "set data.decoded to another folder"});
+}
+
 std::shared_ptr<data::DataSource> SquadData::open(const data::SplitRequest& request) const {
   Diagnostics diagnostics;
-  auto squad = read(data::requested_file(options_, request), request.split, diagnostics);
+  auto squad = read(splits_.placed(data::requested_file(options_, request), request), request.split, diagnostics);
   diagnostics.throw_if_any();
   if (!squad) return nullptr;
   refuse_too_long(*squad, request);
-  const auto loss = options_->loss == "sequence" ? Loss::sequence : Loss::answer;
-  const bool learns = options_->unanswerable == "learn";
   const auto path = squad->path;
-  auto source = std::make_shared<SquadSource>(std::move(*squad), request, loss,
-                                              learns ? std::optional(no_answer()) : std::nullopt);
+  auto source = source_of(std::move(*squad), request);
   const auto where = [&](std::int64_t index) { return cat(path, ": question ", index); };
   const auto wants_end = [](std::int64_t, const data::Sample& sample) {
     return std::find(sample.is_target.begin(), sample.is_target.end(), true) != sample.is_target.end();

@@ -4,6 +4,7 @@
 #include <capstan/config/file_keys.h>
 #include <capstan/data.h>
 #include <capstan/data_parts/split_file.h>
+#include <capstan/session/sample_lengths.h>
 
 #include <cstdint>
 #include <memory>
@@ -11,11 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "tables/hub_splits.h"
 #include "tokens/ends.h"
 
 namespace squad {
 
-struct SquadOptions {
+struct SquadOptions : tables::TableOptions {
   std::string train;
   std::string eval;
   std::optional<std::int64_t> train_samples;
@@ -34,13 +36,15 @@ struct SquadOptions {
 };
 
 /// Questions and answers from files in SQuAD's format, version 1.1 or 2.0.
-class SquadData final : public capstan::data::Data {
+class SquadData final : public capstan::data::Data, public capstan::session::SampleLengths {
  public:
-  explicit SquadData(capstan::config::Options<SquadOptions> options) : options_(std::move(options)) {}
+  explicit SquadData(capstan::config::Options<SquadOptions> options)
+      : options_(std::move(options)), splits_(capstan::config::Options<tables::TableOptions>(options_)) {}
   void check(capstan::Diagnostics& diagnostics) const override;
   std::shared_ptr<capstan::data::DataSource> open(const capstan::data::SplitRequest& request) const override;
   std::int64_t max_length() const override { return options_->max_length; }
-  bool evaluates() const override { return !options_->eval.empty(); }
+  std::vector<capstan::session::SampleLength> lengths(const capstan::data::SplitRequest& request) const override;
+  bool evaluates() const override { return !options_->eval.empty() || splits_.evaluates(); }
   std::vector<std::string> evaluation_sets() const override {
     return capstan::data::names_of_sets(options_->eval_files);
   }
@@ -49,6 +53,8 @@ class SquadData final : public capstan::data::Data {
   std::optional<SquadFile> read(const capstan::data::SplitFile& file, capstan::data::Split split,
                                 capstan::Diagnostics& diagnostics) const;
 
+  std::shared_ptr<capstan::data::DataSource> source_of(SquadFile file,
+                                                       const capstan::data::SplitRequest& request) const;
   SquadFile read_file(const capstan::data::SplitFile& file, capstan::data::Split split,
                       capstan::Diagnostics& diagnostics) const;
   Reading reading() const;
@@ -56,6 +62,7 @@ class SquadData final : public capstan::data::Data {
   std::string no_answer() const { return options_->no_answer.value_or("unanswerable"); }
 
   capstan::config::Options<SquadOptions> options_;
+  tables::HubSplits splits_;
   mutable tokens::EndWarnings end_warnings_;
 };
 

@@ -252,6 +252,7 @@ SquadFile read_squad(const std::string& path, Split split, const Reading& readin
 SquadFile read_squad_rows(const jsonl::Rows& rows, Split split, const Reading& reading) {
   SquadFile file;
   file.path = rows.path();
+  file.content = rows.content();
   Collector collector(file, split, reading);
   std::set<std::string> unknown;
   for (std::int64_t i = 0; i < rows.size(); ++i) {

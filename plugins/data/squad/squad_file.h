@@ -39,6 +39,7 @@ struct SquadFile {
   std::string path;                            ///< for messages
   std::int64_t unanswerable = 0;               ///< questions without an answer, whether they are left out or learned
   std::vector<std::string> unknown_keys = {};  ///< by their paths
+  std::string content = {};                    ///< jsonl::Rows::content() of a table
 };
 
 /// Reads {"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers": [{"text"}],

@@ -1,6 +1,6 @@
 #include "jsonl_data.h"
 
-#include "jsonl_source.h"
+#include "cut_tally.h"
 #include "keys.h"
 #include "mapped_lines.h"
 #include "numbers.h"
@@ -54,23 +54,26 @@ std::vector<std::int64_t> long_lines(const Rows& file, std::int64_t lines, const
 
 // A line that is too long would end a run at the step that meets it: those that may be are looked at before the first
 // one, the longest first, and of a file of very many no more than takes some ten seconds.
-void refuse_too_long(const Rows& file, const JsonlSource& source, const Turns& turns, std::int64_t most) {
+// Returns what is to be said of those that are cut.
+std::string refuse_too_long(const Rows& file, const JsonlSource& source, const Turns& turns, std::int64_t most) {
   constexpr std::size_t most_bytes = std::size_t{64} << 20;
   constexpr std::size_t most_named = 10;
   std::map<std::int64_t, Diagnostic> faults;
   std::size_t bytes = 0;
+  CutTally tally(source);
   for (const auto line : long_lines(file, source.size(), turns, most)) {
     if (bytes > most_bytes) break;
     bytes += file.line(line).size();
     try {
       source.get(line);
+      tally.add(line);
     } catch (const Error& error) {
       const auto& first = error.diagnostics().front();
       if (first.where != file.where(line)) throw;  // a tokenizer's
       faults.emplace(line, first);
     }
   }
-  if (faults.empty()) return;
+  if (faults.empty()) return tally.text(file, most);
   std::vector<Diagnostic> named;
   for (const auto& [line, fault] : faults) {
     if (named.size() < most_named) named.push_back(fault);
@@ -96,8 +99,12 @@ void refuse_silent(const Record& record, const std::string& where) {
 // The keys that nothing reads, each with the first line that has it.
 class UnknownKeys {
  public:
+  explicit UnknownKeys(const Filters& filters) : filters_(filters) {}
+
   void add(const std::vector<std::string>& keys, const Rows& file, std::int64_t index) {
-    for (const auto& key : keys) first_.try_emplace(key, index);
+    for (const auto& key : keys) {
+      if (!filters_.reads(key)) first_.try_emplace(key, index);
+    }
     file_ = &file;
   }
 
@@ -113,6 +120,7 @@ class UnknownKeys {
   }
 
  private:
+  const Filters& filters_;
   const Rows* file_ = nullptr;
   std::map<std::string, std::int64_t> first_;
 };
@@ -151,12 +159,7 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
 }
 
 void JsonlOptions::describe_samples(config::OptionTable<JsonlOptions>& t) {
-  t.add("max_length", &JsonlOptions::max_length).min(0).doc("most tokens of a sample; 0: the model's");
-  t.add("too_long", &JsonlOptions::too_long)
-      .choices({"error", "cut"})
-      .doc(
-          "a line of more tokens than max_length. error: it is named, and nothing begins; cut: a text loses its end, "
-          "a prompt or a conversation its beginning, never the last answer");
+  describe_selection(t);
   t.add("loss", &JsonlOptions::loss)
       .choices({"answer", "sequence"})
       .doc(
@@ -222,7 +225,7 @@ std::shared_ptr<Rows> JsonlData::rows(const data::SplitFile& split, Diagnostics&
 
 // The file of a split; null when the options name none, or when it added a fault.
 std::shared_ptr<const Rows> JsonlData::read(const data::SplitFile& split, Diagnostics& diagnostics) const {
-  const auto file = rows(split, diagnostics);
+  const auto file = kept(rows(split, diagnostics), diagnostics);
   Diagnostics said;  // by check
   if (file) file->rename(columns(said));
   return file && split.is_enough(file->size(), kind(), diagnostics) ? file : nullptr;
@@ -248,10 +251,11 @@ void JsonlData::check_columns(const Rows& file, Diagnostics& diagnostics) const 
 }
 
 // Every line is read, so that a broken one shows before anything is expensive; the first few that are wrong are named.
-void JsonlData::check_lines(const Rows& file, const Turns& turns, Diagnostics& diagnostics) const {
+void JsonlData::check_lines(const Rows& file, const Turns& turns, const Filters& filters,
+                            Diagnostics& diagnostics) const {
   constexpr int most = 10;
   int faults = 0;
-  UnknownKeys unknown;
+  UnknownKeys unknown(filters);
   Forms forms;
   for (std::int64_t i = 0; i < file.size() && faults < most; ++i) {
     try {
@@ -279,13 +283,14 @@ void JsonlData::check(Diagnostics& diagnostics) const {
   const auto before = diagnostics.size();
   const auto written = turns_of(options_, diagnostics);
   columns(diagnostics);
+  const auto conditions = filters(diagnostics);
   const bool usable = diagnostics.size() == before;
   const auto all = files(diagnostics);
   for (const auto& one : all) {
     const auto file = read(one, diagnostics);
     if (!file || !usable) continue;
     check_columns(*file, diagnostics);
-    check_lines(*file, written, diagnostics);
+    check_lines(*file, written, conditions, diagnostics);
   }
   if (options_->pairs && options_->loss == "sequence") {
     diagnostics.add(options_.where(&JsonlOptions::loss),
@@ -299,32 +304,31 @@ void JsonlData::check(Diagnostics& diagnostics) const {
   data::require_file(all[0], all[1], options_.section().origin.text(), kind(), diagnostics);
 }
 
-void JsonlData::render(const data::SplitRequest& request, const std::shared_ptr<const Rows>& file, std::int64_t samples,
-                       Turns& turns) const {
+Turns JsonlData::written_of(const data::SplitRequest& request, const std::shared_ptr<const Rows>& file,
+                            std::int64_t samples) const {
+  Diagnostics said;  // by check
+  auto turns = turns_of(options_, said);
+  if (!turns.by_model || !Conversations(*file, options_->pairs, turns).any(samples)) return turns;
   turns.renderings = std::make_shared<const Renderings>(render_request(options_, request, file, samples));
-  for (const auto& warning : warnings_of(*turns.renderings, *file, *request.tokenizer)) {
-    if (said_.insert(warning).second) log::warning(warning);
-  }
+  for (const auto& warning : warnings_of(*turns.renderings, *file, *request.tokenizer)) warn_once(warning);
+  return turns;
 }
 
 std::shared_ptr<data::DataSource> JsonlData::open(const data::SplitRequest& request) const {
   const auto chosen = file_of(request);
   Diagnostics diagnostics;
-  auto written = turns_of(options_, diagnostics);
+  turns_of(options_, diagnostics);
   const auto file = read(chosen, diagnostics);
   diagnostics.throw_if_any();
   if (!file) return nullptr;
   const auto samples = chosen.samples.value_or(file->size());
+  const auto written = written_of(request, file, samples);
   const Conversations conversations(*file, options_->pairs, written);
-  if (written.by_model && conversations.any(samples)) render(request, file, samples, written);
-  auto source = std::make_shared<JsonlSource>(file, samples, written, request,
-                                              SampleOptions{.whole_sequence = options_->loss == "sequence",
-                                                            .cut = options_->too_long == "cut",
-                                                            .pairs = options_->pairs,
-                                                            .numbers = options_->numbers,
-                                                            .teacher_words = options_->teacher_words});
-  refuse_too_long(*file, *source, written, request.max_length);
+  auto source = source_of(file, samples, written, request);
   warn_of_ends(*source, *file, *request.tokenizer, conversations, end_warnings_);
+  if (options_->too_long == "drop")
+    return without_long_lines(source, lengths_of(file, samples, written, request), *file, request);
+  warn_once(refuse_too_long(*file, *source, written, request.max_length));
   return source;
 }
 

@@ -1,18 +1,24 @@
 #pragma once
 #include "columns.h"
 #include "ends.h"
+#include "jsonl_source.h"
 #include "rows.h"
+#include "selected_rows.h"
 #include "template.h"
 
 #include <capstan/data.h>
 #include <capstan/data_parts/split_file.h>
+#include <capstan/session/sample_lengths.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "tokens/lengths.h"
 
 namespace jsonl {
 
@@ -36,6 +42,7 @@ struct JsonlOptions {
   std::string template_date;
   std::string rendered;
   std::string python;
+  std::vector<std::string> keep;
   std::string turn;
   std::optional<std::string> system_turn;
   std::optional<std::string> user_turn;
@@ -46,6 +53,8 @@ struct JsonlOptions {
   static void describe_samples(capstan::config::OptionTable<JsonlOptions>& t);
   static void describe_template(capstan::config::OptionTable<JsonlOptions>& t);
   static void describe_turns(capstan::config::OptionTable<JsonlOptions>& t);
+  /// Those that say which lines become samples.
+  static void describe_selection(capstan::config::OptionTable<JsonlOptions>& t);
   static std::vector<capstan::config::FileKeys> file_keys();
 };
 
@@ -53,12 +62,13 @@ struct JsonlOptions {
 /// {"conversations": [{"from", "value"}]} or {"instruction", "input", "output"}; with `pairs` {"prompt", "chosen",
 /// "rejected"}, whose samples have two sequences. A plugin whose files are no JSON lines derives from it and gives
 /// their rows as such lines.
-class JsonlData : public capstan::data::Data {
+class JsonlData : public capstan::data::Data, public capstan::session::SampleLengths {
  public:
   explicit JsonlData(capstan::config::Options<JsonlOptions> options) : options_(std::move(options)) {}
   void check(capstan::Diagnostics& diagnostics) const override;
   std::shared_ptr<capstan::data::DataSource> open(const capstan::data::SplitRequest& request) const override;
   std::int64_t max_length() const override { return options_->max_length; }
+  tokens::Lengths lengths(const capstan::data::SplitRequest& request) const override;
   capstan::data::SampleForm form() const override;
   bool evaluates() const override { return !options_->eval.empty(); }
   std::vector<std::string> evaluation_sets() const override {
@@ -66,6 +76,8 @@ class JsonlData : public capstan::data::Data {
   }
 
  protected:
+  /// Where what is derived from the files is kept; empty: data::derived_folder().
+  virtual std::filesystem::path kept_in() const { return {}; }
   /// Words for the files in messages.
   virtual capstan::data::FileKind kind() const;
   /// The files of all splits, whether the options name them or not, then those of eval_files.
@@ -78,11 +90,23 @@ class JsonlData : public capstan::data::Data {
  private:
   std::shared_ptr<const Rows> read(const capstan::data::SplitFile& split, capstan::Diagnostics& diagnostics) const;
   Columns columns(capstan::Diagnostics& diagnostics) const;
+  Filters filters(capstan::Diagnostics& diagnostics) const;
+  std::shared_ptr<Rows> kept(std::shared_ptr<Rows> file, capstan::Diagnostics& diagnostics) const;
+  KeptIn kept_files() const;
+  std::shared_ptr<JsonlSource> source_of(std::shared_ptr<const Rows> file, std::int64_t samples, Turns written,
+                                         const capstan::data::SplitRequest& request) const;
+  tokens::Lengths lengths_of(const std::shared_ptr<const Rows>& file, std::int64_t samples, Turns written,
+                             capstan::data::SplitRequest request) const;
+  std::shared_ptr<capstan::data::DataSource> without_long_lines(std::shared_ptr<const JsonlSource> source,
+                                                                tokens::Lengths lengths, const Rows& file,
+                                                                const capstan::data::SplitRequest& request) const;
+  void warn_once(const std::string& text) const;
   void check_columns(const Rows& file, capstan::Diagnostics& diagnostics) const;
-  void check_lines(const Rows& file, const Turns& turns, capstan::Diagnostics& diagnostics) const;
-  /// Lets the model's own template write the first rows, and warns of what it does.
-  void render(const capstan::data::SplitRequest& request, const std::shared_ptr<const Rows>& file, std::int64_t samples,
-              Turns& turns) const;
+  void check_lines(const Rows& file, const Turns& turns, const Filters& filters,
+                   capstan::Diagnostics& diagnostics) const;
+  /// How a file's first rows are written. The model's own template writes them here, and what it does is warned of.
+  Turns written_of(const capstan::data::SplitRequest& request, const std::shared_ptr<const Rows>& file,
+                   std::int64_t samples) const;
   capstan::config::Options<JsonlOptions> options_;
   mutable tokens::EndWarnings end_warnings_;
   mutable std::set<std::string> said_;  // a split may be opened several times

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tokens/lengths.h"
+
 namespace jsonl {
 
 using namespace capstan;
@@ -120,7 +122,7 @@ data::Sample whole_sample(const Record& record, const tokenizer::Tokenizer& toke
 
 [[noreturn]] void refuse_too_long(const data::Sample& sample, std::int64_t most, const std::string& where) {
   throw Error(cat("the line has ", sample.tokens.size(), " tokens, max_length is ", most),
-              R"(raise data.max_length, take the line out, or set data.too_long = "cut")", where);
+              R"(raise data.max_length, take the line out, or set data.too_long = "cut" or "drop")", where);
 }
 
 // Removes the first tokens after the tokenizer's own.
@@ -133,6 +135,16 @@ void drop_beginning(data::Sample& sample, std::size_t count, std::size_t prefix)
   erase(sample.is_target);
   for (auto& field : sample.fields) std::visit(erase, field);
   sample.prompt_length -= static_cast<std::int64_t>(count);
+}
+
+std::int64_t targets_of(const data::Sample& sample) { return tokens::length_of(sample).targets; }
+
+// Counts a sample that has fewer tokens that bear loss than before.
+void count_cut(const SampleOptions& options, std::int64_t before, std::int64_t after) {
+  if (!options.cuts) return;
+  ++options.cuts->all;
+  if (before > after) ++options.cuts->losing;
+  options.cuts->tokens += before - after;
 }
 
 // Removes the first `removed` tokens after the prefix, but nothing of the last answer.
@@ -165,7 +177,9 @@ data::Sample make_sample(const Record& record, const std::string& where, const d
     sample.fields = teacher_values(record.teacher, sample, options.teacher_words, request.vocab_size, where);
   if (sample.tokens.size() > most) {
     if (!options.cut) refuse_too_long(sample, request.max_length, where);
+    const auto before = targets_of(sample);
     cut(sample, record.is_text, most, beginning(record, *request.tokenizer).size(), where);
+    count_cut(options, before, targets_of(sample));
   }
   if (record.reference.empty()) sample.prompt_length = 0;
   return sample;
@@ -181,8 +195,10 @@ data::Sample make_pair_sample(const Pair& pair, const std::string& where, const 
   if (longer.tokens.size() > most) {
     if (!options.cut) refuse_too_long(longer, request.max_length, where);
     const auto removed = longer.tokens.size() - most, prefix = beginning(pair.chosen, *request.tokenizer).size();
+    const auto before = targets_of(chosen) + targets_of(rejected);
     cut_beginning(longer, removed, prefix, where);
     cut_beginning(is_second_longer ? chosen : rejected, removed, prefix, where);
+    count_cut(options, before, targets_of(chosen) + targets_of(rejected));
   }
   chosen.others.push_back({std::move(rejected.tokens), std::move(rejected.is_target)});
   return chosen;

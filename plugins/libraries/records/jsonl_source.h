@@ -12,12 +12,20 @@
 
 namespace jsonl {
 
+/// Samples that were cut.
+struct CutSamples {
+  std::int64_t all = 0;
+  std::int64_t losing = 0;  ///< that lost tokens that bear loss
+  std::int64_t tokens = 0;  ///< such tokens
+};
+
 struct SampleOptions {
   bool whole_sequence = false;            ///< every token bears loss
   bool cut = false;                       ///< if too long: cut tokens instead of an error
   bool pairs = false;                     ///< lines are pairs, else records
   std::vector<std::string> numbers = {};  ///< keys of a line's numbers
   std::int64_t teacher_words = 0;         ///< that a record's teacher says of each token that bears loss
+  std::shared_ptr<CutSamples> cuts = {};  ///< where it is set, what is cut is counted there
 };
 
 /// A record as the model sees it. All of it is tokenised at once, so that tokens are the same as in running text; a
@@ -39,7 +47,7 @@ capstan::data::Sample make_question(const Record& record, const std::string& whe
                                     const capstan::data::SplitRequest& request, const SampleOptions& options,
                                     std::int64_t most);
 
-/// The lines of a file.
+/// The lines of a file. Where nothing is cut, get() may be called from several threads.
 class JsonlSource final : public capstan::data::DataSource {
  public:
   JsonlSource(std::shared_ptr<const Rows> file, std::int64_t samples, Turns turns, capstan::data::SplitRequest request,
@@ -53,6 +61,8 @@ class JsonlSource final : public capstan::data::DataSource {
   std::size_t answer_end(std::string_view text) const override { return end_.find(text); }
   std::vector<std::int64_t> end_ids() const override { return end_.ids; }
   std::string content() const override;
+  /// What get() has cut so far.
+  CutSamples cuts() const { return options_.cuts ? *options_.cuts : CutSamples(); }
 
  private:
   std::shared_ptr<const Rows> file_;

@@ -33,7 +33,14 @@ TEST_CASE("data prints samples with what bears no loss marked, and counts") {
   CHECK_THAT(shown.out, Contains("sample 1, id ") && Contains(" bear loss, prompt of ") && Contains("⟦Question: ") &&
                             Contains(" Answer:⟧ ") && Contains("these 2: ") && Contains("as one batch: 2 x ") &&
                             Contains("packed: ") && Contains("70 samples in the split 'train'\n"));
-  CHECK(work.run({"data", file, "--split", "eval"}).code == 0);
+  CHECK_THAT(shown.out, Contains("tokens of a sample: shortest ") && Contains(" of 70 samples (") &&
+                            Contains(" are longer than max_length 97 and cut; no token that bears loss is lost") &&
+                            Contains("no two samples have the same tokens") && Contains("\ntokens "));
+  const auto page = work.run({"data", file, "--split", "eval", "--html", "page.html"});
+  CHECK(page.code == 0);
+  CHECK_THAT(page.out, Contains("written: page.html"));
+  CHECK_THAT(capstan::read_file(work.folder() / "page.html"),
+             Contains("<h1>a.toml: eval</h1>") && Contains("<mark>") && Contains("<rect class=\"bar\""));
   const auto after = work.run({"data", file, "--from", "70"});
   CHECK(after.code == 2);
   CHECK(after.err ==

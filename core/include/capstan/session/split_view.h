@@ -2,6 +2,7 @@
 #include <capstan/base/export.h>
 #include <capstan/data/source.h>
 #include <capstan/plugin/host.h>
+#include <capstan/session/sample_lengths.h>
 #include <capstan/tokenizer/tokenizer.h>
 
 #include <cstdint>
@@ -43,6 +44,11 @@ class SplitView {
   BatchView batch(const std::vector<data::Sample>& samples) const;
   /// As data.packing puts them into rows; nothing where the configuration does not ask for it.
   std::optional<BatchView> packed(const std::vector<data::Sample>& samples) const;
+  /// The longest sequence that its samples may have.
+  std::int64_t max_length() const;
+  /// What all samples have before anything of them is cut, those too that are left out; empty where the data plugin
+  /// does not tell.
+  std::vector<SampleLength> lengths() const;
   /// For people: how many of the first samples have no accepted answer in their prompt only because it was cut; empty
   /// where none has.
   std::string cut_answers() const;

@@ -23,6 +23,10 @@ struct Opened {
   /// As the opener's; what it throws names the plugin.
   std::vector<std::filesystem::path> files() const;
   bool save(const std::filesystem::path& folder) const;
+  /// Where its files are, else model.path; may be empty.
+  std::filesystem::path folder() const {
+    return request.file.empty() ? request.model_folder : request.file.parent_path();
+  }
 };
 
 /// Names of the files that installed tokenizer plugins open, as their ELF notes say; none of them is loaded for it.

@@ -1,0 +1,1 @@
+list(APPEND libraries capstan::data_parts)
