@@ -103,6 +103,28 @@ void put_samples(HostBatch& batch, const std::vector<Row>& rows, const SampleFor
   }
 }
 
+// A sample's documents are sequences of their own where they stand, each with its own positions and dropout masks.
+void put_documents(HostBatch& batch, const Part& part) {
+  constexpr std::int64_t next_id = std::int64_t{1} << 40;  // above the number of a run's samples
+  auto rest = part.document;
+  for (const auto begin : part.sample->begins) {
+    auto document = rest;
+    rest.begin = part.document.begin + begin;
+    document.length = rest.begin - document.begin;
+    rest.length -= document.length;
+    rest.id += next_id;
+    batch.documents.push_back(document);
+  }
+  if (rest.length > 0) batch.documents.push_back(rest);
+}
+
+// Where samples have several documents, these are what the batch counts as samples.
+void number_documents(HostBatch& batch, const std::vector<Part>& parts) {
+  if (std::all_of(parts.begin(), parts.end(), [](const Part& part) { return part.sample->begins.empty(); })) return;
+  batch.samples = batch.real_samples = static_cast<std::int64_t>(batch.documents.size());
+  for (std::size_t i = 0; i < batch.documents.size(); ++i) batch.documents[i].sequence = static_cast<std::int64_t>(i);
+}
+
 /// The rows of samples: how many positions of each row are taken, and each sample's row.
 struct Stand {
   std::vector<std::int64_t> taken;
@@ -183,8 +205,9 @@ HostBatch pack(const std::vector<Row>& rows, const Padding& padding, std::int64_
     document.row = static_cast<std::int64_t>(row);
     document.begin = std::exchange(batch.lengths[row], batch.lengths[row] + document.length);
     put(batch, parts[i], document.row * cols + document.begin);
-    batch.documents.push_back(document);
+    put_documents(batch, parts[i]);
   }
+  number_documents(batch, parts);
   return batch;
 }
 
