@@ -59,9 +59,9 @@ void check_field(const Sample& sample, const FieldSpec& field, const FieldValues
 
 void check_begins(const Sample& sample, const SampleForm& form) {
   if (sample.begins.empty()) return;
-  if (!form.is_plain()) {
-    throw Error(cat("sample '", sample.id, "' has several documents, and sequences or fields besides"),
-                "the data plugin must give documents only in samples of one sequence without fields");
+  if (form.sequences != 1) {
+    throw Error(cat("sample '", sample.id, "' has several documents and several sequences"),
+                "the data plugin must give documents only in samples of one sequence");
   }
   std::int64_t before = 0;
   for (const auto begin : sample.begins) {

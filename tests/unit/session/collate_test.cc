@@ -154,6 +154,21 @@ TEST_CASE("a sample's documents stand together where it is, and each is a sequen
   CHECK(std::set<std::int64_t>(ids.begin(), ids.end()).size() == 4);  // their dropout masks differ
 }
 
+TEST_CASE("each of a sample's documents has the values of its sample") {
+  using data::FieldSpec;
+  const data::SampleForm form{.fields = {{"source", FieldSpec::Type::int64, FieldSpec::Per::sample},
+                                         {"weight", FieldSpec::Type::float32, FieldSpec::Per::token}}};
+  auto a = sample({10, 11, 20, 21, 30}, {false, true, false, true, false});
+  a.begins = {2, 4};
+  a.fields = {std::vector<std::int64_t>{7}, std::vector<float>{0, 1, 2, 3, 4}};
+  auto b = sample({50, 51}, {false, true});
+  b.fields = {std::vector<std::int64_t>{8}, std::vector<float>{5, 6}};
+  const auto batch = data::pack({{&b, 0}, {&a, 1}}, {}, 5, form);
+  CHECK(batch.samples == 3);
+  CHECK((batch.fields[0].values == data::FieldValues(std::vector<std::int64_t>{7, 7, 8})));
+  CHECK((batch.fields[1].values == data::FieldValues(std::vector<float>{1, 2, 3, 4, 6})));
+}
+
 TEST_CASE("documents that no batch can have are refused") {
   auto a = sample({1, 2, 3}, {false, true, true});
   for (const auto& begins : {std::vector<std::int64_t>{0}, {3}, {2, 1}, {1, 1}}) {
@@ -163,7 +178,7 @@ TEST_CASE("documents that no batch can have are refused") {
   a.begins = {1};
   a.others = {{{1, 2}, {false, true}}};
   CHECK_THROWS_WITH(data::pack({{&a, 0}}, {}, 8, {.sequences = 2}),
-                    Contains("has several documents, and sequences or fields"));
+                    Contains("has several documents and several sequences"));
 }
 
 TEST_CASE("packed rows are as even as they can be, and no more of them than the first fit needs") {
