@@ -27,6 +27,11 @@ inline constexpr const char* no_target_fix =
     "let answers bear loss (the options of [data], such as max_length), take such samples out, or leave them out with "
     "data.no_target = \"skip\"";
 
+/// What to do about samples of several documents, which would see each other.
+inline constexpr const char* documents_fix =
+    "set data.packing = true, which keeps them apart, or let the data plugin give them as one (the options of [data], "
+    "such as attend)";
+
 /// What to do about an evaluation of which all samples have none.
 inline constexpr const char* no_target_in_evaluation =
     "let answers bear loss (the options of [data], such as max_length), or take the evaluation file out";

@@ -57,6 +57,22 @@ void check_field(const Sample& sample, const FieldSpec& field, const FieldValues
               cat("the data plugin must give one for each ", per_text(field.per)));
 }
 
+void check_begins(const Sample& sample, const SampleForm& form) {
+  if (sample.begins.empty()) return;
+  if (form.sequences != 1) {
+    throw Error(cat("sample '", sample.id, "' has several documents and several sequences"),
+                "the data plugin must give documents only in samples of one sequence");
+  }
+  std::int64_t before = 0;
+  for (const auto begin : sample.begins) {
+    if (begin <= before || begin >= static_cast<std::int64_t>(sample.tokens.size())) {
+      throw Error(cat("sample '", sample.id, "' has a document that begins at token ", begin),
+                  "the data plugin must give Sample::begins in ascending order, between the first token and the last");
+    }
+    before = begin;
+  }
+}
+
 }  // namespace
 
 void check_form(const SampleForm& form) {
@@ -83,6 +99,7 @@ void check_form(const Sample& sample, const SampleForm& form) {
     throw Error(cat("sample '", sample.id, "' has ", tokens.size(), " tokens but is_target has ", is_target.size()),
                 "the data plugin must give one flag a token");
   }
+  check_begins(sample, form);
   if (sample.fields.size() != form.fields.size()) {
     throw Error(cat("sample '", sample.id, "' has values of ", counted(sample.fields.size(), "field"), " instead of ",
                     form.fields.size()),

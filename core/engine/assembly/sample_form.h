@@ -12,7 +12,7 @@ namespace data {
 void check_form(const SampleForm& form);
 
 /// Throws Error for a sample whose is_target is not as long as its tokens, or that has other sequences or fields than
-/// the form says.
+/// the form says, or documents that no batch can have.
 void check_form(const Sample& sample, const SampleForm& form);
 
 /// The number of a field's values in a batch of this shape.

@@ -281,8 +281,14 @@ class SamplesOpener {
   void look_at_samples() {
     const auto& data = *plugins_.data;
     const auto& options = plugins_.data_options;
-    const auto look = data::look_at(samples_.plan.samples,
-                                    [&](std::int64_t index) { return samples_.sample(*samples_.train, index); });
+    bool has_documents = false;
+    const auto look = data::look_at(samples_.plan.samples, [&](std::int64_t index) {
+      auto sample = samples_.sample(*samples_.train, index);
+      has_documents = has_documents || !sample.begins.empty();
+      return sample;
+    });
+    if (has_documents && !options->packing)
+      faults_.add(data.where, "samples of the training data have several documents", data::documents_fix);
     if (look.without_target > 0 && options->no_target == "refuse") {
       faults_.add(data.where,
                   cat("no token of the training sample '", look.first_without_target, "' bears loss; ",

@@ -122,6 +122,10 @@ data::HostBatch Feed::batch_of(const data::DataSource& source, const std::vector
   }
   const auto& form = job_.plugins.sample_form;
   if (job_.plugins.data_options->packing) return data::pack(rows, padding_, job_.row_capacity(), form);
+  for (const auto& row : rows) {
+    if (row.sample == nullptr || row.sample->begins.empty()) continue;
+    throw Error(cat("sample '", row.sample->id, "' has several documents"), data::documents_fix);
+  }
   auto padding = padding_;  // up to a multiple, which must not go beyond the model's positions
   padding.fixed_length = data::padded_columns(longest, padding.multiple, job_.bounds().positions);
   return data::collate(rows, padding, form);

@@ -103,6 +103,35 @@ void put_samples(HostBatch& batch, const std::vector<Row>& rows, const SampleFor
   }
 }
 
+// A sample's documents are sequences of their own where they stand, each with its own positions and dropout masks.
+void put_documents(HostBatch& batch, const Part& part) {
+  constexpr std::int64_t next_id = std::int64_t{1} << 40;  // above the number of a run's samples
+  auto rest = part.document;
+  for (const auto begin : part.sample->begins) {
+    auto document = rest;
+    rest.begin = part.document.begin + begin;
+    document.length = rest.begin - document.begin;
+    rest.length -= document.length;
+    rest.id += next_id;
+    batch.documents.push_back(document);
+  }
+  if (rest.length > 0) batch.documents.push_back(rest);
+}
+
+// Where samples have several documents, these are what the batch counts as samples, each with its sample's values.
+void number_documents(HostBatch& batch, const std::vector<const Sample*>& samples) {
+  if (std::all_of(samples.begin(), samples.end(), [](const auto* sample) { return sample->begins.empty(); })) return;
+  batch.samples = batch.real_samples = static_cast<std::int64_t>(samples.size());
+  for (auto& field : batch.fields) {
+    if (field.spec.per != FieldSpec::Per::token)
+      std::visit([&](auto& values) { values.assign(samples.size(), 0); }, field.values);
+  }
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    batch.documents[i].sequence = static_cast<std::int64_t>(i);
+    put_fields(batch, *samples[i], static_cast<std::int64_t>(i));
+  }
+}
+
 /// The rows of samples: how many positions of each row are taken, and each sample's row.
 struct Stand {
   std::vector<std::int64_t> taken;
@@ -176,6 +205,7 @@ HostBatch pack(const std::vector<Row>& rows, const Padding& padding, std::int64_
   put_samples(batch, samples, form);
   batch.sample_ids.assign(stand.taken.size(), -1);
   batch.lengths.assign(stand.taken.size(), 0);
+  std::vector<const Sample*> of_documents;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     auto& document = parts[i].document;
     const auto row = stand.rows[i];
@@ -183,8 +213,10 @@ HostBatch pack(const std::vector<Row>& rows, const Padding& padding, std::int64_
     document.row = static_cast<std::int64_t>(row);
     document.begin = std::exchange(batch.lengths[row], batch.lengths[row] + document.length);
     put(batch, parts[i], document.row * cols + document.begin);
-    batch.documents.push_back(document);
+    put_documents(batch, parts[i]);
+    of_documents.resize(batch.documents.size(), parts[i].sample);
   }
+  number_documents(batch, of_documents);
   return batch;
 }
 

@@ -24,7 +24,8 @@ HostBatch collate(const std::vector<Row>& rows, const Padding& padding, const Sa
 
 /// Puts sequences one after another into rows of at most `capacity` positions (or the longest one's, if that is more):
 /// longest first, into as few rows as it takes to put each into the first one with room, and of these into the
-/// emptiest where that makes the fullest row shorter. The same loss as collate's in fewer positions. Empty places are
+/// emptiest where that makes the fullest row shorter. A sample's documents (Sample::begins) stay together and see each
+/// other no more than samples do. The same loss as collate's in fewer positions. Empty places are
 /// left out, so the batch has as many samples as there are; cols is the fullest row's, at
 /// least `padding.least` and rounded up to `padding.multiple`; `padding.fixed_length` is not used.
 HostBatch pack(const std::vector<Row>& rows, const Padding& padding, std::int64_t capacity,

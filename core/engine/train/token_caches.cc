@@ -58,7 +58,7 @@ std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const
   std::vector<CachedSplit> splits;
   auto folder = plugins.data_options->cache;
   if (!folder && !config.cache.empty()) folder = (std::filesystem::path(config.cache) / "tokens").string();
-  if (!folder || !plugins.data) return splits;
+  if (!folder || !plugins.data || !plugins.data->object->uses_tokenizer()) return splits;
   const auto& data = *plugins.data;
   const auto key = cat("capstan ", version(), "\n", data.name, "\n", state_of(data.file), options_text(data.options),
                        tokenizer_text(plugins, samples.tokenizer), "length ", samples.length, ", vocabulary ",

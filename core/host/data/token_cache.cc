@@ -31,7 +31,7 @@ namespace {
 // A sample: five u32 (tokens, prompt length, bytes of the id, references, bytes of those), i32 tokens, a byte per token
 // that says whether it is a target, the id, then each reference after its u32 length. Where it has other sequences or
 // fields, there follow u32 sequences, each of u32 tokens, i32 tokens and a byte per token; then u32 fields, each of a
-// byte for the type (FieldValues::index()), u32 values and these.
+// byte for the type (FieldValues::index()), u32 values and these; then a u32 for each further document's first token.
 struct Head {
   std::array<char, 8> magic{'c', 'a', 'p', 's', 't', 'o', 'k', '2'};
   std::uint64_t key_bytes = 0;
@@ -65,7 +65,7 @@ void put_sequence(std::string& out, const std::vector<std::int64_t>& tokens, con
 
 std::string rest_of(const Sample& sample) {
   std::string out;
-  if (sample.others.empty() && sample.fields.empty()) return out;
+  if (sample.others.empty() && sample.fields.empty() && sample.begins.empty()) return out;
   put_size(out, sample.others.size());
   for (const auto& [tokens, is_target] : sample.others) {
     put_size(out, tokens.size());
@@ -81,6 +81,7 @@ std::string rest_of(const Sample& sample) {
         },
         field);
   }
+  for (const auto begin : sample.begins) put_size(out, begin);
   return out;
 }
 
@@ -152,7 +153,7 @@ bool read_field(Record& record, FieldValues& field) {
   return type == 1 && read_values<float>(record, size, field);
 }
 
-// Other sequences and fields, where there are any.
+// Other sequences, fields and documents, where there are any.
 bool read_rest(Record& record, Sample& sample) {
   std::uint32_t count = 0;
   if (record.empty()) return true;
@@ -166,16 +167,14 @@ bool read_rest(Record& record, Sample& sample) {
   for (; count > 0; --count) {
     if (!read_field(record, sample.fields.emplace_back())) return false;
   }
+  for (std::uint32_t begin = 0; record.read(begin);) sample.begins.push_back(begin);
   return true;
 }
 
 bool read_sample(std::string_view bytes, Sample& sample) {
   Record record(bytes);
-  std::uint32_t tokens = 0;
-  std::uint32_t prompt = 0;
-  std::uint32_t id_bytes = 0;
-  std::uint32_t references = 0;
-  std::uint32_t reference_bytes = 0;
+  std::uint32_t tokens = 0, prompt = 0, id_bytes = 0;
+  std::uint32_t references = 0, reference_bytes = 0;
   if (!record.read(tokens) || !record.read(prompt) || !record.read(id_bytes) || !record.read(references) ||
       !record.read(reference_bytes)) {
     return false;

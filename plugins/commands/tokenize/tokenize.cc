@@ -4,12 +4,11 @@
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 #include <capstan/command.h>
-#include <capstan/config/model_path.h>
-#include <capstan/tokenizer/open.h>
 
-#include <filesystem>
 #include <iostream>
 
+#include "named_tokenizer.h"
+#include "to_stream.h"
 #include "tokenize_lines.h"
 
 namespace tokenize {
@@ -29,16 +28,43 @@ void append(std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& mor
 }
 
 /// capstan tokenize TOKENIZER < LINES
+/// capstan tokenize TOKENIZER --to stream --out corpus texts.jsonl
 int run(const command::Call& call) {
   command::Arguments arguments;
-  std::string name;
-  bool special = false;
-  arguments.value("tokenizer", name, "a model's folder or hub id, a tokenizer.json, or byte").required();
-  arguments.flag("--special", special, "with the begin and end tokens that it puts around a text");
+  std::string name, to, decoded;
+  bool special = false, has_no_begin = false, has_no_end = false;
+  StreamJob job;
+  arguments.value("tokenizer", name, "a model's folder or hub id, a tokenizer.json, a configuration, or byte")
+      .required();
+  const auto is_stream =
+      arguments.value("--to", to, "stream: write Megatron's .bin and .idx, on all cores").one_of({"stream"});
+  arguments.flag("--special", special, "with the begin and end tokens that it puts around a text").not_with(is_stream);
+  const auto stream_only = [&](command::Argument argument) {
+    return argument.only_with(is_stream).group("With --to stream");
+  };
+  stream_only(arguments.values("files", job.files,
+                               "files with texts: .jsonl, .txt, tables (.parquet, .csv, …), folders of tables"));
+  stream_only(arguments.value("--out", job.out, "corpus: write corpus.bin and corpus.idx"));
+  stream_only(arguments.value("--text", job.input.key, "the key or column that has the text, by default text"));
+  stream_only(arguments.value("--separator", job.input.separator, "what stands between the documents of a .txt file"));
+  stream_only(
+      arguments.flag("--no-begin", has_no_begin, "without the begin token that the tokenizer puts before a text"));
+  stream_only(arguments.flag("--no-end", has_no_end, "without the end token after each document"));
+  stream_only(arguments.value("--threads", job.rules.threads, "by default one for each core").range(1, 1024));
+  stream_only(arguments.value("--python", job.input.python.program, "the Python with pyarrow that decodes tables"));
+  stream_only(arguments.value("--decoded", decoded, "the folder for tables' decoded rows"));
   if (const auto code = arguments.read(call)) return *code;
-  const auto folder = config::find_tokenizer({name, std::filesystem::absolute(name).string(), {}},
-                                             config::hub_cache(call.environment), tokenizer::file_names(call.plugins));
-  const auto opened = tokenizer::open_named(folder ? folder->string() : name, {}, call.plugins);
+  if (!to.empty() && (job.files.empty() || job.out.empty()))
+    throw Error("--to stream needs files with texts, and --out",
+                "capstan tokenize TOKENIZER --to stream --out corpus texts.jsonl");
+  const auto opened = named_tokenizer(name, call);
+  if (!to.empty()) {
+    job.input.decoded = decoded;
+    job.rules.has_begin = !has_no_begin;
+    job.rules.has_end = !has_no_end;
+    to_stream(*opened.object, job);
+    return static_cast<int>(ExitCode::success);
+  }
   terminal::PrintedStream out(terminal::print);
   tokenize_lines(*opened.object, special, std::cin, out);
   return static_cast<int>(ExitCode::success);
@@ -62,6 +88,9 @@ void tokenize_lines(const tokenizer::Tokenizer& tokenizer, bool special, std::is
   out.flush();
 }
 
-CAPSTAN_COMMAND("tokenize", "0.1.0", "read JSON lines {text: ...} from stdin, write {ids: [...], decoded: ...}", run)
+CAPSTAN_COMMAND("tokenize", "0.1.0",
+                "read JSON lines {text: ...} from stdin, write {ids: [...], decoded: ...}; or files of text, write a "
+                "stream of tokens",
+                run)
 
 }  // namespace tokenize

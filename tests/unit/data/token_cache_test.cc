@@ -32,6 +32,7 @@ class Samples final : public DataSource {
     sample.prompt_length = index;
     sample.id = std::string(static_cast<std::size_t>(index), 'q');
     sample.references.assign(static_cast<std::size_t>(index), "référence");
+    if (index == 2) sample.begins = {2, 5};
     if (index < 3) return sample;  // the others have more sequences and fields than one, or only fields
     if (index == 3) sample.others = {{{5, 6}, {false, true}}, {{}, {}}};
     sample.fields = {std::vector<float>{0.1F, -1e30F}, std::vector<std::int64_t>{index - (std::int64_t{1} << 40)}};
@@ -81,6 +82,7 @@ TEST_CASE("a token cache gives the source's samples and asks it only once") {
     const auto expected = Samples().get(i);
     CHECK(sample.tokens == expected.tokens);
     CHECK(sample.is_target == expected.is_target);
+    CHECK(sample.begins == expected.begins);
     CHECK(sample.prompt_length == expected.prompt_length);
     CHECK(sample.id == expected.id);
     CHECK((sample.fields == expected.fields));

@@ -5,6 +5,7 @@
 #include <capstan/base/error.h>
 #include <capstan_catch.h>
 
+#include <set>
 #include <utility>
 
 namespace collate_test {
@@ -125,6 +126,59 @@ TEST_CASE("packed samples stand one after another, the longest first, each where
   CHECK(stands(1, 1, 0, 4, 5));
   CHECK(stands(2, 1, 4, 3, 7));
   CHECK(stands(3, 0, 5, 2, 9));
+}
+
+TEST_CASE("a sample's documents stand together where it is, and each is a sequence of its own") {
+  auto a =
+      sample({10, 11, 20, 21, 22, 30, 40}, {false, true, false, true, true, false, false});  // the last has no position
+  a.begins = {2, 5, 6};
+  const auto b = sample({50, 51, 52}, {false, true, true});
+  const auto batch = data::pack({{&b, 3}, {&a, 4}}, {.pad_id = 99}, 8);
+  CHECK(batch.tokens == std::vector<std::int64_t>{10, 11, 20, 21, 22, 30, 50, 51});
+  CHECK(batch.labels == std::vector<std::int64_t>{11, no, 21, 22, no, no, 51, 52});
+  CHECK(batch.real_samples == 4);
+  CHECK(batch.samples == 4);
+  REQUIRE(batch.documents.size() == 4);
+  std::vector<std::int64_t> begins, lengths, sequences, ids;
+  for (const auto& document : batch.documents) {
+    begins.push_back(document.begin);
+    lengths.push_back(document.length);
+    sequences.push_back(document.sequence);
+    ids.push_back(document.id);
+  }
+  CHECK(begins == std::vector<std::int64_t>{0, 2, 5, 6});
+  CHECK(lengths == std::vector<std::int64_t>{2, 3, 1, 2});
+  CHECK(sequences == std::vector<std::int64_t>{0, 1, 2, 3});
+  CHECK(ids[0] == 4);
+  CHECK(ids[3] == 3);
+  CHECK(std::set<std::int64_t>(ids.begin(), ids.end()).size() == 4);  // their dropout masks differ
+}
+
+TEST_CASE("each of a sample's documents has the values of its sample") {
+  using data::FieldSpec;
+  const data::SampleForm form{.fields = {{"source", FieldSpec::Type::int64, FieldSpec::Per::sample},
+                                         {"weight", FieldSpec::Type::float32, FieldSpec::Per::token}}};
+  auto a = sample({10, 11, 20, 21, 30}, {false, true, false, true, false});
+  a.begins = {2, 4};
+  a.fields = {std::vector<std::int64_t>{7}, std::vector<float>{0, 1, 2, 3, 4}};
+  auto b = sample({50, 51}, {false, true});
+  b.fields = {std::vector<std::int64_t>{8}, std::vector<float>{5, 6}};
+  const auto batch = data::pack({{&b, 0}, {&a, 1}}, {}, 5, form);
+  CHECK(batch.samples == 3);
+  CHECK((batch.fields[0].values == data::FieldValues(std::vector<std::int64_t>{7, 7, 8})));
+  CHECK((batch.fields[1].values == data::FieldValues(std::vector<float>{1, 2, 3, 4, 6})));
+}
+
+TEST_CASE("documents that no batch can have are refused") {
+  auto a = sample({1, 2, 3}, {false, true, true});
+  for (const auto& begins : {std::vector<std::int64_t>{0}, {3}, {2, 1}, {1, 1}}) {
+    a.begins = begins;
+    CHECK_THROWS_WITH(data::pack({{&a, 0}}, {}, 8), Contains("Sample::begins in ascending order"));
+  }
+  a.begins = {1};
+  a.others = {{{1, 2}, {false, true}}};
+  CHECK_THROWS_WITH(data::pack({{&a, 0}}, {}, 8, {.sequences = 2}),
+                    Contains("has several documents and several sequences"));
 }
 
 TEST_CASE("packed rows are as even as they can be, and no more of them than the first fit needs") {

@@ -26,8 +26,8 @@ struct FieldSpec {
   bool operator==(const FieldSpec&) const = default;
 };
 
-/// A sample's values of one field, of the type that the field declares: one, one for each sequence, or one for each
-/// token, sequence after sequence.
+/// A sample's values of a field, of its type: one, one for each sequence, or one for each token, sequence after
+/// sequence.
 using FieldValues = std::variant<std::vector<std::int64_t>, std::vector<float>>;
 
 /// What all samples of a source have in common.
@@ -56,6 +56,9 @@ struct Sample {
   std::vector<std::string> references;   ///< accepted answers, for scoring
   std::vector<Sequence> others = {};     ///< the sequences after the first
   std::vector<FieldValues> fields = {};  ///< one for each of SampleForm::fields, in their order
+  /// Where further documents begin among `tokens`, ascending: with data.packing each sees itself alone. Plain forms
+  /// only.
+  std::vector<std::int64_t> begins = {};
 };
 
 /// A sequence of a sample that stays where it is.
@@ -121,8 +124,7 @@ class Data {
   /// Whether samples are made by the tokenizer, whose ids the model must then have. False for a source that makes ids
   /// itself, below SplitRequest::vocab_size. True by default.
   virtual bool uses_tokenizer() const { return true; }
-  /// Whether the options name an evaluation split; no file is opened for the answer. `check` asks, to count what
-  /// evaluation takes. True by default.
+  /// Whether the options name an evaluation split, for `check`; no file is opened for the answer. True by default.
   virtual bool evaluates() const { return true; }
 };
 

@@ -52,10 +52,11 @@ void write_files(const Folder& folder) {
                "{% if add_generation_prompt %}<assistant>{% endif %}");
   folder.write("qa.jsonl", "{\"question\": \"a\", \"answer\": \"b\"}\n");
   folder.write("pairs.jsonl", "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
+  folder.write("texts.jsonl", "{\"text\": \"a\"}\n");
   folder.write("squad.json", R"({"data": [{"paragraphs": [{"context": "A b", "qas": [)"
                              R"({"id": "1", "question": "b?", "answers": [{"text": "b", "answer_start": 2}]}]}]}]})");
   const std::string script = R"(
-import os, sys
+import os, struct, sys
 import pyarrow as pa, pyarrow.parquet as pq
 os.chdir(sys.argv[1])
 snapshot = 'hub/datasets--org--name/snapshots/main/data'
@@ -63,6 +64,9 @@ os.makedirs(snapshot)
 os.mkdir('folder')
 for name in ('train.parquet', 'folder/train-0.parquet', snapshot + '/train-0.parquet', snapshot + '/validation-0.parquet'):
     pq.write_table(pa.table({'text': [name]}), name)
+for name in ('corpus.bin', 'tokens.bin'):
+    open(name, 'wb').write(struct.pack('<4H', 1, 2, 256, 4))
+open('corpus.idx', 'wb').write(b'MMIDIDX\0\0' + struct.pack('<QBQQiqqq', 1, 8, 1, 2, 4, 0, 0, 1))
 row = {'id': '1', 'title': 't', 'context': 'A b', 'question': 'b?', 'answers': {'text': ['b'], 'answer_start': [2]}}
 pq.write_table(pa.Table.from_pylist([row]), 'squad.parquet')
 squad = 'hub/datasets--rajpurkar--squad/snapshots/main/plain_text'
@@ -85,7 +89,7 @@ std::string said_of(const Folder& folder, const std::string& toml, plugin::Host&
   for (const auto& item : config::parse_toml(toml, file, diagnostics)) {
     if (item.path.back() == "plugin") {
       name = std::get<std::string>(item.value.value());
-    } else {
+    } else if (item.path.back() != "packing") {  // core's
       section.entries.push_back({item.path.back(), item.value.value(), {config::Origin::Layer::file, file, 1}});
     }
   }
