@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "assembly/content.h"
 #include "assembly/model_table.h"
 #include "assembly/objective.h"
 #include "assembly/packed_forms.h"
-#include "assembly/sample_form.h"
+#include "data/content.h"
+#include "data/sample_form.h"
 #include "hf/config_file.h"
 #include "hf/family.h"
 #include "setup/collect.h"

@@ -11,11 +11,11 @@
 #include <string_view>
 #include <utility>
 
-#include "assembly/content.h"
-#include "assembly/fit.h"
 #include "assembly/open_tokenizer.h"
 #include "assembly/override_points.h"
-#include "assembly/padding.h"
+#include "data/content.h"
+#include "data/fit.h"
+#include "data/padding.h"
 #include "setup/collect.h"
 #include "setup/schedule.h"
 #include "setup/stopping.h"

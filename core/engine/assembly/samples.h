@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "assembly/batches.h"
-#include "assembly/content.h"
+#include "data/batches.h"
+#include "data/content.h"
 #include "assembly/topology.h"
 
 CAPSTAN_BEGIN_NAMESPACE

@@ -1,4 +1,4 @@
-#include "assembly/batches.h"
+#include "data/batches.h"
 
 #include <capstan/base/philox.h>
 #include <capstan/base/text.h>

@@ -1,4 +1,4 @@
-#include "assembly/sample_form.h"
+#include "data/sample_form.h"
 
 #include <capstan/base/counted.h>
 #include <capstan/base/error.h>
