@@ -30,6 +30,9 @@ struct FieldSpec {
 /// token, sequence after sequence.
 using FieldValues = std::variant<std::vector<std::int64_t>, std::vector<float>>;
 
+/// The field that says which of SampleForm::sources a sample is from: its index, int64, one a sample.
+inline constexpr const char* source_field = "source";
+
 /// What all samples of a source have in common.
 struct SampleForm {
   std::int64_t sequences = 1;  ///< that a sample consists of: 2 for an answer that is preferred and one that is not
@@ -37,6 +40,8 @@ struct SampleForm {
   /// What the sequences are to each other, such as "a preferred answer and a rejected one". Only an objective that
   /// knows this meaning (Plan::meaning) may learn them. Empty: each is a text to learn.
   std::string meaning = {};
+  /// Names of what the samples are from, where a plugin gives those of several; `fields` then has source_field.
+  std::vector<std::string> sources = {};
 
   bool is_plain() const { return sequences == 1 && fields.empty(); }
 };
@@ -67,6 +72,9 @@ struct SequenceView {
 std::vector<SequenceView> sequences_of(const Sample& sample);
 
 enum class Split { train, eval };
+
+class SampleOrder;
+struct OrderRequest;
 
 /// What core tells a source when it opens it.
 struct SplitRequest {
@@ -99,6 +107,9 @@ class DataSource {
   /// Ids that end an answer in addition to the tokenizer's: a template's end of a turn, which has no text if it is a
   /// special token. None by default.
   virtual std::vector<std::int64_t> end_ids() const { return {}; }
+  /// The order in which training sees the samples (capstan/data/order.h). Null, the default: each epoch sees all of
+  /// them once, shuffled if the configuration says so.
+  virtual std::unique_ptr<SampleOrder> order(const OrderRequest& request) const;
 };
 
 /// What a data plugin is: opens its splits.
