@@ -211,8 +211,8 @@ TEST_CASE("what is wrong with a share for evaluation is one fault with both plac
               {"data.eval_fraction = 0.1", "data.eval, ", "data.toml:5"});
   check_fault(files, begin + "eval_fraction = 0.01\n", 5, {"of 40 training samples leaves no sample for evaluation"});
   check_fault(files, begin + "eval_fraction = 1.0\n", 5, {"leaves no sample for training"});
-  check_fault(files, begin + "eval_fraction = 1.5\n", 5, {"eval_fraction", "at most 1"});
-  check_fault(files, begin + "eval_fraction = -0.5\n", 5, {"eval_fraction", "at least 0"});
+  check_fault(files, begin + "eval_fraction = 1.5\n", 5, {"eval_fraction is 1.5", "between 0 and 1"});
+  check_fault(files, begin + "eval_fraction = -0.5\n", 5, {"eval_fraction is -0.5", "between 0 and 1"});
   check_fault(files,
               "[data]\neval_fraction = 0.1\n" + source("code.jsonl") + source("chat.jsonl", "eval = \"eval.jsonl\"\n"),
               3, {"data.sources.2.eval, ", "data.toml:10"});
