@@ -55,7 +55,7 @@ std::string short_text(double number) {
 
 std::string line_of(const MixtureOrder& order, const Stock& stock, std::size_t index, const Length& length) {
   auto text = cat("source '", stock.name, "': ", counted(stock.samples, "sample"), ", ", short_text(stock.share),
-                  " of those drawn, each ", short_text(order.passes(index)), " times an epoch");
+                  " of those drawn, each seen ", short_text(order.passes(index)), " x an epoch");
   if (length.of > 0)
     text += cat("; ", short_text(length.mean), " tokens in the mean of ", counted(length.of, "sample"));
   return text + "\n";
