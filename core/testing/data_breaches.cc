@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "assembly/sample_form.h"
+#include "data/sample_form.h"
 #include "testing/breaches.h"
 
 namespace capstan::testing {

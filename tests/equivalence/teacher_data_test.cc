@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "data/collate.h"
 #include "execution/feed.h"
-#include "session/collate.h"
 #include "session/session.h"
 #include "strategy/objective.h"
 #include "support/compositions.h"

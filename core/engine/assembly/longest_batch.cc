@@ -18,7 +18,7 @@ nn::Field meta_field(const data::FieldSpec& spec, std::int64_t samples, std::int
 
 nn::Batch longest_batch(const DryRunOf& what, const nn::SequenceCut& cut, std::int64_t samples, bool training) {
   const auto columns = what.samples.longest_row;
-  const auto& form = what.plugins.sample_form;
+  const auto& form = what.plugins.data_parts.form;
   const auto rows = samples * form.sequences;
   nn::Batch batch;
   batch.samples.count = samples;

@@ -22,7 +22,7 @@ void check_sequences(const LoadedPlugins& loaded, Diagnostics& faults) {
   const auto& made = *loaded.objective;
   const auto& source = *loaded.data;
   const auto plan = loaded.minimised->plan();
-  const auto& form = loaded.sample_form;
+  const auto& form = loaded.data_parts.form;
   const bool has_field = std::any_of(plan.fields.begin(), plan.fields.end(),
                                      [](const auto& field) { return field.per == data::FieldSpec::Per::sequence; });
   const bool tells_apart = plan.meaning.empty() ? plan.sequences != 0 || has_field : plan.meaning == form.meaning;
@@ -41,7 +41,7 @@ void check_sequences(const LoadedPlugins& loaded, Diagnostics& faults) {
 
 void check_fields(const LoadedPlugins& loaded, Diagnostics& faults) {
   const auto& made = *loaded.objective;
-  const auto& declared = loaded.sample_form.fields;
+  const auto& declared = loaded.data_parts.form.fields;
   for (const auto& field : loaded.minimised->plan().fields) {
     if (std::find(declared.begin(), declared.end(), field) != declared.end()) continue;
     std::vector<std::string> names;
@@ -87,6 +87,7 @@ void check_base(const Plugins& plugins, const std::vector<std::unique_ptr<nn::Un
 void settle_objective(LoadedPlugins& loaded, Diagnostics& faults) {
   const auto& made = *loaded.objective;
   plugin::guard(made.name, "check", [&] { made.object->check(faults); });
+  if (loaded.data) plugin::guard(made.name, "data_form", [&] { made.object->data_form(loaded.data_parts.form); });
   loaded.minimised = std::make_shared<const strategy::Objective>(made.name, made.object);
   if (!loaded.data) return;
   check_sequences(loaded, faults);

@@ -83,10 +83,14 @@ std::vector<std::string> absent_files(const setup::Configuration& config, const 
       absent.push_back(cat("data.tokenizer (", config::value_text(option.value), ")"));
   }
   if (!plugins.data) return absent;
-  for (const auto& option : plugins.data->options) {
-    if (names_what_is_absent(option))
-      absent.push_back(cat("data.", option.spec.key, " (", config::value_text(option.value), ")"));
-  }
+  const auto add = [&](const Made<data::Data>& made) {
+    for (const auto& option : made.options) {
+      if (names_what_is_absent(option))
+        absent.push_back(cat(made.table, ".", option.spec.key, " (", config::value_text(option.value), ")"));
+    }
+  };
+  add(*plugins.data);
+  for (const auto& source : plugins.data_parts.sources) add(source.made);
   return absent;
 }
 

@@ -5,108 +5,15 @@
 #include <algorithm>
 #include <utility>
 
-#include "assembly/content.h"
+#include "assembly/data_plugins.h"
 #include "assembly/model_table.h"
 #include "assembly/objective.h"
-#include "assembly/packed_forms.h"
-#include "assembly/sample_form.h"
+#include "assembly/plugin_loader.h"
 #include "hf/config_file.h"
-#include "hf/family.h"
 #include "setup/collect.h"
 
 namespace capstan::assembly {
 namespace {
-
-// What the host itself reads from the tables of this kind of plugin.
-std::vector<std::string> host_keys(const std::string& kind) {
-  std::vector<std::string> keys;
-  const auto add = [&](const config::Schema& schema) {
-    for (const auto& spec : schema) keys.push_back(spec.key);
-  };
-  if (kind == "model") add(config::Options<setup::ModelOptions>::schema());
-  if (kind == "data") add(config::Options<setup::DataOptions>::schema());
-  if (kind == "optimizer") add(config::Options<setup::OptimizerOptions>::schema());
-  add(config::host_options(kind));
-  return keys;
-}
-
-// Loads plugins and makes their objects from the tables that name them.
-class Loader {
- public:
-  Loader(plugin::Host& host, Diagnostics& faults, std::vector<nn::PackedForm> forms = {})
-      : host_(host), faults_(faults), forms_(std::move(forms)) {}
-
-  // Those of the strategies, and what the model's folder made necessary.
-  const std::vector<nn::PackedForm>& forms() const { return forms_; }
-
-  template <class Interface>
-  std::optional<Made<Interface>> make(const std::string& kind, const config::PluginTable& table,
-                                      const hf::ModelStart& start = {}, const std::string& split = {}) {
-    Made<Interface> made;
-    made.name = table.name;
-    made.where = table.where;
-    made.table = table.section.path;
-    made.host = table.host;
-    setup::collect(
-        faults_, [&] { fill(made, kind, table, start, split); }, table.where);
-    if (!made.object) return {};
-    return made;
-  }
-
-  // The preset of this plugin that model.path names, by its last part.
-  std::optional<StandIn> stand_in(const config::PluginTable& table,
-                                  const config::Options<setup::ModelOptions>& options) {
-    if (table.name.empty() || !options->path) return {};
-    const auto named = written_path(options);
-    const auto preset = hf::preset_of_id(named, host_.load("model", table.name, table.path).presets);
-    if (preset.empty()) return {};
-    return StandIn{named, preset, options.where(&setup::ModelOptions::path)};
-  }
-
-  template <class Interface>
-  std::vector<Made<Interface>> make_all(const std::string& kind, const config::Document& document) {
-    std::vector<Made<Interface>> all;
-    for (const auto& section : document.children(kind)) {
-      const auto table = config::keyed_plugin(section, faults_);
-      if (!table.enabled) continue;
-      if (auto made = make<Interface>(kind, table)) all.push_back(std::move(*made));
-    }
-    return all;
-  }
-
- private:
-  template <class Interface>
-  void fill(Made<Interface>& made, const std::string& kind, const config::PluginTable& table,
-            const hf::ModelStart& start, const std::string& split) {
-    const auto& registration = host_.load(kind, table.name, table.path);
-    made.file = registration.file;
-    auto section = table.section;
-    if (start.folder) {
-      hf::check_family(section, *start.folder, registration, host_);
-      forms_ = forms_of_folder(start.folder->path, std::move(forms_), host_);
-      auto read = hf::with_model_file(section, *start.folder, registration);
-      section = std::move(read.section);
-      made.note = std::move(read.note);
-    }
-    if (start.preset) section = hf::with_preset(section, *start.preset, registration.presets, table.name);
-    if (!split.empty()) data::leave_out_other_splits(section, split, registration.schema);
-    Diagnostics own;
-    config::refuse_unknown(section, registration.schema, host_keys(kind), own);
-    made.options = config::resolve(registration.schema, section, own);
-    const bool usable = own.empty();
-    for (const auto& diagnostic : own.list()) faults_.add(diagnostic);
-    if (!usable) return;
-    made.object = std::static_pointer_cast<Interface>(registration.make(section, faults_));
-    made.make_another = [section, make = registration.make] {
-      Diagnostics none;
-      return std::static_pointer_cast<Interface>(make(section, none));
-    };
-  }
-
-  plugin::Host& host_;
-  Diagnostics& faults_;
-  std::vector<nn::PackedForm> forms_;
-};
 
 // Commands that have a table.
 void load_extensions(const setup::Configuration& config, Loader& loader, LoadedPlugins& loaded, Diagnostics& faults) {
@@ -140,24 +47,6 @@ void load_model(const setup::Configuration& config, plugin::Host& host, Loader& 
   if (!table.name.empty()) loaded.model = loader.make<nn::Model>("model", table, start);
 }
 
-void load_data(const setup::Configuration& config, bool needed, Loader& loader, LoadedPlugins& loaded,
-               Diagnostics& faults) {
-  auto section = config.document.section("data");
-  loaded.data_options =
-      config::Options<setup::DataOptions>(config::take(section, config::Options<setup::DataOptions>::schema()), faults);
-  if (!needed) return;
-  const auto table = config::chosen_plugin(section, faults);
-  if (!table.name.empty()) loaded.data = loader.make<data::Data>("data", table, {}, config.request.split);
-  if (!loaded.data) return;
-  const auto checked_form = [&] {
-    auto form = loaded.data->object->form();
-    data::check_form(form);
-    return form;
-  };
-  setup::collect(
-      faults, [&] { loaded.sample_form = plugin::guard(loaded.data->name, "form", checked_form); }, loaded.data->where);
-}
-
 // [tokenizer] and data.tokenizer both say which it is.
 bool settle_tokenizer(const setup::Configuration& config, const LoadedPlugins& loaded, Diagnostics& faults) {
   const auto section = config.document.section("tokenizer");
@@ -174,29 +63,6 @@ void load_tokenizer(const setup::Configuration& config, Loader& loader, LoadedPl
   if (!settle_tokenizer(config, loaded, faults)) return;
   const auto table = config::chosen_plugin(config.document.section("tokenizer"), faults);
   if (!table.name.empty()) loaded.tokenizer = loader.make<tokenizer::Opener>("tokenizer", table);
-}
-
-// The tables of [[optimizer.groups]], which the section has with dotted keys ("groups.1.lr_factor"), taken out of it.
-std::vector<config::Section> take_groups(config::Section& section) {
-  std::vector<config::Section> groups;
-  std::vector<config::Entry> rest;
-  for (auto& entry : section.entries) {
-    const auto parts = split(entry.key, '.');
-    if (parts.size() < 3 || parts.front() != "groups") {
-      rest.push_back(std::move(entry));
-      continue;
-    }
-    const auto path = cat(section.path, ".groups.", parts[1]);
-    if (groups.empty() || groups.back().path != path) {
-      const auto found = std::find_if(groups.begin(), groups.end(), [&](const auto& one) { return one.path == path; });
-      if (found != groups.end()) std::rotate(found, found + 1, groups.end());
-      if (found == groups.end()) groups.push_back({path, entry.origin, {}});
-    }
-    entry.key = entry.key.substr(parts[0].size() + parts[1].size() + 2);
-    groups.back().entries.push_back(std::move(entry));
-  }
-  section.entries = std::move(rest);
-  return groups;
 }
 
 OptimizerGroupTable load_group(config::Section section, Loader& loader, Diagnostics& faults) {
@@ -219,7 +85,7 @@ OptimizerGroupTable load_group(config::Section section, Loader& loader, Diagnost
 void load_optimizer(const setup::Configuration& config, Loader& loader, LoadedPlugins& loaded, Diagnostics& faults) {
   auto section = config.document.section("optimizer");
   (void)config::take(section, config::Options<setup::OptimizerOptions>::schema());
-  for (auto& group : take_groups(section))
+  for (auto& group : take_tables(section, "groups"))
     loaded.optimizer_groups.push_back(load_group(std::move(group), loader, faults));
   if (!section.find("plugin")) section.entries.push_back({"plugin", std::string("adamw"), {}});
   const auto table = config::chosen_plugin(section, faults);

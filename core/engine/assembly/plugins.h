@@ -22,6 +22,7 @@
 #include <capstan/plugin/host.h>
 #include "config/plugin_table.h"
 #include "config/to_toml.h"
+#include "data/shared.h"
 #include "hf/model_start.h"
 #include "setup/configuration.h"
 
@@ -68,6 +69,21 @@ struct OptimizerGroupTable {
   std::optional<Made<optimizer::Rule>> rule;  ///< nothing: [optimizer]'s
 };
 
+/// [[data.sources]], or [data] where its training split has a share for evaluation.
+struct DataSourceTable {
+  std::string name;  ///< "" for [data]
+  config::Options<setup::DataSourceOptions> options;
+  Made<data::Data> made;
+  std::shared_ptr<const data::SharedData> shared;  ///< what splits are opened by
+};
+
+/// What is known of the data besides their plugin.
+struct DataParts {
+  data::SampleForm form;                  ///< what samples consist of
+  std::vector<DataSourceTable> sources;   ///< [[data.sources]], which the plugin is made of
+  std::optional<DataSourceTable> shared;  ///< [data] itself, where data.eval_fraction is set and there are no sources
+};
+
 /// A preset in place of a model whose files are not there.
 struct StandIn {
   std::string named;   ///< what model.path says
@@ -80,9 +96,9 @@ struct PluginsBesidesModel {
   config::Options<setup::ModelOptions> model_options;  ///< model.path is the folder that was found
   config::Options<setup::DataOptions> data_options;
   nn::ModelFacts model_facts;
-  std::optional<StandIn> stand_in;                   ///< model.path is not set then, and model.preset is
-  std::optional<Made<data::Data>> data;              ///< none where a command needs no samples
-  data::SampleForm sample_form;                      ///< what the data's samples consist of
+  std::optional<StandIn> stand_in;       ///< model.path is not set then, and model.preset is
+  std::optional<Made<data::Data>> data;  ///< none where a command needs no samples
+  DataParts data_parts;
   std::optional<Made<tokenizer::Opener>> tokenizer;  ///< none where data.tokenizer says which it is
   Strategies strategies;
   std::optional<Made<optimizer::Rule>> optimizer;  ///< none where it has a fault

@@ -11,11 +11,12 @@
 #include <string_view>
 #include <utility>
 
-#include "assembly/content.h"
-#include "assembly/fit.h"
+#include "assembly/data_plugins.h"
 #include "assembly/open_tokenizer.h"
 #include "assembly/override_points.h"
-#include "assembly/padding.h"
+#include "data/content.h"
+#include "data/fit.h"
+#include "data/padding.h"
 #include "setup/collect.h"
 #include "setup/schedule.h"
 #include "setup/stopping.h"
@@ -68,25 +69,6 @@ void check_monitors(const setup::Configuration& config, const LoadedPlugins& plu
   }
 }
 
-// The first samples of a source.
-class FirstSamples final : public data::DataSource {
- public:
-  FirstSamples(std::shared_ptr<const data::DataSource> all, std::int64_t count) : all_(std::move(all)), count_(count) {}
-  std::int64_t size() const override { return count_; }
-  data::Sample get(std::int64_t index) const override { return all_->get(index); }
-  data::Sample question(std::int64_t index, std::int64_t most) const override { return all_->question(index, most); }
-  monitor::Values score(const data::Sample& sample, const std::string& text) const override {
-    return all_->score(sample, text);
-  }
-  std::size_t answer_end(std::string_view text) const override { return all_->answer_end(text); }
-  std::vector<std::int64_t> end_ids() const override { return all_->end_ids(); }
-  std::string content() const override { return all_->content(); }
-
- private:
-  std::shared_ptr<const data::DataSource> all_;
-  std::int64_t count_;
-};
-
 // Opens what can be opened, each thing as far as those before have no fault.
 class SamplesOpener {
  public:
@@ -128,19 +110,21 @@ class SamplesOpener {
 
   bool judge_fit(bool has_data) {
     const auto before = faults_.size();
-    std::int64_t asked = 0;
-    std::string where_length;
+    AskedLength asked;
     const auto* tokenizer = samples_.tokenizer.object.get();
     if (has_data) {
       const auto& data = *plugins_.data;
-      asked = plugin::guard(data.name, "max_length", [&] { return data.object->max_length(); });
+      asked = asked_length(plugins_);
       if (!plugin::guard(data.name, "uses_tokenizer", [&] { return data.object->uses_tokenizer(); }))
         tokenizer = nullptr;
-      where_length = where_of(data, "max_length");
     }
-    data::check_fit(bounds(), tokenizer, asked, where_of(*plugins_.model, "vocab_size"), where_length, faults_);
+    data::check_fit(bounds(), tokenizer, asked.tokens, where_of(*plugins_.model, "vocab_size"), asked.where, faults_);
     samples_.longest_prompt = bounds().positions - config_.train->max_new_tokens;
-    if (has_data) samples_.length = data::sample_length(bounds(), asked);
+    if (has_data) {
+      const auto& data = *plugins_.data;
+      const auto length = plugin::guard(data.name, "max_length", [&] { return data.object->max_length(); });
+      samples_.length = data::sample_length(bounds(), length);
+    }
     if (samples_.length > 0) samples_.longest_row = longest_row();
     if (has_data) {
       const auto& data = *plugins_.data;
@@ -168,6 +152,7 @@ class SamplesOpener {
       });
     });
     if (config_.request.split.empty()) open_sets();
+    samples_.notes = text_of_shares(plugins_);
     if (config_.trains()) judge_evaluations();
     samples_.evaluates = samples_.has_eval();
     if (samples_.train) take_part();
@@ -185,16 +170,26 @@ class SamplesOpener {
   void open_sets() {
     const auto& data = *plugins_.data;
     for (const auto& name : evaluation_sets()) {
+      if (samples_.eval && is_figure("loss_" + name)) continue;
       setup::collect(faults_, [&] {
         plugin::guard(data.name, cat("open of evaluation set '", name, "'"), [&] {
           auto request = request_of(data::Split::eval);
           request.set = name;
           auto source = data.object->open(request);
+          // A source of several may say that it evaluates, as is the default, and name no file.
+          if (!source && !plugins_.data_parts.sources.empty()) return;
           if (!source) throw Error("the data plugin names this set and gives none", "correct its evaluation_sets()");
           samples_.eval_sets.push_back({name, std::move(source)});
         });
       });
     }
+  }
+
+  // Does the objective give it with the evaluation that has no name?
+  bool is_figure(const std::string& name) const {
+    if (!plugins_.minimised) return false;
+    const auto figures = plugins_.minimised->plan().figures;
+    return std::any_of(figures.begin(), figures.end(), [&](const auto& figure) { return figure.name == name; });
   }
 
   // An evaluation of which no token bears loss has none, and would be the best of all with 0.
@@ -254,7 +249,7 @@ class SamplesOpener {
                   cat("set data.samples_per_rank = ", held / ranks, " or less, or leave data.train_samples out"));
       return;
     }
-    samples_.train = std::make_shared<FirstSamples>(std::move(samples_.train), wanted);
+    samples_.train = std::make_shared<data::FirstSamples>(std::move(samples_.train), wanted);
   }
 
   void make_plan() {
@@ -263,6 +258,9 @@ class SamplesOpener {
     if (!train->max_steps && !train->epochs) return;
     data::PlanRequest request;
     request.samples = plugin::guard(samples_.plugin, "size", [&] { return samples_.train->size(); });
+    setup::collect(
+        faults_, [&] { request.order = own_order(); }, plugins_.data->where);
+    if (request.order) request.samples = request.order->samples_per_epoch();
     request.global_batch = topology_.batch.global_batch;
     request.epochs = train->epochs;
     request.max_steps = train->max_steps;
@@ -276,13 +274,24 @@ class SamplesOpener {
     if (samples_.plan.steps > 0) setup::check_schedule_length(config_.optimizer, samples_.plan.steps, faults_);
   }
 
+  std::shared_ptr<data::SampleOrder> own_order() {
+    const auto& train = config_.train;
+    const data::OrderRequest request{static_cast<std::uint64_t>(config_.run->seed), train->shuffle,
+                                     topology_.batch.global_batch, train->max_steps};
+    std::shared_ptr<data::SampleOrder> order =
+        plugin::guard(samples_.plugin, "order", [&] { return samples_.train->order(request); });
+    if (order) samples_.notes += order->text();
+    return order;
+  }
+
   // What many samples have in common, such as that nothing of them is learned, is known before the first step; the rest
   // when they are drawn.
   void look_at_samples() {
     const auto& data = *plugins_.data;
     const auto& options = plugins_.data_options;
+    const auto held = plugin::guard(samples_.plugin, "size", [&] { return samples_.train->size(); });
     bool has_documents = false;
-    const auto look = data::look_at(samples_.plan.samples, [&](std::int64_t index) {
+    const auto look = data::look_at(held, [&](std::int64_t index) {
       auto sample = samples_.sample(*samples_.train, index);
       has_documents = has_documents || !sample.begins.empty();
       return sample;
@@ -298,7 +307,7 @@ class SamplesOpener {
     const auto& checkpoint = *config_.checkpoint;
     if (checkpoint.may_save() || checkpoint.resume != "none")
       samples_.content =
-          data::Content{look.sum, data::sums_of_files(data.options),
+          data::Content{look.sum, sums_of_files(plugins_),
                         plugin::guard(samples_.plugin, "content", [&] { return samples_.train->content(); })};
   }
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "assembly/batches.h"
-#include "assembly/content.h"
 #include "assembly/topology.h"
+#include "data/batches.h"
+#include "data/content.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
@@ -37,6 +37,7 @@ struct Samples {
   data::Plan plan;                                ///< the plan of training
   std::optional<data::Content> content;           ///< the training data's content, where the run may be resumed
   std::vector<std::string> lacking;               ///< "data.train (squad.json)": what is not there yet
+  std::string notes;                              ///< lines for people: shares for evaluation, the order's own
   bool lowest_is_best = true;                     ///< of checkpoint.metric
 
   bool has_eval() const { return eval || !eval_sets.empty(); }

@@ -58,7 +58,7 @@ Topology make_topology(const setup::Configuration& config, const LoadedPlugins& 
   strategy::judge_claims(asked.claims, faults);
   topology.mesh = layout::resolve(asked.mesh, faults);
   topology.batch = batch_of(config, topology.mesh.size(layout::sample_axes), faults);
-  topology.batch.sequences = plugins.sample_form.sequences;
+  topology.batch.sequences = plugins.data_parts.form.sequences;
   topology.gathers_once = gathers_once(config, topology);
   if (!faults.empty()) return topology;  // sizes that are wrong would only give follow-up faults
   const auto facts = facts_of(config, plugins.model_facts, topology, 0);

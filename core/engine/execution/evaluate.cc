@@ -11,7 +11,7 @@
 #include <map>
 #include <utility>
 
-#include "assembly/content.h"
+#include "data/content.h"
 
 namespace capstan::execution {
 namespace {

@@ -35,7 +35,7 @@ std::int64_t positions_of(const data::Sample& sample) {
 std::vector<data::Slot> Feed::slots_of(std::int64_t step) {
   auto slots = batches_.slots(step);
   if (!job_.config.train->sort_by_length || job_.topology.batch.accumulation == 1) return slots;
-  lengths_.resize(static_cast<std::size_t>(batches_.plan().samples));
+  lengths_.resize(static_cast<std::size_t>(job_.samples.train->size()));
   const auto length = [this](std::int64_t sample) {
     if (sample < 0) return 0;
     auto& known = lengths_[static_cast<std::size_t>(sample)];
@@ -63,6 +63,7 @@ StepInput Feed::draw(std::int64_t step) {
   input.step = step;
   const auto& objective = *job_.plugins.minimised;
   input.counts.assign(objective.plan().counts.size(), 0.0);
+  input.sources.assign(job_.plugins.data_parts.form.sources.size(), 0.0);
   const auto slots = slots_of(step);
   const auto& shape = job_.topology.batch;
   for (std::int64_t micro = 0; micro < shape.accumulation; ++micro) {
@@ -72,8 +73,11 @@ StepInput Feed::draw(std::int64_t step) {
     input.target_tokens += batch.target_tokens;
     input.real_tokens += batch.real_tokens;
     input.padded_tokens += batch.padded_tokens();
-    const auto counts = objective.counts(batch);
-    std::transform(counts.begin(), counts.end(), input.counts.begin(), input.counts.begin(), std::plus<>());
+    const auto add = [](std::vector<double>& sums, const std::vector<double>& more) {
+      std::transform(more.begin(), more.end(), sums.begin(), sums.begin(), std::plus<>());
+    };
+    add(input.counts, objective.counts(batch));
+    if (!input.sources.empty()) add(input.sources, data::tokens_by_source(batch, input.sources.size()).real);
   }
   return input;
 }
@@ -120,7 +124,7 @@ data::HostBatch Feed::batch_of(const data::DataSource& source, const std::vector
     longest = std::max(longest, positions_of(samples[i]));
     rows[i] = {&samples[i], slots[i].id};
   }
-  const auto& form = job_.plugins.sample_form;
+  const auto& form = job_.plugins.data_parts.form;
   if (job_.plugins.data_options->packing) return data::pack(rows, padding_, job_.row_capacity(), form);
   for (const auto& row : rows) {
     if (row.sample == nullptr || row.sample->begins.empty()) continue;

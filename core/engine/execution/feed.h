@@ -21,7 +21,8 @@ struct StepCounts {
 struct StepInput : StepCounts {
   std::int64_t step = 0;
   std::vector<data::HostBatch> micro;
-  std::vector<double> counts;  ///< what the objective divides by, summed over the micro-batches
+  std::vector<double> counts;   ///< what the objective divides by, summed over the micro-batches
+  std::vector<double> sources;  ///< tokens of each of the data's sources; empty: they have none
 };
 
 /// Draws a job's samples for this rank's data coordinate, checks them against the model and puts them side by side, or

@@ -16,7 +16,8 @@ namespace {
 std::int64_t longest_sample(const assembly::LoadedPlugins& loaded, const setup::Configuration& config,
                             plugin::Host& host, Diagnostics& faults) {
   const auto& data = *loaded.data;
-  const auto* measures = dynamic_cast<const SampleLengths*>(data.object.get());
+  const auto& shared = loaded.data_parts.shared;  // where data.eval_fraction is set, around the plugin's own
+  const auto* measures = dynamic_cast<const SampleLengths*>((shared ? shared->made : data).object.get());
   if (measures == nullptr) {
     faults.add(data.where,
                cat(R"(data.max_length is "auto", and ')", data.name, "' does not tell how long its samples are"),

@@ -159,10 +159,10 @@ class Comparison {
     return entries;
   }
 
-  static std::string groups_text(const std::vector<config::Entry>& entries) {
+  static std::string groups_text(const std::vector<config::Entry>& entries, const std::string& list = "groups.") {
     std::vector<std::string> set;
     for (const auto& entry : entries) {
-      if (entry.key.starts_with("groups.")) set.push_back(cat(entry.key, " = ", config::value_text(entry.value)));
+      if (entry.key.starts_with(list)) set.push_back(cat(entry.key, " = ", config::value_text(entry.value)));
     }
     std::sort(set.begin(), set.end());
     return set.empty() ? "none" : join(set);
@@ -172,6 +172,7 @@ class Comparison {
     constexpr const char* why = "other samples would follow than in the run that was saved";
     const auto before = changes_.size();
     compare_chosen("data", made, data::is_of_evaluation, why);
+    compare_sources(why);
     const auto saved = section_of(reader_, data_key);
     if (!job_.samples.content || !saved.is_object()) return;
     for (const auto& [key, sum] : job_.samples.content->files) {
@@ -189,6 +190,32 @@ class Comparison {
     if (was.empty() || was == now.samples) return;
     add("data", made.where, cat("of tokens with XXH64 ", was, tokenizer_before()), cat("of tokens with ", now.samples),
         why, "take the data and the tokenizer that it had");
+  }
+
+  // Files count by what is in them, and the order of sources is part of what a seed means.
+  void compare_sources(const char* why) {
+    auto share = job_.plugins.data_options.resolved();
+    std::erase_if(share, [](const auto& option) { return option.spec.key != "eval_fraction"; });
+    auto saved = saved_.section("data");
+    compare("data", share, saved, never, why);
+    std::vector<config::Entry> mine;
+    for (const auto& source : job_.plugins.data_parts.sources) {
+      const auto table = source.made.table.substr(std::string("data.").size());
+      auto options = source.options.resolved();
+      options.insert(options.end(), source.made.options.begin(), source.made.options.end());
+      for (const auto& [spec, value, origin] : options) {
+        const auto key = cat(table, ".", spec.key);
+        if (spec.is_path || spec.key == "plugin" || data::is_of_evaluation(spec.key)) {
+          std::erase_if(saved.entries, [&](const auto& entry) { return entry.key == key; });
+        } else if (!std::holds_alternative<std::monostate>(value)) {
+          mine.push_back({key, value, origin});
+        }
+      }
+    }
+    const auto was = groups_text(saved.entries, "sources."), is = groups_text(mine, "sources.");
+    if (was == is) return;
+    add("data.sources", job_.config.document.section("data").origin.text(), was, is, why,
+        "write the sources that it had");
   }
 
   std::string tokenizer_before() const {
@@ -250,7 +277,7 @@ class Comparison {
 
 // All that checkpoint.accept may name: tables and options, also of a strategy that only the checkpoint has.
 std::vector<std::string> compared_names(const Job& job, const checkpoint::Reader* reader) {
-  std::vector<std::string> names{"train", "train.precision", "optimizer.groups", "strategy"};
+  std::vector<std::string> names{"train", "train.precision", "optimizer.groups", "data.sources", "strategy"};
   for (const auto& table : job.tables()) {
     const auto kind = table.path.substr(0, table.path.find('.'));
     if (kind != "model" && kind != "data" && kind != "optimizer" && kind != "objective" && kind != "strategy") continue;

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "assembly/fit.h"
 #include "assembly/predict.h"
-#include "session/collate.h"
+#include "data/collate.h"
+#include "data/fit.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace session {

@@ -214,7 +214,7 @@ Json cursor_of(const Job& job, std::int64_t steps_done) {
   return {{"epoch", epoch},
           {"samples_in_epoch", plan.consumed(steps_done) - plan.consumed(epoch * plan.steps_per_epoch)},
           {"consumed_samples", plan.consumed(steps_done)},
-          {"samples", plan.samples},
+          {"samples", plan.order ? job.samples.train->size() : plan.samples},
           {"global_batch", plan.global_batch},
           {"seed", plan.seed},
           {"shuffle", plan.shuffle},

@@ -54,17 +54,17 @@ SplitView::~SplitView() = default;
 
 std::int64_t SplitView::size() const { return impl_->source->size(); }
 data::Sample SplitView::sample(std::int64_t index) const { return impl_->job.samples.sample(*impl_->source, index); }
-const data::SampleForm& SplitView::form() const { return impl_->job.plugins.sample_form; }
+const data::SampleForm& SplitView::form() const { return impl_->job.plugins.data_parts.form; }
 const tokenizer::Tokenizer& SplitView::tokenizer() const { return *impl_->job.samples.tokenizer.object; }
 
 BatchView SplitView::batch(const std::vector<data::Sample>& samples) const {
-  return view_of(data::collate(rows_of(samples), impl_->job.padding(), impl_->job.plugins.sample_form));
+  return view_of(data::collate(rows_of(samples), impl_->job.padding(), impl_->job.plugins.data_parts.form));
 }
 
 std::optional<BatchView> SplitView::packed(const std::vector<data::Sample>& samples) const {
   const auto& job = impl_->job;
   if (!job.plugins.data_options->packing) return {};
-  return view_of(data::pack(rows_of(samples), job.padding(), job.row_capacity(), job.plugins.sample_form));
+  return view_of(data::pack(rows_of(samples), job.padding(), job.row_capacity(), job.plugins.data_parts.form));
 }
 
 std::int64_t SplitView::max_length() const { return impl_->job.samples.length; }

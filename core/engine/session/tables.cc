@@ -50,6 +50,11 @@ std::vector<config::ResolvedTable> Job::tables() const {
   std::vector<config::ResolvedTable> tables;
   tables.push_back({"run", {}, config.run.resolved()});
   tables.push_back(table_of(plugins.data.value_or(assembly::Made<data::Data>{}), data_options.resolved()));
+  for (const auto& source : plugins.data_parts.sources) {
+    auto own = source.options.resolved();
+    std::erase_if(own, [](const auto& option) { return option.spec.key == "plugin"; });  // which the host's entries say
+    tables.push_back(table_of(source.made, own));
+  }
   if (plugins.tokenizer) tables.push_back(table_of(*plugins.tokenizer));
   tables.push_back(table_of(plugins.model, plugins.model_options.resolved()));
   for (const auto& made : plugins.strategies) tables.push_back(table_of(made));
@@ -133,6 +138,7 @@ std::string Job::arithmetic() const {
                 thousands(plan.steps_per_epoch), plural(plan.steps_per_epoch, " step an epoch, ", " steps an epoch, "),
                 thousands(plan.steps), plural(plan.steps, " step in all\n", " steps in all\n"));
   }
+  text += samples.notes;
   text += memory_summary();
   if (plugins.model_facts.attention_dropout) {
     text +=

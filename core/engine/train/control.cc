@@ -12,8 +12,8 @@ namespace {
 using execution::StepCounts;
 using execution::Wishes;
 
-// The numbers: counts, requests, whether a name is new; then the objective's counts, each rank's time and monitors'
-// pairs (value, present).
+// The numbers: counts, requests, whether a name is new; then the objective's counts and those of sources, each rank's
+// time and monitors' pairs (value, present).
 constexpr std::array counts{&StepCounts::target_tokens, &StepCounts::real_tokens, &StepCounts::padded_tokens,
                             &StepCounts::samples, &StepCounts::without_target};
 constexpr std::array flags{&Wishes::stop, &Wishes::hurry, &Wishes::time_is_up, &Wishes::save};
@@ -35,6 +35,8 @@ void Control::start(const execution::StepInput& input, const execution::Wishes& 
   for (const auto count : counts) mine_.push_back(counts_ ? static_cast<double>(input.*count) : 0.0);
   for (const auto flag : flags) mine_.push_back(wishes.*flag ? 1.0 : 0.0);
   divisors_ = input.counts;
+  divisors_.insert(divisors_.end(), input.sources.begin(), input.sources.end());
+  sources_ = input.sources.size();
   if (!counts_) std::fill(divisors_.begin(), divisors_.end(), 0.0);
   monitors_ = monitors;
   times_.assign(static_cast<std::size_t>(world_->size()), 0);
@@ -73,7 +75,8 @@ StepTotals Control::wait() {
   for (std::size_t i = 0; i < counts.size(); ++i) totals.*counts[i] = static_cast<std::int64_t>(number[i]);
   for (std::size_t i = 0; i < flags.size(); ++i) totals.wishes.*flags[i] = number[counts.size() + i] > 0;
   const auto* const first_rank = number + first_of_objective + divisors_.size();
-  totals.objective.assign(number + first_of_objective, first_rank);
+  totals.objective.assign(number + first_of_objective, first_rank - sources_);
+  totals.sources.assign(first_rank - sources_, first_rank);
   const auto* const first_monitor = first_rank + times_.size();
   totals.collective_s.assign(first_rank, first_monitor);
   if (std::find(totals.collective_s.begin(), totals.collective_s.end(), not_measured) != totals.collective_s.end())

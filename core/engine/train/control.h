@@ -17,6 +17,7 @@ namespace train {
 /// Sums over all data coordinates, known before the step's backward.
 struct StepTotals : execution::StepCounts {
   std::vector<double> objective;     ///< the objective's counts
+  std::vector<double> sources;       ///< tokens of each source
   execution::Wishes wishes;          ///< each of them, when some rank has it
   monitor::Values monitors;          ///< means over the ranks that returned them
   std::vector<double> collective_s;  ///< by rank; empty where they were not measured on all
@@ -46,8 +47,9 @@ class Control {
   bool counts_;
   std::vector<std::string> names_;  // the same on all ranks
   std::vector<double> mine_;        // what this rank adds: counts and requests
-  std::vector<double> divisors_;    // … and the objective's counts
-  std::vector<double> times_;       // by rank; only this one's is not 0
+  std::vector<double> divisors_;    // … and the objective's counts, then the tokens of sources
+  std::size_t sources_ = 0;
+  std::vector<double> times_;  // by rank; only this one's is not 0
   monitor::Values monitors_;
   at::Tensor numbers_;  // float64: exact for counts below 2^53
   std::unique_ptr<comm::Pending> pending_;

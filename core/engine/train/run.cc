@@ -182,8 +182,8 @@ void Run::end_extensions(const Loop& loop, std::int64_t steps_done) {
 
 std::string Run::start_text() const {
   const bool brief = !setting_.output.verbose;
-  auto text =
-      cat(job_->model_summary(brief), job_->ranks_summary(brief), "run folder: ", folder_->path().string(), "\n");
+  auto text = cat(job_->model_summary(brief), job_->ranks_summary(brief), job_->samples.notes,
+                  "run folder: ", folder_->path().string(), "\n");
   if (!resume_.reader) return text;
   return text + cat("resuming from ", resume_.reader->path().string(), ", after step ", resume_.reader->meta().step,
                     " of ", job_->samples.plan.steps, "\n");

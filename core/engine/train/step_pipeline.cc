@@ -53,6 +53,10 @@ monitor::StepEnded StepPipeline::event_of(std::int64_t step, const StepTotals& t
   event.values = totals.monitors;
   if (feed_.skips_no_target())
     event.values.emplace_back("samples_without_target", static_cast<double>(totals.without_target));
+  const auto& sources = job_.plugins.data_parts.form.sources;
+  const auto tokens = strategy::divisor(static_cast<double>(totals.real_tokens));
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    event.values.emplace_back("share_" + sources[i], totals.sources.at(i) / tokens);
   for (auto& value : observe::slowest_rank(totals.collective_s)) event.values.push_back(std::move(value));
   return event;
 }
@@ -65,6 +69,12 @@ bool StepPipeline::take(std::int64_t step) {
   UnderWay taken{event_of(step, totals, lr), {}, std::move(next_), 1, {}, {}};
   taken.result = step_.run(taken.input, totals.objective, lr);
   taken.divisor = strategy::divisor(totals.objective.at(job_.plugins.minimised->base()));
+  // A mean over nothing is none: the loss of a source that the step has no sample of.
+  const auto& figures = job_.plugins.minimised->plan().figures;
+  const auto first = taken.result.figures.end() - std::ssize(figures);
+  for (std::size_t i = 0; i < figures.size(); ++i) {
+    if (totals.objective.at(figures[i].count) == 0) (first + static_cast<std::ptrdiff_t>(i))->clear();
+  }
   const auto& numbers = taken.result.numbers.tensor();
   if (device_.is_cpu()) {
     taken.host = numbers;
@@ -109,8 +119,10 @@ void StepPipeline::report(UnderWay& step) {
   if (step_.updates().loss_scale().on()) event.loss_scale = metrics.loss_scale;
   event.skipped = metrics.skipped;
   if (step.result.has_auxiliary) event.auxiliary_loss = metrics.auxiliary_loss;
-  for (std::size_t i = 0; i < metrics.figures.size(); ++i)
-    event.values.emplace_back(step.result.figures[i], metrics.figures[i]);
+  for (std::size_t i = 0; i < metrics.figures.size(); ++i) {
+    const auto& name = step.result.figures[i];
+    if (!name.empty()) event.values.emplace_back(name, metrics.figures[i]);
+  }
   execution::add_expert_load(event.values, metrics.expert_tokens);
   if (event.target_tokens == 0) {
     event.loss = std::numeric_limits<double>::quiet_NaN();

@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <string_view>
 
+#include "assembly/data_plugins.h"
 #include "base/xxh64.h"
+#include "plugin/guard.h"
 
 namespace capstan::train {
 namespace {
@@ -51,6 +53,36 @@ std::string tokenizer_text(const assembly::Plugins& plugins, const tokenizer::Op
   return text;
 }
 
+// What the tokens of a plugin's samples depend on, but for the split.
+std::string key_of(const assembly::Plugins& plugins, const assembly::Samples& samples,
+                   const assembly::Made<data::Data>& data, std::int64_t length) {
+  return cat("capstan ", version(), "\n", data.name, "\n", state_of(data.file), options_text(data.options),
+             tokenizer_text(plugins, samples.tokenizer), "length ", length, ", vocabulary ",
+             plugins.model_facts.vocab_size, "\n");
+}
+
+// Each source by itself, whatever it is mixed with, and both parts of one whose training split is shared.
+std::vector<CachedSplit> splits_of_tables(const std::string& folder, const assembly::Plugins& plugins,
+                                          const assembly::Samples& samples) {
+  std::vector<CachedSplit> splits;
+  for (const auto* table : assembly::shared_tables(plugins)) {
+    if (!table->shared->uses_tokenizer()) continue;
+    for (const auto& opened : table->shared->opened()) {
+      const bool trains = opened.split == data::Split::train;
+      const auto& set = opened.set;
+      const auto split = cat(trains ? "train" : "eval", set.empty() ? "" : "-", set);
+      auto name = cat(trains ? "training samples" : "evaluation samples", set.empty() ? "" : " ", set,
+                      table->name.empty() ? "" : " of ", table->name);
+      const auto key = cat(key_of(plugins, samples, table->made, opened.length), split,
+                           plugin::guard(table->made.name, "content", [&] { return opened.source->content(); }));
+      const auto view = opened.source;
+      auto source = [view](assembly::Samples&) -> auto& { return view->source(); };
+      splits.push_back({std::move(name), source, data::token_cache(folder, cat(table->made.name, "-", split), key)});
+    }
+  }
+  return splits;
+}
+
 }  // namespace
 
 std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const assembly::Plugins& plugins,
@@ -59,10 +91,9 @@ std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const
   auto folder = plugins.data_options->cache;
   if (!folder && !config.cache.empty()) folder = (std::filesystem::path(config.cache) / "tokens").string();
   if (!folder || !plugins.data || !plugins.data->object->uses_tokenizer()) return splits;
+  if (!assembly::shared_tables(plugins).empty()) return splits_of_tables(*folder, plugins, samples);
   const auto& data = *plugins.data;
-  const auto key = cat("capstan ", version(), "\n", data.name, "\n", state_of(data.file), options_text(data.options),
-                       tokenizer_text(plugins, samples.tokenizer), "length ", samples.length, ", vocabulary ",
-                       plugins.model_facts.vocab_size, "\n");
+  const auto key = key_of(plugins, samples, data, samples.length);
   // Another number of ranks takes another part of the file.
   const auto part = [&](std::string_view split) {
     const bool grows = split == "train" && plugins.data_options->samples_per_rank && samples.train;

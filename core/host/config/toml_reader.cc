@@ -101,8 +101,11 @@ class Walker {
   std::vector<Item> items;
 
  private:
-  // [[optimizer.groups]] is [optimizer.groups.1] and so on; every other table has a name.
-  bool may_be_listed() const { return join(path_, ".") == "optimizer.groups"; }
+  // [[optimizer.groups]] is [optimizer.groups.1] and so on; every table that is not of a list has a name.
+  bool may_be_listed() const {
+    const auto path = join(path_, ".");
+    return path == "optimizer.groups" || path == "data.sources";
+  }
 
   Origin origin_;
   std::vector<std::string> path_;

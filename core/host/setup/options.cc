@@ -67,34 +67,6 @@ void ModelOptions::describe(config::OptionTable<ModelOptions>& t) {
           "other options of the table win over it");
 }
 
-void DataOptions::describe(config::OptionTable<DataOptions>& t) {
-  t.add("tokenizer", &DataOptions::tokenizer)
-      .doc(
-          "auto: the plugin of [tokenizer], without that table model.path's tokenizer.json, or byte without a "
-          "model.path; byte: the built-in byte tokenizer; else a tokenizer.json, a folder that holds one, or a model "
-          "of the hub that is in its cache");
-  t.add("cache", &DataOptions::cache)
-      .path()
-      .doc(
-          "folder for tokenized samples, which rank 0 of each node writes before the first run that needs them and all "
-          "ranks map; not set: samples are tokenized when they are needed");
-  t.add("packing", &DataOptions::packing)
-      .doc(
-          "put the samples of a micro-batch one after another into rows of up to max_length tokens; each attends only "
-          "to itself and has its own positions, so that it learns as without packing, with less padding");
-  t.add("samples_per_rank", &DataOptions::samples_per_rank)
-      .min(1)
-      .doc(
-          "train on the first samples, this many for each of all ranks, for weak scaling; not set: on all that "
-          "the data plugin gives");
-  t.add("no_target", &DataOptions::no_target)
-      .choices({"refuse", "skip"})
-      .doc(
-          "a training sample of which no token bears loss, from which nothing is learned. refuse: it is named, and the "
-          "run does not train on it; skip: it is left out, metrics.jsonl counts it (samples_without_target), and a "
-          "step that has no other samples updates nothing");
-}
-
 namespace {
 
 void describe_evaluation(config::OptionTable<TrainOptions>& t) {
@@ -336,6 +308,7 @@ std::vector<std::pair<std::string, config::Schema>> host_schemas() {
   return {{"run", config::Options<RunOptions>::schema()},
           {"model", config::Options<ModelOptions>::schema()},
           {"data", config::Options<DataOptions>::schema()},
+          {"data.sources.NAME", config::Options<DataSourceOptions>::schema()},
           {"train", config::Options<TrainOptions>::schema()},
           {"optimizer", config::Options<OptimizerOptions>::schema()},
           {"optimizer.groups.NAME", config::Options<OptimizerGroupOptions>::schema()},

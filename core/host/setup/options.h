@@ -38,7 +38,16 @@ struct DataOptions {
   bool packing = false;
   std::optional<std::int64_t> samples_per_rank;
   std::string no_target = "refuse";
+  double eval_fraction = 0;
   static void describe(config::OptionTable<DataOptions>& t);
+};
+
+/// [[data.sources]]: a source of data that are made of several.
+struct DataSourceOptions {
+  std::string plugin;
+  std::optional<std::string> name;
+  double weight = 1;
+  static void describe(config::OptionTable<DataSourceOptions>& t);
 };
 
 /// [train]

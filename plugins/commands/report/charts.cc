@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include "cells.h"
 #include "page.h"
@@ -31,6 +34,36 @@ Chart over_steps(const std::vector<Run>& runs, Chart chart, const std::function<
     for (const auto& step : run.steps) points.emplace_back(step.step, value(step));
     return points;
   });
+}
+
+double value_of(const StepLine& step, const std::string& name) {
+  const auto found = step.values.find(name);
+  return found == step.values.end() ? none : found->second;
+}
+
+// The sources of the runs' mixtures.
+std::set<std::string> sources_of(const std::vector<Run>& runs) {
+  constexpr std::string_view share = "share_";
+  std::set<std::string> sources;
+  for (const auto& run : runs) {
+    for (const auto& step : run.steps) {
+      for (const auto& [name, value] : step.values) {
+        if (name.starts_with(share)) sources.insert(name.substr(share.size()));
+      }
+    }
+  }
+  return sources;
+}
+
+std::vector<Chart> charts_of_sources(const std::vector<Run>& runs) {
+  std::vector<Chart> charts;
+  for (const auto& source : sources_of(runs)) {
+    charts.push_back(over_steps(runs, {cat("Training loss of ", source), "step", "loss", {}},
+                                [&](const StepLine& step) { return value_of(step, "loss_" + source); }));
+    charts.push_back(over_steps(runs, {cat("Share of ", source), "step", "share of the step's tokens", {}, true},
+                                [&](const StepLine& step) { return value_of(step, "share_" + source); }));
+  }
+  return charts;
 }
 
 Points evaluation_losses(const Run& run) {
@@ -114,6 +147,9 @@ std::vector<Chart> charts_of(const std::vector<Run>& runs, const Run& base) {
               {"Host memory over time: the processes on rank 0's host", "seconds", "memory (MiB)", {}, true, false},
               host_memory),
       scaling(runs, base)};
+  auto of_sources = charts_of_sources(runs);
+  charts.insert(charts.begin() + 2, std::make_move_iterator(of_sources.begin()),
+                std::make_move_iterator(of_sources.end()));
   std::erase_if(charts, [](const Chart& chart) { return !has_points(chart); });
   return charts;
 }

@@ -189,7 +189,7 @@ std::string step_line(const monitor::StepEnded& step, const monitor::RunStarted&
                   " | global_step: ", step.step, " | reduced_train_loss: ", significant(step.loss),
                   " | train_step_timing in s: ", significant(step.step_time_s));
   if (step.step > 0) text += cat(" | consumed_samples: ", step.consumed_samples);
-  text += utilisation_text(step.values);
+  text += sources_text(step.values) + utilisation_text(step.values);
   if (val_loss) text += " | val_loss: " + significant(*val_loss);
   return text;
 }
@@ -226,7 +226,7 @@ std::string progress_line(const monitor::StepEnded& step, const Progress& progre
   const bool has_tokens = progress.tokens > 0;
   const auto amount = static_cast<double>(has_tokens ? progress.tokens : progress.samples);
   auto text = cat("step ", std::string(steps.size() - std::min(steps.size(), done.size()), ' '), done, "/", steps,
-                  step.skipped ? " | skipped" : " | loss " + significant(step.loss), " | ",
+                  step.skipped ? " | skipped" : " | loss " + significant(step.loss), sources_text(step.values), " | ",
                   with_unit(rate(amount, progress.seconds)), has_tokens ? " tokens/s" : " samples/s", " | lr ",
                   format("%.2g", step.lr), " | ETA ", duration_text(progress.seconds_left));
   if (progress.memory > 0) text += " | mem " + memory(progress.memory);
@@ -282,6 +282,20 @@ std::string tqdm_line(std::int64_t done, std::int64_t steps, double seconds) {
   return cat(format("%3.0f%%|", 100.0 * static_cast<double>(done) / static_cast<double>(steps)), padded(bar, width),
              "| ", done, "/", steps, " [", interval(seconds), "<", interval(each * static_cast<double>(steps - done)),
              ", ", rate, "]");
+}
+
+std::string sources_text(const monitor::Values& values) {
+  constexpr std::string_view share = "share_";
+  std::string text;
+  for (const auto& [name, part] : values) {
+    if (!name.starts_with(share)) continue;
+    const auto source = name.substr(share.size());
+    const auto loss =
+        std::find_if(values.begin(), values.end(), [&](const auto& value) { return value.first == "loss_" + source; });
+    text += cat(" | ", source, loss == values.end() ? "" : " " + significant(loss->second), " (",
+                format("%.0f", 100 * part), " %)");
+  }
+  return text;
 }
 
 std::string utilisation_text(const monitor::Values& values) {

@@ -73,6 +73,10 @@ std::string hf_step_line(const capstan::monitor::StepEnded& step, double loss);
 /// tqdm's bar: " 34%|###4      | 32/93 [00:41<01:17,  1.28s/it]", with blocks for '#'.
 std::string tqdm_line(std::int64_t done, std::int64_t steps, double seconds);
 
+/// " | code 1.234 (31 %) | chat 2.345 (69 %)": of each source of a mixture its loss, where the objective gives it, and
+/// its share of the step's tokens. "" where there are none.
+std::string sources_text(const capstan::monitor::Values& values);
+
 /// " | gpu_util: 97 % | gpu_mem: 5.49 GiB" from the numbers of the monitor utilisation, "" without them; on CPU ranks
 /// " | mem: 1.20 GiB". Means over ranks in the step before.
 std::string utilisation_text(const capstan::monitor::Values& values);

@@ -1,4 +1,4 @@
-#include "assembly/batches.h"
+#include "data/batches.h"
 
 #include "assembly/batch_shape.h"
 

@@ -10,7 +10,7 @@
 
 #include <set>
 
-#include "assembly/content.h"
+#include "data/content.h"
 #include "execution/evaluate.h"
 #include "support/folder.h"
 #include "support/job.h"

@@ -55,5 +55,13 @@ struct HostBatch {
   std::int64_t padded_tokens() const { return rows * cols; }
 };
 
+/// By source (SampleForm::sources): positions of its samples in a batch, and how many of these bear loss.
+struct SourceTokens {
+  std::vector<double> real;
+  std::vector<double> target;
+};
+/// The batch has source_field, since its data have this number of sources.
+SourceTokens tokens_by_source(const HostBatch& batch, std::size_t sources);
+
 }  // namespace data
 CAPSTAN_END_NAMESPACE

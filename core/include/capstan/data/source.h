@@ -30,6 +30,9 @@ struct FieldSpec {
 /// sequence.
 using FieldValues = std::variant<std::vector<std::int64_t>, std::vector<float>>;
 
+/// The field that says which of SampleForm::sources a sample is from: its index, int64, one a sample.
+inline constexpr const char* source_field = "source";
+
 /// What all samples of a source have in common.
 struct SampleForm {
   std::int64_t sequences = 1;  ///< that a sample consists of: 2 for an answer that is preferred and one that is not
@@ -37,6 +40,8 @@ struct SampleForm {
   /// What the sequences are to each other, such as "a preferred answer and a rejected one". Only an objective that
   /// knows this meaning (Plan::meaning) may learn them. Empty: each is a text to learn.
   std::string meaning = {};
+  /// Names of what the samples are from, where a plugin gives those of several; `fields` then has source_field.
+  std::vector<std::string> sources = {};
 
   bool is_plain() const { return sequences == 1 && fields.empty(); }
 };
@@ -71,6 +76,9 @@ std::vector<SequenceView> sequences_of(const Sample& sample);
 
 enum class Split { train, eval };
 
+class SampleOrder;
+struct OrderRequest;
+
 /// What core tells a source when it opens it.
 struct SplitRequest {
   Split split = Split::train;
@@ -103,6 +111,9 @@ class DataSource {
   virtual std::vector<std::int64_t> end_ids() const { return {}; }
   /// What else samples depend on than options and files that these name, for token caches and resumes. Experimental.
   virtual std::string content() const { return {}; }
+  /// The order in which training sees the samples (capstan/data/order.h). Null, the default: each epoch sees all of
+  /// them once, shuffled if the configuration says so.
+  virtual std::unique_ptr<SampleOrder> order(const OrderRequest& request) const;
 };
 
 /// What a data plugin is: opens its splits.

@@ -92,6 +92,8 @@ class Objective {
   virtual ~Objective();
   /// Faults of the options that only show together are added; nothing is thrown.
   virtual void check(Diagnostics& /*diagnostics*/) const {}
+  /// What samples the data give: told once, before plan() is asked, where there are data.
+  virtual void data_form(const data::SampleForm& /*form*/) {}
   virtual Plan plan() const = 0;
   /// Faults of its models (Plan::models) next to the one that is trained are added. Nothing is loaded yet.
   virtual void check_models(const KnownModel& /*trained*/, const std::vector<KnownModel>& /*others*/,

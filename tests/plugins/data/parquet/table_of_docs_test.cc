@@ -1,5 +1,7 @@
 // docs/data.md begins with a table of what people have and the lines of TOML for it: each line opens what it says.
+#include "config/plugin_table.h"
 #include "config/toml_reader.h"
+#include "setup/options.h"
 #include "tokenizer/byte_tokenizer.h"
 
 #include <capstan/base/files.h>
@@ -93,6 +95,7 @@ std::string said_of(const Folder& folder, const std::string& toml, plugin::Host&
       section.entries.push_back({item.path.back(), item.value.value(), {config::Origin::Layer::file, file, 1}});
     }
   }
+  (void)config::take(section, config::Options<setup::DataOptions>::schema());  // the core's
   const auto data = std::static_pointer_cast<data::Data>(host.load("data", name).make(section, diagnostics));
   data->check(diagnostics);
   std::string texts;

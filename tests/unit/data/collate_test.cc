@@ -1,4 +1,4 @@
-#include "session/collate.h"
+#include "data/collate.h"
 
 #include "tokenizer/byte_tokenizer.h"
 

@@ -1,4 +1,4 @@
-#include "assembly/content.h"
+#include "data/content.h"
 
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>

@@ -1,4 +1,4 @@
-#include "assembly/batches.h"
+#include "data/batches.h"
 
 #include <capstan/base/philox.h>
 #include <capstan/base/text.h>
@@ -8,6 +8,8 @@
 #include <utility>
 
 namespace capstan::data {
+
+SampleOrder::~SampleOrder() = default;
 
 std::int64_t Plan::samples_per_epoch() const { return std::min(samples, steps_per_epoch * global_batch); }
 
@@ -49,8 +51,8 @@ Plan make_plan(const PlanRequest& request, Diagnostics& diagnostics) {
   }
   CAPSTAN_ASSERT(request.global_batch > 0);
   if (diagnostics.size() != before) return {};
-  Plan plan{request.samples, request.global_batch, request.samples / request.global_batch, 0,
-            request.shuffle, request.seed};
+  Plan plan{request.samples, request.global_batch, request.samples / request.global_batch, 0, request.shuffle,
+            request.seed,    request.order};
   if (!request.drop_last && request.samples % request.global_batch != 0) ++plan.steps_per_epoch;
   plan.steps = request.epochs ? *request.epochs * plan.steps_per_epoch : *request.max_steps;
   if (request.max_steps) plan.steps = std::min(plan.steps, *request.max_steps);
@@ -74,20 +76,25 @@ std::vector<std::int64_t> epoch_order(std::int64_t samples, std::uint64_t seed, 
   return order;
 }
 
-std::vector<Slot> Batches::slots(std::int64_t step) {
-  CAPSTAN_ASSERT(step >= 0 && plan_.steps_per_epoch > 0);
-  const auto epoch = plan_.epoch_of(step);
+std::vector<std::int64_t> Batches::samples(std::int64_t epoch, std::int64_t first, std::int64_t count) {
+  if (plan_.order) return plan_.order->samples(epoch, first, count);
   if (epoch != epoch_) {
     order_ = epoch_order(plan_.samples, plan_.seed, epoch, plan_.shuffle);
     epoch_ = epoch;
   }
+  return {order_.begin() + first, order_.begin() + first + count};
+}
+
+std::vector<Slot> Batches::slots(std::int64_t step) {
+  CAPSTAN_ASSERT(step >= 0 && plan_.steps_per_epoch > 0);
   std::vector<Slot> slots(static_cast<std::size_t>(plan_.global_batch));
   const auto first = (step % plan_.steps_per_epoch) * plan_.global_batch;
   const auto filled = std::min(plan_.global_batch, plan_.samples - first);
   const auto consumed = plan_.consumed(step);
-  for (std::int64_t k = 0; k < filled; ++k) {
-    slots[static_cast<std::size_t>(k)] = {order_[static_cast<std::size_t>(first + k)], consumed + k};
-  }
+  const auto drawn = samples(plan_.epoch_of(step), first, filled);
+  CAPSTAN_ASSERT(std::ssize(drawn) == filled);
+  for (std::int64_t k = 0; k < filled; ++k)
+    slots[static_cast<std::size_t>(k)] = {drawn[static_cast<std::size_t>(k)], consumed + k};
   return slots;
 }
 

@@ -1,5 +1,5 @@
 // What training data is: the samples that are looked at, those without a target, and files' bytes.
-#include "assembly/content.h"
+#include "data/content.h"
 
 #include <capstan/base/error.h>
 #include <capstan_catch.h>

@@ -1,4 +1,4 @@
-#include "assembly/padding.h"
+#include "data/padding.h"
 
 #include <algorithm>
 

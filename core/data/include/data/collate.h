@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "assembly/padding.h"
+#include "data/padding.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace data {

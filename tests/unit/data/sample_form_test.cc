@@ -1,9 +1,9 @@
-#include "assembly/sample_form.h"
+#include "data/sample_form.h"
 
 #include <capstan/base/error.h>
 #include <capstan_catch.h>
 
-#include "session/collate.h"
+#include "data/collate.h"
 
 namespace sample_form_test {
 

@@ -1,3 +1,5 @@
+#include <capstan/data/order.h>
+#include <capstan/data/parts.h>
 #include <capstan/data/source.h>
 
 namespace capstan::data {
@@ -8,7 +10,10 @@ std::vector<SequenceView> sequences_of(const Sample& sample) {
   return all;
 }
 
+std::unique_ptr<SampleOrder> DataSource::order(const OrderRequest& /*request*/) const { return nullptr; }
+
 DataSource::~DataSource() = default;
 Data::~Data() = default;
+MadeOfParts::~MadeOfParts() = default;
 
 }  // namespace capstan::data

@@ -1,4 +1,4 @@
-#include "assembly/fit.h"
+#include "data/fit.h"
 
 #include <capstan/base/text.h>
 

@@ -1,8 +1,10 @@
 #pragma once
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
+#include <capstan/data/order.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +14,8 @@ namespace data {
 
 /// What the plan of a run is made from.
 struct PlanRequest {
-  std::int64_t samples = 0;  ///< samples of the training split
+  std::int64_t samples = 0;            ///< samples of the training split
+  std::shared_ptr<SampleOrder> order;  ///< its own; null: it has none
   std::int64_t global_batch = 1;
   std::optional<std::int64_t> epochs;     ///< if both are set, the run ends
   std::optional<std::int64_t> max_steps;  ///< at whichever comes first
@@ -28,12 +31,13 @@ struct PlanRequest {
 /// function here takes any step, in any order. A default-made plan (of a job that does not train) has no epochs: asking
 /// it about a step is a bug, and throws std::logic_error.
 struct Plan {
-  std::int64_t samples = 0;
+  std::int64_t samples = 0;  ///< that an epoch sees
   std::int64_t global_batch = 1;
   std::int64_t steps_per_epoch = 0;
   std::int64_t steps = 0;  ///< in the whole run
   bool shuffle = true;
   std::uint64_t seed = 0;
+  std::shared_ptr<SampleOrder> order = {};  ///< the training split's own; null: it has none
 
   /// Samples that an epoch visits: all of them, or with drop_last those of its full batches.
   std::int64_t samples_per_epoch() const;
@@ -49,11 +53,6 @@ struct Plan {
 /// the plan is then empty (steps = 0).
 Plan make_plan(const PlanRequest& request, Diagnostics& diagnostics);
 
-/// The order in which an epoch visits the samples [0, samples): the identity, or with `shuffle` a permutation that
-/// depends only on (seed, epoch, samples). Every rank computes it by itself, so it needs no communication and does
-/// not depend on the world size. O(samples) time and memory. Integers only: the same on every machine.
-std::vector<std::int64_t> epoch_order(std::int64_t samples, std::uint64_t seed, std::int64_t epoch, bool shuffle);
-
 /// A place in a global batch.
 struct Slot {
   std::int64_t sample = -1;  ///< index into the data source; -1 = empty, weight 0
@@ -62,8 +61,9 @@ struct Slot {
   bool operator==(const Slot&) const = default;
 };
 
-/// The global batches of a plan; BatchShape says how one is divided. Remembers the order of one epoch, so use each
-/// object from one thread.
+/// The global batches of a plan; BatchShape says how one is divided. Every rank computes them by itself, so they need
+/// no communication and do not depend on the world size. Remembers the order of one epoch, so use each object from one
+/// thread.
 class Batches {
  public:
   explicit Batches(const Plan& plan) : plan_(plan) {}
@@ -72,6 +72,7 @@ class Batches {
   const Plan& plan() const { return plan_; }
 
  private:
+  std::vector<std::int64_t> samples(std::int64_t epoch, std::int64_t first, std::int64_t count);
   Plan plan_;
   std::int64_t epoch_ = -1;
   std::vector<std::int64_t> order_;

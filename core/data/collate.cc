@@ -1,4 +1,4 @@
-#include "session/collate.h"
+#include "data/collate.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "assembly/sample_form.h"
+#include "data/sample_form.h"
 
 namespace capstan::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "assembly/sample_form.h"
+#include "data/sample_form.h"
 
 #include <capstan/base/counted.h>
 #include <capstan/base/error.h>
@@ -85,6 +85,29 @@ void check_form(const SampleForm& form) {
                     field->name, field->name.empty() ? "" : "'"),
                 "give each field a name of its own");
   }
+  const FieldSpec field{source_field};
+  if (form.sources.empty() || std::find(form.fields.begin(), form.fields.end(), field) != form.fields.end()) return;
+  throw Error(cat("form() names sources, and no field '", source_field, "' (int64, one a sample)"),
+              "say of each sample which of them it is from");
+}
+
+SourceTokens tokens_by_source(const HostBatch& batch, std::size_t sources) {
+  const auto field = std::find_if(batch.fields.begin(), batch.fields.end(),
+                                  [](const HostField& one) { return one.spec.name == source_field; });
+  CAPSTAN_ASSERT(field != batch.fields.end());
+  const auto& of_sample = std::get<std::vector<std::int64_t>>(field->values);
+  SourceTokens tokens{std::vector<double>(sources), std::vector<double>(sources)};
+  const auto add = [&](std::int64_t sequence, std::int64_t first, std::int64_t length) {
+    const auto source = static_cast<std::size_t>(of_sample.at(static_cast<std::size_t>(sequence / batch.per_sample)));
+    const auto labels = batch.labels.begin() + first;
+    tokens.real.at(source) += static_cast<double>(length);
+    tokens.target.at(source) += static_cast<double>(length - std::count(labels, labels + length, ignored_label));
+  };
+  for (const auto& document : batch.documents)
+    add(document.sequence, document.row * batch.cols + document.begin, document.length);
+  for (std::int64_t row = 0; batch.documents.empty() && row < batch.rows; ++row)
+    add(row, row * batch.cols, batch.lengths[static_cast<std::size_t>(row)]);
+  return tokens;
 }
 
 void check_form(const Sample& sample, const SampleForm& form) {
