@@ -2,7 +2,9 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
+#include <capstan/data_parts/derived_file.h>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -262,6 +264,13 @@ std::string EndedProgram::text() const {
   return signal != 0 ? signal_words(signal) : cat("ended with exit status ", status);
 }
 
+std::string EndedProgram::last_words() const {
+  const auto lines = split(trim(errors), '\n');
+  auto last = lines.empty() ? std::string() : trim(lines.back());
+  last.erase(0, last.find_first_not_of('.'));  // signs of life
+  return last.empty() ? "" : cat("; it said: ", printable(last));
+}
+
 EndedProgram run_program(const Program& program) {
   CAPSTAN_ASSERT(!program.arguments.empty());
   EndedProgram ended;
@@ -283,6 +292,12 @@ EndedProgram run_program(const Program& program) {
   if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);
   if (WIFEXITED(status)) ended.status = WEXITSTATUS(status);
   return ended;
+}
+
+std::string python_program(const std::string& named) {
+  if (!named.empty()) return named;
+  const auto environment = data::process_environment()("VIRTUAL_ENV").value_or("");
+  return environment.empty() ? "python3" : environment + "/bin/python3";
 }
 
 }  // namespace capstan

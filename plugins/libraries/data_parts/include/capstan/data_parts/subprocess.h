@@ -39,6 +39,8 @@ struct EndedProgram {
   bool succeeded() const { return status == 0 && signal == 0 && !is_hung; }
   /// "ended with exit status 3", "was ended by signal 11 (SIGSEGV)", "gave no sign of life for 60 s and was ended".
   std::string text() const;
+  /// "; it said: …", the last line that it wrote to standard error; empty: it wrote none.
+  std::string last_words() const;
 };
 
 /// Runs a program to its end, with this process's variables and in a process group of its own. Whatever it wrote, no
@@ -47,5 +49,8 @@ struct EndedProgram {
 /// are called on the calling thread. Throws Error for a program that cannot be started, and FileError for an input file
 /// that cannot be read. Thread-safe.
 EndedProgram run_program(const Program& program);
+
+/// The Python 3 that an option names; empty: that of $VIRTUAL_ENV, else python3 of PATH.
+std::string python_program(const std::string& named);
 
 CAPSTAN_END_NAMESPACE
