@@ -86,6 +86,11 @@ void take_learned(const DataSet& data) {
       import.fault(data.key("roles_to_train"), cat("names ", role),
                    "learn the assistant's turns only, or all by train_on_inputs: true");
   }
+  for (const char* name : {"field_thinking", "template_thinking_key"}) {
+    const auto field = data.text(name);
+    if (!field.empty() && field != "thinking" && field != "reasoning_content")
+      import.fault(data.key(name), cat("is ", field), "name the reasoning of a message thinking or reasoning_content");
+  }
   for (const char* name : {"train_on_eos", "train_on_eot"}) {
     if (data.has(name) && data.text(name) != "turn")
       import.fault(data.key(name), cat("is ", data.text(name)),

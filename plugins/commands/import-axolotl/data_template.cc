@@ -17,31 +17,40 @@ constexpr const char* for_the_end = "the tokenizer's end token in the place of <
 // A template that axolotl has as a text of its own.
 void take_named(const DataSet& data, const std::string& name, const std::string& path) {
   auto& import = data.import;
-  const auto option = data.table + ".chat_template";
   const auto folder = std::filesystem::path(import.file().templates);
   const auto file = folder / (name + ".jinja");
   static const std::map<std::string, std::string> turns{
       {"chatml", "<|im_start|>{role}\n{content}<|im_end|>\n"},
       {"llama3", "<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>"}};
   if (!folder.empty() && is_file(file)) {
-    import.set(option, file.string(), path);
+    import.set(data.table + ".chat_template_file", file.string(), path);
   } else if (turns.contains(name)) {
     import.set(data.table + ".turn", turns.at(name), path);
     import.note(path, cat("is ", name, ", as a turn: the tokenizer's own begin token stands before the first"));
   } else {
-    import.choose(
-        option, "\"model\"",
-        cat("the tokenizer's own, or axolotl's ", name, ".jinja as a file, in utils/chat_templates/templates"), path);
+    import.choose(data.table + ".chat_template", "\"model\"",
+                  cat("the tokenizer's own; or as chat_template_file axolotl's ", name,
+                      ".jinja, of its folder utils/chat_templates/templates"),
+                  path);
   }
 }
 
 void take_jinja(const DataSet& data, const std::string& path) {
   const auto text = data.import.text(path);
   if (text.find_first_of("{\n") == std::string::npos && is_file(text)) {
-    data.import.set(data.table + ".chat_template", data.import.local(text), path);
+    data.import.set(data.table + ".chat_template_file", data.import.local(text), path);
   } else {
-    data.import.choose(data.table + ".chat_template", "\"template.jinja\"", "save axolotl's text as a file", path);
+    data.import.choose(data.table + ".chat_template_file", "\"template.jinja\"", "save axolotl's text as a file", path);
   }
+}
+
+// enable_thinking and what else a template reads.
+void take_variables(const DataSet& data) {
+  const auto* given = data.import.find("chat_template_kwargs");
+  if (given == nullptr || !given->is_object()) return;
+  std::vector<std::string> variables;
+  for (const auto& [name, value] : given->items()) variables.push_back(cat(name, " = ", value.dump()));
+  if (!variables.empty()) data.import.set(data.table + ".template_variables", variables, "chat_template_kwargs");
 }
 
 // The key of the data set's own, else the file's, else the older name.
@@ -76,6 +85,7 @@ std::string field(const Json& fields, const std::string& name, const char* absen
 }  // namespace
 
 void take_template(const DataSet& data) {
+  take_variables(data);
   auto path = key_of(data, "chat_template");
   if (path.empty() && data.has("conversation")) path = data.key("conversation");
   const auto jinja = key_of(data, "chat_template_jinja");

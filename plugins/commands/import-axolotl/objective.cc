@@ -28,8 +28,10 @@ std::string loss_of(Import& import, const std::string& rl) {
   return "sigmoid";
 }
 
+// The model without adapters, where nothing else is trained.
 void take_reference(Import& import) {
-  import.set("objective.reference", trains_all(import) ? "start" : "base", trains_all(import) ? "rl" : "adapter");
+  const bool only_adapters = !trains_all(import) && !import.has("lora_modules_to_save");
+  import.set("objective.reference", only_adapters ? "base" : "start", only_adapters ? "adapter" : "rl");
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ Keys neutral_data() {
       neutral("eot_tokens", "the template says what ends a turn"),
       neutral("datasets[].ds_type datasets[].trust_remote_code datasets[].preprocess_shards datasets[].type_of_file",
               "a file's name says what it is"),
-      neutral("datasets[].field_tools", "records of other forms: docs/data.md"),
+      neutral("datasets[].field_tools", "a row's tools are read under that name"),
       neutral(
           "tokenizer_type tokenizer_use_fast tokenizer_legacy tokenizer_use_mistral_common "
           "tokenizer_save_jinja_files trust_remote_code base_model_config cls_model_config base_model_ignore_patterns "
@@ -177,8 +177,7 @@ Keys refused_models() {
 
 Keys refused_data() {
   return joined({
-      refused("default_system_message chat_template_kwargs",
-              "save a chat template that says so, and name it as chat_template_jinja"),
+      refused("default_system_message", "save a chat template that says so, and name it as chat_template_jinja"),
       refused("pretraining_sample_concatenation eval_sequence_len",
               "remove it: samples are rows, all of one max_length"),
       refused("dataset_shard_num dataset_shard_idx datasets[].shards datasets[].shards_idx datasets[].skip",
@@ -189,8 +188,6 @@ Keys refused_data() {
               "datasets[].max_completion_length datasets[].train_on_last_step_only datasets[].field_human "
               "datasets[].field_model",
               "write the rows as they are to be learned (docs/data.md), and remove it"),
-      refused("datasets[].field_thinking datasets[].template_thinking_key",
-              "name the reasoning in each message as the template does, and remove it"),
   });
 }
 

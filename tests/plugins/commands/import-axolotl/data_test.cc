@@ -87,11 +87,13 @@ TEST_CASE("the chat template is the tokenizer's, axolotl's own, or to be chosen"
              Contains("\n# chat_template = \"model\"  # choose") && Contains("qwen3.jinja"));
   CHECK_THAT(toml(chat(""), R"("chat_template_jinja": "{{ messages }}")"),
              Contains("choose: save axolotl's text as a file"));
+  CHECK_THAT(toml(chat(""), R"("chat_template_kwargs": {"enable_thinking": false})"),
+             Contains(R"(template_variables = ["enable_thinking = false"])"));
   const test::Folder templates;
   auto file = test::axolotl_file(test::least_and(sets(chat(""), R"("chat_template": "qwen3")")));
   file.templates = std::filesystem::path(templates.write("qwen3.jinja", "{}")).parent_path().string();
   CHECK_THAT(import_axolotl::translate(file, {}).toml,
-             Contains(cat("\nchat_template = \"", file.templates, "/qwen3.jinja\"")));
+             Contains(cat("\nchat_template_file = \"", file.templates, "/qwen3.jinja\"")));
 }
 
 TEST_CASE("Alpaca's prompts are written out, and end with the tokenizer's token") {
@@ -129,7 +131,7 @@ TEST_CASE("what bears loss is the assistant's or all; the rest is refused") {
   CHECK_THAT(toml(chat(R"("roles_to_train": ["assistant"], "train_on_eos": "turn")")), !Contains("loss ="));
   for (const char* members : {R"("roles_to_train": ["user"])", R"("train_on_eos": "last")", R"("train_on_eot": "all")",
                               R"("roles": {"assistant": ["bot"]})", R"("message_field_training": "train")",
-                              R"("drop_system_message": true)"}) {
+                              R"("drop_system_message": true)", R"("field_thinking": "thoughts")"}) {
     INFO(members);
     CHECK(axolotl_faults(sets(chat(members))).size() == 1);
   }

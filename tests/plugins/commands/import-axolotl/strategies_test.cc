@@ -111,6 +111,9 @@ TEST_CASE("preferences are the objective dpo, with the reference that axolotl ta
   CHECK_THAT(toml(data + R"("rl": "simpo", "rl_beta": 2, "simpo_gamma": 1)"),
              Contains("\ngamma = 1") && !Contains("reference"));
   CHECK_THAT(toml(data + R"("rl": "dpo", "dpo_loss_type": ["ipo"])"), Contains("\nloss = \"ipo\""));
+  CHECK_THAT(
+      toml(data + R"("rl": "dpo", "adapter": "lora", "lora_target_linear": true, "lora_modules_to_save": ["lm_head"])"),
+      Contains("\nreference = \"start\""));
   for (const char* rl : {"kto", "grpo"})
     CHECK_THAT(join(axolotl_faults(cat(R"("rl": ")", rl, '"'))),
                Contains(cat("rl is ", rl, ", which Capstan does not offer")));
