@@ -65,6 +65,8 @@ void take_roles(const DataSet& data) {
       {"user", {"user", "human"}}, {"assistant", {"assistant", "gpt"}}, {"system", {"system"}}, {"tool", {"tool"}}};
   const auto* roles = data.import.find(data.key("roles"));
   if (roles == nullptr) return;
+  if (!roles->is_object())
+    return data.import.fault(data.key("roles"), cat("is ", roles->dump(), ", expected a table"), "change it");
   for (const auto& [role, names] : roles->items()) {
     const auto found = known.find(role);
     for (const auto& name : names.is_array() ? names : Json::array({names})) {

@@ -6,7 +6,7 @@
 #include <capstan/config/model_path.h>
 
 #include <algorithm>
-#include <cctype>
+#include <cmath>
 #include <utility>
 
 namespace import_axolotl {
@@ -134,6 +134,10 @@ void Import::take(const AxolotlKey& key, const Json& value, const std::string& p
 void Import::keep(const AxolotlKey& key, const Json& value, const std::string& path) {
   if (!has_type(value, key.type))
     return fault(path, cat("is ", value.dump(), ", expected ", type_words(key.type)), "change it");
+  // Far beyond what any run has, and what whole numbers hold when they are multiplied.
+  constexpr double most = 1e9;
+  if (key.take == Take::used && value.is_number() && std::abs(value.get<double>()) > most)
+    return fault(path, cat("is ", value.dump(), ", expected at most ", number_text(most)), "change it");
   const auto normal = path.starts_with("fsdp_config.") ? table_path(path) : path;
   values_.insert_or_assign(normal, value);
   if (key.take == Take::copied) set(key.ours, plain_value(value, key.type), path);

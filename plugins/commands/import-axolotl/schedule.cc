@@ -28,7 +28,7 @@ void take_argument(Import& import, const std::string& name, const Json& value) {
   const auto lr = import.number("learning_rate").value_or(0);
   static const std::map<std::string, std::string> counts{{"num_cycles", "optimizer.restarts"},
                                                          {"num_decay_steps", "optimizer.decay_steps"}};
-  if (!value.is_number())
+  if (!value.is_number() || std::abs(value.get<double>()) > 1e9)
     return import.fault(path, cat("is ", value.dump()), "set [optimizer]'s options yourself, and remove it");
   const auto number = value.get<double>();
   if (counts.contains(name)) return import.set(counts.at(name), static_cast<std::int64_t>(number), path);

@@ -65,6 +65,50 @@ TEST_CASE("what would change what is learned is refused, all faults at once with
     CHECK_THAT(join(faults, "\n"), Contains(fault));
 }
 
+// A configuration with one key, given by its path in the table, that says this.
+std::string with_key(const std::string& path, const Json& value, const Json& data_set) {
+  auto json = Json::object();
+  const auto dot = path.find('.');
+  if (path.starts_with("datasets[].")) {
+    auto row = data_set;
+    row[path.substr(dot + 1)] = value;
+    json["datasets"] = Json::array({row});
+  } else if (dot != std::string::npos) {
+    json[path.substr(0, dot)][path.substr(dot + 1)] = value;
+  } else {
+    json[path] = value;
+  }
+  const auto text = json.dump();
+  return text.substr(1, text.size() - 2);
+}
+
+TEST_CASE("whatever a key says, the file is translated or refused in words") {
+  const auto values = Json::parse(R"([true, false, 0, 1, -3, 0.5, 1e300, "", "x", "no/such", [], ["x"], [1], [[1]], {},
+    {"a": 1}, {"a": {"b": null}}, [{"a": 1}], "\u0000", "[:", "train[:"])");
+  const auto rows = Json::parse(R"({"path": "org/rows", "type": "chat_template"})");
+  const auto pairs = Json::parse(R"({"path": "org/rows", "type": "chat_template.default"})");
+  std::size_t translated = 0, refused = 0;
+  for (const auto& key : import_axolotl::axolotl_keys()) {
+    if (key.take == import_axolotl::Take::neutral || key.take == import_axolotl::Take::refused) continue;
+    for (const auto& value : values) {
+      for (const std::string more : {"", R"("rl": "dpo")", R"("adapter": "lora", "load_in_4bit": true)"}) {
+        auto members = with_key(key.path, value, more.empty() ? rows : pairs);
+        if (!more.empty() && more.find("\"" + key.path + "\":") == std::string::npos) members += ", " + more;
+        INFO(members);
+        try {
+          test::import_axolotl_text(members);
+          ++translated;
+        } catch (const Error& error) {
+          REQUIRE_FALSE(error.diagnostics().empty());
+          ++refused;
+        }
+      }
+    }
+  }
+  CHECK(translated > 1000);
+  CHECK(refused > 1000);
+}
+
 TEST_CASE("a file that is no configuration of axolotl's is refused") {
   CHECK_THAT(join(axolotl_faults(R"("base_model": null)")), Contains("base_model is not there"));
   CHECK_THAT(join(axolotl_faults(R"("datasets": null)")), Contains("datasets names no data set"));
