@@ -5,8 +5,9 @@
 #include <capstan/base/text.h>
 #include <capstan/config/model_path.h>
 
-#include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 #include <utility>
 
 namespace import_axolotl {
@@ -17,17 +18,26 @@ using imports::JsonType;
 namespace {
 
 const AxolotlKey* find_key(const std::string& path) {
-  const auto& keys = axolotl_keys();
-  const auto found = std::find_if(keys.begin(), keys.end(), [&](const auto& key) { return key.path == path; });
-  return found == keys.end() ? nullptr : &*found;
+  static const auto by_path = [] {
+    std::map<std::string, const AxolotlKey*> out;
+    for (const auto& key : axolotl_keys()) out.emplace(key.path, &key);
+    return out;
+  }();
+  const auto found = by_path.find(path);
+  return found == by_path.end() ? nullptr : found->second;
 }
 
 // Has the table keys inside of this one?
 bool has_inside(const std::string& path) {
-  const auto& keys = axolotl_keys();
-  return std::any_of(keys.begin(), keys.end(), [&](const auto& key) {
-    return key.path.starts_with(path + ".") || key.path.starts_with(path + "[].");
-  });
+  static const auto outer = [] {
+    std::set<std::string> out;
+    for (const auto& key : axolotl_keys()) {
+      const auto table = key.path.substr(0, key.path.find('.'));
+      if (table != key.path) out.insert(table.substr(0, table.find('[')));
+    }
+    return out;
+  }();
+  return outer.contains(path);
 }
 
 // false, 0, "" and empty lists and tables ask for nothing.
