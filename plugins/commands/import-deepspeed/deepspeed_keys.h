@@ -5,7 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "imports/values.h"
+
 namespace import_deepspeed {
+
+using imports::JsonType;
 
 /// How the value of a DeepSpeed key becomes ours.
 enum class Take {
@@ -24,8 +28,6 @@ enum class Take {
   cosine_end,    ///< a fraction of the learning rate: optimizer.min_lr
   off,           ///< a table that may not say "enabled": true
 };
-
-enum class JsonType { boolean, integer, number, text, numbers, anything };
 
 /// One key of a DeepSpeed configuration.
 struct DeepSpeedKey {

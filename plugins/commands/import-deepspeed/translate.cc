@@ -5,12 +5,12 @@
 #include <capstan/config/value.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 
 #include "deepspeed_json.h"
 #include "deepspeed_keys.h"
+#include "imports/settings.h"
 
 namespace import_deepspeed {
 namespace {
@@ -25,6 +25,11 @@ std::string limits_of(const DeepSpeedKey& key) {
   spec.min_is_exclusive = key.is_above;
   spec.max = key.most;
   return config::limits_text(spec);
+}
+
+// An option of ours; "auto" leaves a comment in its place.
+imports::Setting setting_of(const std::string& ours, const Value& value, const std::string& from) {
+  return {value, from, cat(": \"auto\" (", from, "), as in [", ours.substr(0, ours.rfind('.')), "]")};
 }
 
 // One file, translated to our options.
@@ -42,11 +47,6 @@ class Import {
   Diagnostics faults;
 
  private:
-  struct Setting {
-    Value value;  // monostate: "auto"
-    std::string from;
-  };
-
   void walk(const Json& table, const std::string& prefix);
   void unknown(const std::string& path, const std::string& prefix);
   void take(const DeepSpeedKey& key, const Json& value);
@@ -57,7 +57,7 @@ class Import {
   void take_device(const DeepSpeedKey& key, const std::string& device);
   void take_schedule(const DeepSpeedKey& key, const std::string& name);
   void set(const DeepSpeedKey& key, const Value& value);
-  void set_default(const std::string& ours, Value value, const std::string& from);
+  void set_default(const std::string& ours, const Value& value, const std::string& from);
   void drop(const std::string& ours, const std::string& why);
   void finish_precision();
   void finish_loss_scale(bool fp16);
@@ -70,11 +70,8 @@ class Import {
   // The value of an option that is set; nothing if it is absent or "auto".
   template <class T>
   std::optional<T> get(const std::string& ours) const {
-    const auto found = settings_.find(ours);
-    if (found == settings_.end() || !std::holds_alternative<T>(found->second.value)) return {};
-    return std::get<T>(found->second.value);
+    return settings_.get<T>(ours);
   }
-  std::string table_text(const std::string& table) const;
 
   std::string file_;
   std::set<std::string> seen_;     // paths of the file
@@ -82,9 +79,7 @@ class Import {
   bool precision_is_auto_ = false;
   std::string scheduler_;     // "WarmupLR"
   double cosine_end_ = 1e-4;  // of the learning rate; DeepSpeed's default
-  std::map<std::string, Setting> settings_;
-  std::vector<std::string> order_;  // the keys of settings_
-  std::vector<std::string> notes_;
+  imports::Settings settings_;
 };
 
 void Import::walk(const Json& table, const std::string& prefix) {
@@ -114,9 +109,7 @@ void Import::unknown(const std::string& path, const std::string& prefix) {
     const auto name = key.path.substr(prefix.size(), key.path.find('.', prefix.size()) - prefix.size());
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
-  const auto near = nearest_name(path.substr(prefix.size()), names);
-  fault(path, "is not a key that import-deepspeed knows",
-        near.empty() ? "remove it if it does not change the training" : cat("did you mean '", near, "'?"));
+  fault(path, "is not a key that import-deepspeed knows", imports::unknown_fix(path.substr(prefix.size()), names));
 }
 
 void Import::take(const DeepSpeedKey& key, const Json& value) {
@@ -124,7 +117,7 @@ void Import::take(const DeepSpeedKey& key, const Json& value) {
     if (key.take == Take::precision) {
       precision_is_auto_ = true;
     } else if (key.ours.empty()) {
-      notes_.push_back(cat(key.path, " is not taken over: ", key.why));
+      settings_.note(cat(key.path, " is not taken over: ", key.why));
     } else {
       set(key, {});
     }
@@ -142,10 +135,10 @@ void Import::take_value(const DeepSpeedKey& key, const Json& value) {
     case Take::copied:
       return set(key, plain_value(value, key.type));
     case Take::ignored:
-      notes_.push_back(cat(key.path, " is not taken over: ", key.why));
+      settings_.note(cat(key.path, " is not taken over: ", key.why));
       return;
     case Take::required:
-      if (value == Json::parse(key.required)) return notes_.push_back(cat(key.path, " is not taken over: ", key.why));
+      if (value == Json::parse(key.required)) return settings_.note(cat(key.path, " is not taken over: ", key.why));
       return fault(key.path, cat("is ", value.dump(), ", which Capstan does not offer: ", key.why),
                    cat("use ", key.required, ", or remove it"));
     case Take::optimizer:
@@ -174,7 +167,7 @@ void Import::take_value(const DeepSpeedKey& key, const Json& value) {
     case Take::off:
       if (value.is_object() && value.value("enabled", Json()) == true)
         return fault(key.path, cat("is enabled, which Capstan does not offer: ", key.why), "remove it");
-      return notes_.push_back(cat(key.path, " is not taken over: ", key.why));
+      return settings_.note(cat(key.path, " is not taken over: ", key.why));
   }
 }
 
@@ -224,29 +217,22 @@ void Import::take_schedule(const DeepSpeedKey& key, const std::string& name) {
 
 // Two keys may mean one option of ours; a value wins over "auto".
 void Import::set(const DeepSpeedKey& key, const Value& value) {
-  const auto [found, fresh] = settings_.try_emplace(key.ours, Setting{value, key.path});
-  if (fresh) return order_.push_back(key.ours);
-  auto& old = found->second;
-  const bool is_pin = key.ours == "strategy.zero.pin_memory";
-  if (old.value == value || std::holds_alternative<std::monostate>(value)) return;
-  if (std::holds_alternative<std::monostate>(old.value) || (is_pin && value == Value(true))) {
-    old = {value, key.path};
-  } else if (!is_pin) {
-    fault(key.path, cat("is ", config::value_text(value), ", ", old.from, " is ", config::value_text(old.value)),
-          cat("both mean ", key.ours, ": remove one"));
-  }
+  const auto setting = setting_of(key.ours, value, key.path);
+  const auto* old = settings_.set(key.ours, setting);
+  if (old == nullptr) return;
+  if (key.ours != "strategy.zero.pin_memory")
+    return fault(key.path,
+                 cat("is ", config::value_text(value), ", ", old->from, " is ", config::value_text(old->value)),
+                 cat("both mean ", key.ours, ": remove one"));
+  if (value == Value(true)) settings_.replace(key.ours, setting);
 }
 
-void Import::set_default(const std::string& ours, Value value, const std::string& from) {
-  if (settings_.try_emplace(ours, Setting{std::move(value), from}).second) order_.push_back(ours);
+void Import::set_default(const std::string& ours, const Value& value, const std::string& from) {
+  if (settings_.find(ours) == nullptr) settings_.set(ours, setting_of(ours, value, from));
 }
 
 void Import::drop(const std::string& ours, const std::string& why) {
-  const auto found = settings_.find(ours);
-  if (found == settings_.end()) return;
-  notes_.push_back(cat(found->second.from, " is not taken over: ", why));
-  order_.erase(std::find(order_.begin(), order_.end(), ours));
-  settings_.erase(found);
+  if (const auto old = settings_.drop(ours)) settings_.note(cat(old->from, " is not taken over: ", why));
 }
 
 void Import::finish_precision() {
@@ -271,14 +257,14 @@ void Import::finish_loss_scale(bool fp16) {
     return;
   }
   if (fp16) set_default("train.loss_scale_window", std::int64_t{1000}, "DeepSpeed's default");
-  const auto least = settings_.find("train.loss_scale_min");
-  if (least == settings_.end() || std::holds_alternative<std::monostate>(least->second.value)) return;
-  const auto* whole = std::get_if<std::int64_t>(&least->second.value);
-  const auto number = whole ? static_cast<double>(*whole) : std::get<double>(least->second.value);
+  const auto* least = settings_.find("train.loss_scale_min");
+  if (least == nullptr || std::holds_alternative<std::monostate>(least->value)) return;
+  const auto* whole = std::get_if<std::int64_t>(&least->value);
+  const auto number = whole ? static_cast<double>(*whole) : std::get<double>(least->value);
   constexpr std::int64_t default_initial = 65536;  // theirs, and ours
   const auto initial = get<std::int64_t>("train.loss_scale_init").value_or(default_initial);
   if (number > static_cast<double>(initial)) {
-    fault(least->second.from, cat("is ", number_text(number), ", above the first scale, ", initial),
+    fault(least->from, cat("is ", number_text(number), ", above the first scale, ", initial),
           "lower it, or raise fp16.initial_scale_power");
   }
 }
@@ -289,7 +275,7 @@ void Import::finish_schedule() {
   set_default("optimizer.warmup_steps", std::int64_t{1000}, "DeepSpeed's default");
   finish_peak();
   if (!seen_.contains("scheduler.params.warmup_type"))
-    notes_.emplace_back("scheduler.params.warmup_type is absent, \"log\" for DeepSpeed: the warm-up is linear");
+    settings_.note("scheduler.params.warmup_type is absent, \"log\" for DeepSpeed: the warm-up is linear");
   const std::string from = "scheduler.params.cos_min_ratio";
   if (scheduler_ != "WarmupCosineLR") {
     if (seen_.contains(from)) fault(from, cat("is a parameter of WarmupCosineLR, not of ", scheduler_), "remove it");
@@ -297,7 +283,7 @@ void Import::finish_schedule() {
   }
   const auto lr = get<double>("optimizer.lr");
   if (lr) return set_default("optimizer.min_lr", cosine_end_ * *lr, from);
-  notes_.push_back(
+  settings_.note(
       cat(from, " is not taken over: set optimizer.min_lr to ", number_text(cosine_end_), " of optimizer.lr"));
 }
 
@@ -305,17 +291,17 @@ void Import::finish_schedule() {
 void Import::finish_peak() {
   if (scheduler_ == "WarmupCosineLR" || seen_.contains("scheduler.params.warmup_max_lr")) return;
   constexpr double theirs = 1e-3;
-  const auto lr = settings_.find("optimizer.lr");
-  if (lr == settings_.end()) return set_default("optimizer.lr", theirs, "DeepSpeed's default");
-  if (lr->second.value == Value(theirs)) return;
+  const auto* lr = settings_.find("optimizer.lr");
+  if (lr == nullptr) return set_default("optimizer.lr", theirs, "DeepSpeed's default");
+  if (lr->value == Value(theirs)) return;
   if (scheduler_ == "WarmupLR") {
-    notes_.push_back(cat("scheduler.params.warmup_max_lr is absent: the warm-up ends at ", lr->second.from,
-                         ", in DeepSpeed's older versions at 0.001"));
+    settings_.note(cat("scheduler.params.warmup_max_lr is absent: the warm-up ends at ", lr->from,
+                       ", in DeepSpeed's older versions at 0.001"));
     return;
   }
-  notes_.push_back(cat(lr->second.from, " is not taken over: ", scheduler_,
-                       " goes up to scheduler.params.warmup_max_lr, which is absent, 0.001 for DeepSpeed"));
-  lr->second = {theirs, "DeepSpeed's default of scheduler.params.warmup_max_lr"};
+  settings_.note(cat(lr->from, " is not taken over: ", scheduler_,
+                     " goes up to scheduler.params.warmup_max_lr, which is absent, 0.001 for DeepSpeed"));
+  settings_.replace("optimizer.lr", {theirs, "DeepSpeed's default of scheduler.params.warmup_max_lr"});
 }
 
 void Import::finish_offload() {
@@ -323,22 +309,22 @@ void Import::finish_offload() {
   const auto stage = get<std::int64_t>("strategy.zero.stage").value_or(0);
   if (stage > 3) fault("zero_optimization.stage", cat("is ", stage), "one of: 0, 1, 2, 3");
   const auto on_cpu = [&](const char* ours) { return get<std::string>(ours) == "cpu"; };
-  const auto& from = settings_;
+  const auto from = [&](const char* ours) { return settings_.find(ours)->from; };
   if (on_cpu("strategy.zero.offload_param") || on_cpu("strategy.zero.offload_optimizer"))
     set_default("strategy.zero.pin_memory", false, "DeepSpeed's default");
   if (on_cpu("strategy.zero.offload_param") && stage < 3) {
     fault(
-        from.at("strategy.zero.offload_param").from,
+        from("strategy.zero.offload_param"),
         cat("offloads the parameters, but zero_optimization.stage is ", stage, ", where every rank computes with all"),
         "use stage 3, or remove offload_param");
   }
   if (on_cpu("strategy.zero.offload_optimizer") && stage < 1) {
-    fault(from.at("strategy.zero.offload_optimizer").from,
+    fault(from("strategy.zero.offload_optimizer"),
           "offloads the optimizer, but zero_optimization.stage is 0, where nothing is cut",
           "use stage 1 or higher, or remove offload_optimizer");
   }
   if (on_cpu("strategy.zero.offload_param") && stage >= 3 && !on_cpu("strategy.zero.offload_optimizer")) {
-    fault(from.at("strategy.zero.offload_param").from,
+    fault(from("strategy.zero.offload_param"),
           "offloads the parameters and not the optimizer, which Capstan does not offer",
           R"(add "offload_optimizer": {"device": "cpu"}, or remove offload_param)");
   }
@@ -358,32 +344,15 @@ void Import::finish() {
   finish_offload();
 }
 
-std::string Import::table_text(const std::string& table) const {
-  std::string out = "\n[" + table + "]\n";
-  for (const auto& ours : order_) {
-    if (ours.substr(0, ours.rfind('.')) != table) continue;
-    const auto& setting = settings_.at(ours);
-    const auto key = ours.substr(ours.rfind('.') + 1);
-    const bool is_auto = std::holds_alternative<std::monostate>(setting.value);
-    out += is_auto ? cat("# ", key, ": \"auto\" (", setting.from, "), as in [", table, "]\n")
-                   : cat(key, " = ", config::value_text(setting.value), "  # ", setting.from, "\n");
-  }
-  return out;
-}
-
 Translated Import::result() const {
   Translated out;
-  // A comment ends at the line's end and holds no control character; a file name may have any.
-  auto name = file_;
-  std::replace_if(
-      name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
   out.toml =
-      cat("# From ", name,
+      cat("# From ", imports::in_comment(file_),
           ".\n# A configuration that names this file in `extends` adds [model], [data] and the length of the run.\n");
-  for (const char* table : {"train", "optimizer", "strategy.zero"}) out.toml += table_text(table);
-  if (!notes_.empty()) out.toml += "\n";
-  for (const auto& note : notes_) out.toml += "# " + note + "\n";
-  out.notes = notes_;
+  for (const std::string table : {"train", "optimizer", "strategy.zero"})
+    out.toml += settings_.table_text(table, cat("[", table, "]"));
+  out.toml += settings_.notes_text();
+  out.notes = settings_.notes();
   return out;
 }
 

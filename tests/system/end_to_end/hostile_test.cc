@@ -48,9 +48,9 @@ TEST_CASE("no command takes a full device for its reader") {
   work.write("a.toml", small_config({{"max_steps", "max_steps = 2"}}));
   work.write("in", "{\"text\": \"hi\"}\n");
   REQUIRE(in_shell(work, "run a.toml >/dev/null 2>&1") == 0);
-  for (const char* command :
-       {"generate runs/small --json hi", "tokenize byte", "data a.toml", "check a.toml", "reference", "plugins",
-        "report runs/small", "checkpoint ls runs/small", "import-deepspeed", "top runs/small", "--help", "--version"}) {
+  for (const char* command : {"generate runs/small --json hi", "tokenize byte", "data a.toml", "check a.toml",
+                              "reference", "plugins", "report runs/small", "checkpoint ls runs/small", "import-axolotl",
+                              "import-deepspeed", "top runs/small", "--help", "--version"}) {
     INFO(command);
     CHECK(in_shell(work, cat(command, " >/dev/full 2>err <in")) == static_cast<int>(ExitCode::failure));
     CHECK_THAT(capstan::read_file(work.folder() / "err"), Contains("not all could be written to standard output"));
@@ -207,6 +207,7 @@ TEST_CASE("a folder that this user may not enter is said in words by every comma
                                                                    {"report", "closed/x"},
                                                                    {"memory", "closed/x"},
                                                                    {"trace", "closed/x"},
+                                                                   {"import-axolotl", "closed/x"},
                                                                    {"import-deepspeed", "closed/x"}}) {
     INFO(capstan::join(command, " "));
     const auto ended = work.run(command);

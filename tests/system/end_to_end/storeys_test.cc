@@ -39,6 +39,7 @@ TEST_CASE("commands without tensors open neither the engine nor LibTorch") {
                                                                      {"memory", "."},
                                                                      {"sweep", "--help"},
                                                                      {"tokenize", "--help"},
+                                                                     {"import-axolotl", "--help"},
                                                                      {"import-deepspeed", "--help"},
                                                                      {"checkpoint", "ls", "."}}) {
     INFO(capstan::join(arguments, " "));
