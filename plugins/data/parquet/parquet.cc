@@ -25,8 +25,6 @@ void ParquetOptions::describe(config::OptionTable<ParquetOptions>& t) {
   config::OptionTable<tables::TableOptions> of_dataset(t);
   TableOptions::describe(of_dataset);
   t.add("leave_out", &ParquetOptions::leave_out).doc("columns that are not read: images, say, which are no text");
-  tables::describe_decoding(t, static_cast<std::string ParquetOptions::*>(&ParquetOptions::python),
-                            &ParquetOptions::decoded);
   config::OptionTable<jsonl::JsonlOptions> of_rows(t);
   describe_samples(of_rows);
 }
@@ -57,7 +55,7 @@ std::shared_ptr<jsonl::Rows> ParquetData::rows(const data::SplitFile& split, Dia
                                           {.name = {},
                                            .files = {},
                                            .leave_out = options_->leave_out,
-                                           .folder = options_->decoded,
+                                           .folder = options_->derived,
                                            .python = {options_->python}},
                                           diagnostics);
     if (!tables.files.empty()) rows = std::make_shared<tables::DecodedRows>(tables);

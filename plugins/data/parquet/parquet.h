@@ -14,7 +14,6 @@ namespace parquet {
 /// jsonl's options, which hold for rows as they do for lines, and where the rows come from.
 struct ParquetOptions : jsonl::JsonlOptions, tables::TableOptions {
   std::vector<std::string> leave_out;
-  std::string decoded;
 
   static void describe(capstan::config::OptionTable<ParquetOptions>& t);
   static std::vector<capstan::config::FileKeys> file_keys() = delete;  // jsonl's are printed once
@@ -28,7 +27,6 @@ class ParquetData final : public jsonl::JsonlData {
   bool evaluates() const override { return !options_->eval.empty() || splits_.evaluates(); }
 
  protected:
-  std::filesystem::path kept_in() const override { return options_->decoded; }
   capstan::data::FileKind kind() const override;
   std::vector<capstan::data::SplitFile> files(capstan::Diagnostics& diagnostics) const override;
   capstan::data::SplitFile file_of(const capstan::data::SplitRequest& request) const override;

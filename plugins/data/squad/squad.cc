@@ -9,6 +9,7 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
+#include <capstan/data_parts/derived_options.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -152,7 +153,7 @@ void SquadOptions::describe(config::OptionTable<SquadOptions>& t) {
       "questions to evaluate on, in the same format", squad_json());
   config::OptionTable<tables::TableOptions> of_dataset(t);
   TableOptions::describe(of_dataset);
-  tables::describe_decoding(t, &SquadOptions::python, &SquadOptions::decoded);
+  data::describe_derived(t, &SquadOptions::python, &SquadOptions::derived);
   t.add("max_length", &SquadOptions::max_length)
       .min(0)
       .doc(
@@ -188,7 +189,7 @@ SquadFile SquadData::read_file(const data::SplitFile& file, Split split, Diagnos
   if (is_one && path.extension() != ".parquet" && path.extension() != ".arrow")
     return read_squad(file.path, split, reading());
   const auto tables = splits_.tables_of(
-      file, {.name = {}, .files = {}, .leave_out = {}, .folder = options_->decoded, .python = {options_->python}},
+      file, {.name = {}, .files = {}, .leave_out = {}, .folder = options_->derived, .python = {options_->python}},
       diagnostics);
   if (tables.files.empty()) return {};
   return read_squad_rows(tables::DecodedRows(tables), split, reading());
@@ -258,8 +259,8 @@ tokens::Lengths SquadData::lengths(const data::SplitRequest& request) const {
   whole.max_length = longer_than_any;
   const auto source = source_of(std::move(*file), whole);
   return tokens::lengths_of(*source, *request.tokenizer,
-                            {name, "questions", texts.size(), [&] { return texts; }, options_->decoded,
-                             "set data.decoded to another folder"});
+                            {name, "questions", texts.size(), [&] { return texts; }, options_->derived,
+                             "set data.derived to another folder"});
 }
 
 std::shared_ptr<data::DataSource> SquadData::open(const data::SplitRequest& request) const {

@@ -29,7 +29,7 @@ struct SquadOptions : tables::TableOptions {
   std::string unanswerable = "refuse";
   std::optional<std::string> no_answer;
   std::string python;
-  std::string decoded;
+  std::string derived;
 
   static void describe(capstan::config::OptionTable<SquadOptions>& t);
   static std::vector<capstan::config::FileKeys> file_keys();

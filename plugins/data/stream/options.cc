@@ -1,6 +1,7 @@
 #include "stream.h"
 
 #include <capstan/base/text.h>
+#include <capstan/data_parts/derived_options.h>
 
 #include <array>
 
@@ -50,15 +51,7 @@ void StreamOptions::describe(config::OptionTable<StreamOptions>& t) {
   t.add("text", &StreamOptions::text).doc("the key or column that has the text");
   t.add("separator", &StreamOptions::separator)
       .doc("what stands between the documents of a plain text, such as \"\\n\\n\"; not set: the file is one document");
-  t.add("python", &StreamOptions::python)
-      .doc(
-          "the Python 3 with pyarrow (14 or newer) that decodes tables; not set: that of $VIRTUAL_ENV, else python3 of "
-          "PATH");
-  t.add("derived", &StreamOptions::derived)
-      .path()
-      .doc(
-          "folder for what is made of the files once a node: tokens of texts, and rows of best_fit; not set: "
-          "$CAPSTAN_CACHE/derived, else $XDG_CACHE_HOME/capstan, else ~/.cache/capstan");
+  data::describe_derived(t, &StreamOptions::python, &StreamOptions::derived);
 }
 
 // An option that no file asks for is one that was meant for another file.

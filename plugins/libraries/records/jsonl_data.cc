@@ -10,6 +10,7 @@
 #include <capstan/base/counted.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
+#include <capstan/data_parts/derived_options.h>
 
 #include <algorithm>
 #include <map>
@@ -152,10 +153,7 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
       R"({"text"}, {"conversations": [{"from", "value"}]} or {"instruction", "input", "output"}; "id" may be added)",
       "file to evaluate on, in the same format", json_lines());
   describe_samples(t);
-  t.add("python", &JsonlOptions::python)
-      .doc(
-          "the Python 3 with jinja2 that renders the model's own template; not set: that of $VIRTUAL_ENV, else "
-          "python3");
+  data::describe_derived(t, &JsonlOptions::python, &JsonlOptions::derived);
 }
 
 void JsonlOptions::describe_samples(config::OptionTable<JsonlOptions>& t) {

@@ -40,7 +40,7 @@ struct JsonlOptions {
   std::string template_name;
   std::vector<std::string> template_variables;
   std::string template_date;
-  std::string rendered;
+  std::string derived;
   std::string python;
   std::vector<std::string> keep;
   std::string turn;
@@ -76,8 +76,6 @@ class JsonlData : public capstan::data::Data, public capstan::session::SampleLen
   }
 
  protected:
-  /// Where what is derived from the files is kept; empty: data::derived_folder().
-  virtual std::filesystem::path kept_in() const { return {}; }
   /// Words for the files in messages.
   virtual capstan::data::FileKind kind() const;
   /// The files of all splits, whether the options name them or not, then those of eval_files.

@@ -144,8 +144,7 @@ Filters JsonlData::filters(Diagnostics& diagnostics) const {
 }
 
 KeptIn JsonlData::kept_files() const {
-  const bool is_set = !kept_in().empty();
-  return {kept_in(), is_set ? "set data.decoded to another folder" : "set CAPSTAN_CACHE to another folder"};
+  return {options_->derived, cat("set ", options_.name(&JsonlOptions::derived), " to another folder")};
 }
 
 // The rows that are used; null after a fault was added.

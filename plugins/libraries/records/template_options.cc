@@ -141,12 +141,6 @@ void JsonlOptions::describe_template(config::OptionTable<JsonlOptions>& t) {
           R"(what the template reads besides messages, each as "NAME = VALUE" with its JSON: ["enable_thinking = false"])");
   t.add("template_date", &JsonlOptions::template_date)
       .doc(R"(today's date for the template, as "2026-11-29"; not set: that of the first rendering)");
-  t.add("rendered", &JsonlOptions::rendered)
-      .path()
-      .doc(
-          "folder for conversations that the template wrote, which all ranks of a node map and later runs find again; "
-          "not "
-          "set: $CAPSTAN_CACHE/derived, else $XDG_CACHE_HOME/capstan, else ~/.cache/capstan");
 }
 
 void JsonlOptions::describe_turns(config::OptionTable<JsonlOptions>& t) {
@@ -173,8 +167,8 @@ RenderRequest render_request(const Options& options, const data::SplitRequest& r
           std::move(rows),
           count,
           options->pairs,
-          options->rendered,
-          cat("set ", options.name(&JsonlOptions::rendered), " to another folder")};
+          options->derived,
+          cat("set ", options.name(&JsonlOptions::derived), " to another folder")};
 }
 
 std::vector<std::string> warnings_of(const Renderings& renderings, const Rows& rows,

@@ -303,7 +303,7 @@ def write(out, text, path):
         raise Fault(f'a text has half of a surrogate pair: {first_line(error)}', 'write the row again') from None
     except OSError as error:
         raise Fault(f'its decoded rows cannot be written to {os.path.dirname(path)}: {os.strerror(error.errno or 5)}',
-                    'free some space, or set data.decoded to another folder') from None
+                    'free some space, or set data.derived to another folder') from None
 
 
 def main():

@@ -22,7 +22,7 @@ namespace {
 fs::path folder_of(const TableFiles& tables) {
   auto folder = tables.folder.empty() ? data::derived_folder(data::process_environment()) : tables.folder;
   if (!folder.empty()) return folder;
-  throw Error("there is no folder for its decoded rows: HOME is not set", "set data.decoded to a folder", tables.name);
+  throw Error("there is no folder for its decoded rows: HOME is not set", "set data.derived to a folder", tables.name);
 }
 
 // All that the decoded rows depend on.
@@ -36,7 +36,7 @@ std::string key_of(const TableFiles& tables) {
 // The file with the decoded rows.
 std::string decoded(const TableFiles& tables) {
   const data::DerivedFile file{folder_of(tables), fs::path(tables.name).stem().string() + ".jsonl", key_of(tables),
-                               "set data.decoded to another folder"};
+                               "set data.derived to another folder"};
   const auto path = data::derive(file, [&](const fs::path& unfinished) {
     log::info(cat(tables.name, ": decoding ", counted(tables.files.size(), "file"), " into ", file.path().string()));
     ask_python(tables.python, decode_script,

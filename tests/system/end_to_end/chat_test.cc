@@ -187,8 +187,8 @@ TEST_CASE("a run is asked by the template that wrote its conversations, and eval
   const auto data = work.write("train.jsonl", line + "\n" + line + "\n");
   const auto file = work.write(
       "a.toml", small_config({{"plugin = \"squad\"", cat("plugin = \"jsonl\"\nchat_template_file = \"", written,
-                                                         "\"\ntemplate_variables = [\"loud = true\"]\nrendered = \"",
-                                                         (work.folder() / "rendered").string(), "\"")},
+                                                         "\"\ntemplate_variables = [\"loud = true\"]\nderived = \"",
+                                                         (work.folder() / "derived").string(), "\"")},
                               {"train =", cat("train = \"", data, "\"")},
                               {"eval =", cat("eval = \"", data, "\"")},
                               {"train_samples", "train_samples = 2"},

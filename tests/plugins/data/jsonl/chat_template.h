@@ -55,7 +55,7 @@ inline config::Options<jsonl::JsonlOptions> options(const test::Folder& folder, 
     values.emplace_back(key, value);
   };
   add("python", python());
-  add("rendered", (folder / "rendered").string());
+  add("derived", (folder / "derived").string());
   add("train", (folder / "a.jsonl").string());
   return testing::options_of<jsonl::JsonlOptions>("data", values);
 }

@@ -61,7 +61,7 @@ TEST_CASE("rows that a template refuses are named, the first ten in one error") 
   const auto two = error_of([&] { opened(folder); });
   CHECK_THAT(two, Contains("a.jsonl:2: ") && Contains("also at " + (folder / "a.jsonl:4").string() + "\n") &&
                       Contains("roles must alternate") && Contains("fix: "));
-  CHECK(std::filesystem::is_empty(folder / "rendered") == false);  // its lock file
+  CHECK(std::filesystem::is_empty(folder / "derived") == false);  // its lock file
   std::string many;
   for (int i = 0; i < 30; ++i) many += row("bad");
   folder.write("a.jsonl", many);
@@ -147,7 +147,7 @@ TEST_CASE("many rows are rendered in parts, in their order") {
     if (text != expected) CHECK(text == expected);
   }
   // One file is left, and its lock.
-  const auto entries = entries_of(folder / "rendered");
+  const auto entries = entries_of(folder / "derived");
   CHECK(entries.size() == 2);
 }
 

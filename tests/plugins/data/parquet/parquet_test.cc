@@ -52,7 +52,7 @@ void write_by_python(const Folder& folder, const std::string& script) {
 }
 
 ParquetData data_of(const Folder& folder, Values values) {
-  values.emplace_back("decoded", (folder / "decoded").string());
+  values.emplace_back("derived", (folder / "derived").string());
   if (values.front().first != "python") values.emplace_back("python", python());
   return ParquetData(testing::options_of<ParquetOptions>("data", values));
 }
@@ -149,7 +149,7 @@ pq.write_table(t, 'a.parquet')
   const auto data = train_on(folder, "a.parquet", {{"turn", std::string("<{role}>{content}")}});
   CHECK(faults(data).empty());
   CHECK(texts_of(data) == Texts(2, "<user>Hi<assistant>Yo"));
-  const auto lines = entries_of(folder / "decoded");
+  const auto lines = entries_of(folder / "derived");
   for (const auto& entry : lines) {
     if (entry.extension() != ".jsonl") continue;
     const auto text = read_file(entry);
@@ -164,9 +164,9 @@ TEST_CASE("decoded rows are found again, and made again when the table changes")
   const Folder folder;
   write_by_python(folder, "pq.write_table(pa.table({'text': ['old']}), 'a.parquet')");
   CHECK(texts_of(train_on(folder, "a.parquet")) == Texts{"old"});
-  const auto made = entries_of(folder / "decoded").size();
+  const auto made = entries_of(folder / "derived").size();
   CHECK(texts_of(train_on(folder, "a.parquet")) == Texts{"old"});
-  CHECK(entries_of(folder / "decoded").size() == made);
+  CHECK(entries_of(folder / "derived").size() == made);
   write_by_python(folder, "pq.write_table(pa.table({'text': ['new']}), 'a.parquet')");
   CHECK(texts_of(train_on(folder, "a.parquet")) == Texts{"new"});
 }
@@ -291,7 +291,7 @@ pq.write_table(pa.Table.from_pylist(rows), 'a.parquet')
       "{{ tools | tojson }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if 'tool_calls' in m %}{% for c in "
       "m.tool_calls %}[{{ c.function.name }}]{% endfor %}{% endif %}</>{% endfor %}{% if add_generation_prompt "
       "%}<assistant>{% endif %}");
-  const Values values{{"chat_template", std::string("model")}, {"rendered", (folder / "rendered").string()}};
+  const Values values{{"chat_template", std::string("model")}, {"derived", (folder / "derived").string()}};
   const auto data = train_on(folder, "a.parquet", values);
   CHECK(faults(data).empty());
   const auto source = data.open(

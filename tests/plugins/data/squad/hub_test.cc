@@ -85,7 +85,7 @@ TEST_CASE("SQuAD from the hub's cache is SQuAD from its JSON, sample for sample"
                     {"train_split", train_split},
                     {"eval_split", std::string("validation")},
                     {"python", python},
-                    {"decoded", (folder / "decoded").string()}});
+                    {"derived", (folder / "derived").string()}});
   };
   const auto hub = of_hub("rajpurkar/squad", "train");
   const auto json = data_of({{"train", source + "/mini_squad_train.json"}, {"eval", source + "/mini_squad_eval.json"}});

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 namespace {
 
 data::DerivedFile file_in(const fs::path& folder, const std::string& key = "key") {
-  return {folder, "rows.jsonl", key, "set data.decoded to another folder"};
+  return {folder, "rows.jsonl", key, "set data.derived to another folder"};
 }
 
 // The texts of what n threads got: a file's content, or an Error's text.
@@ -108,7 +108,7 @@ TEST_CASE("a folder that cannot be written to is one fault with the advice") {
   const auto file = file_in(fs::path(folder.write("file", "")) / "below");
   CHECK_THROWS_WITH(
       data::derive(file, [](const fs::path&) {}),
-      Contains(file.path().string() + ": cannot write it: ") && Contains("set data.decoded to another folder"));
+      Contains(file.path().string() + ": cannot write it: ") && Contains("set data.derived to another folder"));
 }
 
 TEST_CASE("a file counts by its bytes") {

@@ -15,7 +15,7 @@ struct DerivedFile {
   std::filesystem::path folder;  ///< made where it does not exist
   std::string name;              ///< "train.jsonl"; the file is called train-0123456789abcdef.jsonl, after its key
   std::string key;     ///< all that its bytes depend on, such as content_key() of each file that it is made of
-  std::string advice;  ///< what to do where the folder cannot be written to: "set data.decoded to another folder"
+  std::string advice;  ///< what to do where the folder cannot be written to: "set data.derived to another folder"
 
   std::filesystem::path path() const;
 };
