@@ -15,7 +15,7 @@ struct TextInput {
   std::string path;  ///< JSON lines (.jsonl, .json), a table (tables/decoded_rows.h), a folder of tables, or plain text
   std::string key = "text";            ///< under which a line or a row has its text
   std::string separator = {};          ///< between the documents of a plain text; empty: it is one document
-  std::filesystem::path decoded = {};  ///< where tables' decoded rows are kept; empty: data::derived_folder()
+  std::filesystem::path derived = {};  ///< where tables' decoded rows are kept; empty: data::derived_folder()
   tables::Python python = {};          ///< that decodes them
 };
 
