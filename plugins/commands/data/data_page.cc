@@ -25,23 +25,29 @@ std::string place(double value) {
   return capstan::number_text(static_cast<double>(static_cast<std::int64_t>(value * 10)) / 10);
 }
 
-// Bars that lie, since names of ranges need room on a phone.
+std::string attribute(const char* name, double value) { return cat(' ', name, "=\"", place(value), '"'); }
+
+// A bar that lies, since names of ranges need room on a phone; between its range and its number.
+std::string bar_of(const Bin& bin, double top, double share) {
+  constexpr double names = 190, longest = 320, gap = 9, baseline = 20, thickness = 20, margin = 5;
+  const auto length = std::max(longest * share, bin.samples > 0 ? 1.0 : 0.0);
+  return cat(R"(<text class="y")", attribute("x", names - gap), attribute("y", top + baseline), ">", range_text(bin),
+             R"(</text><rect class="bar")", attribute("x", names), attribute("y", top + margin),
+             attribute("width", length), attribute("height", thickness), "/><text",
+             attribute("x", names + length + gap), attribute("y", top + baseline), ">", thousands(bin.samples),
+             "</text>\n");
+}
+
 std::string histogram(const Statistics& statistics) {
-  constexpr double width = 640, row = 30, names = 190, numbers = 130, thickness = 20;
+  constexpr double width = 640, row = 30;
   const auto bins = bins_of(statistics.lengths);
   std::int64_t most = 1;
   for (const auto& bin : bins) most = std::max(most, bin.samples);
-  std::string out = cat("<figure><svg viewBox=\"0 0 ", width, " ", place(row * static_cast<double>(bins.size())),
-                        "\" role=\"img\" aria-label=\"Samples by their tokens\">\n");
-  for (std::size_t i = 0; i < bins.size(); ++i) {
-    const auto top = row * static_cast<double>(i);
-    const auto bar = (width - names - numbers) * static_cast<double>(bins[i].samples) / static_cast<double>(most);
+  auto out = cat("<figure><svg viewBox=\"0 0 ", width, " ", row * static_cast<double>(bins.size()),
+                 R"(" role="img" aria-label="Samples by their tokens">)", "\n");
+  for (std::size_t i = 0; i < bins.size(); ++i)
     out +=
-        cat("<text class=\"y\" x=\"", place(names - 10), "\" y=\"", place(top + 20), "\">", range_text(bins[i]),
-            "</text><rect class=\"bar\" x=\"", place(names), "\" y=\"", place(top + 5), "\" width=\"",
-            place(std::max(bar, bins[i].samples > 0 ? 1.0 : 0.0)), "\" height=\"", place(thickness), "\"/><text x=\"",
-            place(names + bar + 8), "\" y=\"", place(top + 20), "\">", thousands(bins[i].samples), "</text>\n");
-  }
+        bar_of(bins[i], row * static_cast<double>(i), static_cast<double>(bins[i].samples) / static_cast<double>(most));
   return out + "</svg><p>Samples by the tokens of their longest sequence</p></figure>\n";
 }
 

@@ -75,7 +75,7 @@ std::string too_long_sentence(const Statistics& s) {
   return cat(thousands(found.samples), of, " (", percent(found.samples, found.all), ") ",
              plural(found.samples, "is", "are"), " longer than max_length ", s.max_length, " and ",
              found.left_out ? "left out" : "cut", "; ",
-             lost > 0 ? cat(percent(lost, found.targets), " of the tokens that bear loss ", "are lost")
+             lost > 0 ? cat(percent(lost, found.targets), " of the tokens that bear loss are lost")
                       : "no token that bears loss is lost");
 }
 
@@ -171,9 +171,10 @@ std::vector<std::string> sentences(const Statistics& s) {
   if (s.too_long) all.push_back(too_long_sentence(s));
   all.push_back(cat(percent(s.targets, s.tokens), " of all tokens bear loss (", thousands(s.targets), " of ",
                     thousands(s.tokens), ")"));
-  if (s.without_target > 0)
+  if (s.without_target > 0) {
     all.push_back(cat(counted(s.without_target, "sample"), " ", plural(s.without_target, "has", "have"),
                       " no token that bears loss"));
+  }
   std::vector<std::string> of_sources;
   for (const auto& [name, samples] : s.sources)
     of_sources.push_back(cat(printable(name), " ", thousands(samples), " (", percent(samples, s.samples), ")"));

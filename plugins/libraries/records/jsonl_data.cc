@@ -153,10 +153,10 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
       R"({"text"}, {"conversations": [{"from", "value"}]} or {"instruction", "input", "output"}; "id" may be added)",
       "file to evaluate on, in the same format", json_lines());
   describe_samples(t);
-  data::describe_derived(t, &JsonlOptions::python, &JsonlOptions::derived);
 }
 
 void JsonlOptions::describe_samples(config::OptionTable<JsonlOptions>& t) {
+  data::describe_derived(t, &JsonlOptions::python, &JsonlOptions::derived);
   describe_selection(t);
   t.add("loss", &JsonlOptions::loss)
       .choices({"answer", "sequence"})

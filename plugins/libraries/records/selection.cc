@@ -26,13 +26,13 @@ std::string share_text(std::int64_t part, std::int64_t all) {
 }
 
 // Which samples stay, and what is lost with the others.
-struct LeftOut {
+struct Remaining {
   std::vector<std::int64_t> kept = {};
   std::int64_t first = -1;
   std::int64_t lost = 0;  // tokens that bear loss
   std::int64_t targets = 0;
 
-  LeftOut(const tokens::Lengths& lengths, std::int64_t most) {
+  Remaining(const tokens::Lengths& lengths, std::int64_t most) {
     for (std::size_t i = 0; i < lengths.size(); ++i) {
       targets += lengths[i].targets;
       if (lengths[i].tokens <= most) {
@@ -110,7 +110,7 @@ tokens::Lengths JsonlData::lengths(const data::SplitRequest& request) const {
 std::shared_ptr<data::DataSource> JsonlData::without_long_lines(std::shared_ptr<const JsonlSource> source,
                                                                 tokens::Lengths lengths, const Rows& file,
                                                                 const data::SplitRequest& request) const {
-  LeftOut dropped(lengths, request.max_length);
+  Remaining dropped(lengths, request.max_length);
   const auto all = source->size(), gone = all - static_cast<std::int64_t>(dropped.kept.size());
   if (dropped.kept.empty()) {
     throw Error(

@@ -137,7 +137,7 @@ TEST_CASE("the page shows what bears loss, escapes texts and needs no script") {
                        Contains("<li>2 samples</li>\n</ul>"));
   CHECK_THAT(page, Contains("<h3>sample 0, id &lt;b&gt;: 12 tokens</h3>\n<pre class=\"sample\">Is 1 &lt; 2 &amp; 3?"
                             "<mark> &lt;yes&gt;</mark></pre>\n<p>score: 1</p>"));
-  CHECK_THAT(page, Contains("<rect class=\"bar\"") && Contains("aria-label=\"Samples by their tokens\""));
+  CHECK_THAT(page, Contains("<rect class=\"bar\" x=\"190\"") && Contains("aria-label=\"Samples by their tokens\""));
   CHECK_THAT(page, Contains("prefers-color-scheme: dark") && !Contains("<script") && !Contains("http"));
   const auto without = data_page("a", {}, nullptr, {});
   CHECK_THAT(without, !Contains("<svg") && !Contains("<h2>"));
