@@ -178,13 +178,7 @@ class SamplesOpener {
   }
 
   data::SplitRequest request_of(data::Split split) const {
-    const auto& [model, file] = samples_.tokenizer.request;
-    return {split,
-            samples_.tokenizer.object,
-            samples_.length,
-            bounds().vocab_size,
-            {},
-            (file.empty() ? model : file.parent_path()).string()};
+    return samples_.request(split, samples_.length, bounds().vocab_size);
   }
 
   void open_sets() {
@@ -326,6 +320,11 @@ std::optional<Samples> open_samples(const setup::Configuration& config, const Lo
   check_monitors(config, plugins, samples, faults);
   if (!faults.empty()) return {};
   return samples;
+}
+
+data::SplitRequest Samples::request(data::Split split, std::int64_t most, std::int64_t vocab_size) const {
+  const auto& [model, file] = tokenizer.request;
+  return {split, tokenizer.object, most, vocab_size, {}, (file.empty() ? model : file.parent_path()).string()};
 }
 
 data::Sample Samples::sample(const data::DataSource& source, std::int64_t index) const {

@@ -106,6 +106,7 @@ void part_prompt(const Record& record, const tokenizer::Tokenizer& tokenizer, bo
 
 // All of a record, however long; with `all` its prompt bears loss too.
 data::Sample whole_sample(const Record& record, const tokenizer::Tokenizer& tokenizer, bool all = false) {
+  CAPSTAN_ASSERT(record.begins_with || !record.pieces.empty());  // conversations are rendered by now
   std::string text;
   for (const auto& piece : record.pieces) text += piece.text;
   data::Sample sample;
