@@ -220,6 +220,11 @@ TEST_CASE("what samples depend on is the template's bytes, not its name") {
   const auto changed = opened(folder);
   CHECK(changed->content() != first);
   CHECK(shown(changed->get(0)).starts_with("!^"));
+  // One of several.
+  folder.write("model/additional_chat_templates/short.jinja", "#" + std::string(chatml));
+  auto named = by_model();
+  named.emplace_back("template_name", std::string("short"));
+  CHECK(shown(opened(folder, named)->get(0)).starts_with("#^"));
   // A file or a folder in place of the tokenizer's.
   folder.write("other/chat_template.jinja", chatml);
   folder.write("own.jinja", chatml);
