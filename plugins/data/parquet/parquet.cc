@@ -81,7 +81,7 @@ data::SplitFile ParquetData::file_of(const data::SplitRequest& request) const {
 }
 
 tables::TableFiles ParquetData::tables_of(const data::SplitFile& split, Diagnostics& diagnostics) const {
-  tables::TableFiles tables{split.path, {}, options_->leave_out, {}, options_->decoded, python()};
+  tables::TableFiles tables{split.path, {}, options_->leave_out, options_->decoded, python()};
   const bool is_train = split.key == options_.name(&ParquetOptions::train_split);
   const bool is_of_dataset = is_train || split.key == options_.name(&ParquetOptions::eval_split);
   if (!is_of_dataset) {
