@@ -128,16 +128,21 @@ def shown(part, text):
 
 
 def cut(text, spans, prompt):
-    """([[text, bears loss]…], how many of them are before `prompt`)"""
-    begins, ends = {begin for begin, _ in spans}, {end for _, end in spans}
-    edges = sorted({0, prompt, len(text)} | begins | ends)
-    pieces, before, loss = [], 0, 0
-    for begin, end in zip(edges, edges[1:]):
-        loss = 1 if begin in begins else 0 if begin in ends else loss
-        if begin == prompt:
-            before = len(pieces)
-        pieces.append([text[begin:end], loss])
-    return pieces, len(pieces) if prompt == len(text) else before
+    """([[text, bears loss]…], how many of them are before `prompt`), of spans that are in order and not empty."""
+    pieces, before, at = [], 0, 0
+    for begin, end in [*spans, (len(text), len(text))]:
+        if prompt and prompt <= begin:
+            pieces += [[text[at:prompt], 0]] * (at < prompt)
+            before, at, prompt = len(pieces), prompt, 0
+        if at < begin:
+            pieces.append([text[at:begin], 0])
+        elif before < len(pieces) and begin < end:
+            pieces[-1][0] += text[begin:end]   # the span before ends here
+            begin = end
+        if begin < end:
+            pieces.append([text[begin:end], 1])
+        at = end
+    return pieces, before
 
 
 # Made-up conversations.

@@ -17,12 +17,20 @@ import resource
 NO_TEMPLATE = 'set data.chat_template_file to one, or data.turn'
 
 
-class Fault(Exception):
+class Said(Exception):
     """What is wrong, in words."""
 
     def __init__(self, what, fix, file=None, line=None):
         super().__init__(what)
         self.said = {'what': what, 'fix': fix, 'file': file, 'line': line}
+
+
+class Fault(Said):
+    pass
+
+
+class TooMuch(Said):
+    """It costs too much to render this: no other way of saying the same is tried."""
 
 
 def first_line(error):

@@ -15,7 +15,7 @@ GLM's turns have no end of their own: generation stops at the token that opens t
 conversation goes on; behind a last answer the template writes none, and nothing is put there.
 """
 ROLE_TOKEN = re.compile(r'<[^<>\s]+>')
-MEMORY = 4 << 30     # bytes of addresses that this program may use
+MEMORY = 1 << 30     # bytes of addresses that this program may use
 ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(',', ':')).encode
 
 
@@ -91,12 +91,12 @@ class Renderer(Turns):
                 dropped.append(f'messages[{at}]: rewritten by the template, bears no loss')
         spans += [last] if last else []
         if marked:
-            spans = [(max(a, c), min(b, d)) for a, b in spans for c, d in marked if max(a, c) < min(b, d)]
+            spans = [(max(a, c), min(b, d)) for a, b in spans for c, d in marked]
         pieces, before = cut(text, [span for span in spans if span[0] < span[1]], prompt)
         return {'pieces': pieces, 'prompt': before if expected is not None else 0, 'answer': expected, 'dropped': dropped}
 
     def with_role_token(self, text, span):
-        token = None if self.end else ROLE_TOKEN.match(text, span[1])
+        token = ROLE_TOKEN.match(text, span[1]) if self.end == '' else None
         return (span[0], token.end()) if token else span
 
     def line(self, given):
@@ -133,7 +133,7 @@ def head(request):
     dated = any(one.dated for one in templates)
     source = json.dumps([[one.text for one in templates], tokens], sort_keys=True)
     return {'template': chosen[0][1], 'source': hashlib.sha256(source.encode()).hexdigest(), 'uses_date': dated,
-            'date': date.isoformat() if dated else None, 'turn_end': plain.end.strip(), 'generation_prompt': plain.prompt,
+            'date': date.isoformat() if dated else None, 'turn_end': (plain.end or '').strip(), 'generation_prompt': plain.prompt,
             'variables': sorted(names), 'begins_with': bos if bos and plain.start.startswith(bos) else ''}, plain, tools
 
 
@@ -146,7 +146,7 @@ def answer_line(text, plain, tools):
             given = {key: without_nulls(value) for key, value in given.items()}
         answer = (tools if given.get('tools') else plain).line(given)
         return ENCODE({'row': row, **answer}).encode()
-    except Fault as fault:
+    except Said as fault:
         said = fault.said
     except UnicodeEncodeError:
         said = Fault('a text has half of a surrogate pair', 'write the character whole').said
@@ -164,9 +164,8 @@ def main():
     out = sys.stdout.buffer
     try:
         try:
-            request = json.loads(next(lines))
-            said, plain, tools = head(request)
-        except Fault as fault:
+            said, plain, tools = head(json.loads(next(lines)))
+        except Said as fault:
             said, plain = {'fault': fault.said}, None
         out.write(json.dumps(said).encode() + b'\n')
         out.flush()

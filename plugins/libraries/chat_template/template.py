@@ -4,6 +4,7 @@ Nothing of a message is changed to find that out. The outermost loops over messa
 a template prints comes piece by piece, so that a report stands exactly between two pieces.
 """
 LIMIT = 16 << 20     # characters of one rendering
+SMALL = 1 << 20      # of one of a made-up conversation
 BUDGET = 64 << 20    # characters that the renderings of one row may have together
 REMEMBERED = 256     # contexts of earlier answers, by what they depend on
 SPACE = re.compile(r'\s*')
@@ -111,7 +112,7 @@ class Template:
     """One template, compiled once."""
 
     def __init__(self, text, file, date):
-        self.text, self.file = text, file
+        self.text, self.file, self.limit = text, file, SMALL
         environment = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
         environment.filters['tojson'] = tojson
         environment.globals.update({'raise_exception': raise_exception, 'strftime_now': date.strftime})
@@ -159,10 +160,11 @@ class Template:
             for chunk in self.program.root_render_func(context):
                 out.append(chunk)
                 self.size += len(chunk)
-                if self.size > LIMIT:
-                    raise Fault('the chat template prints more than 16 MiB for this conversation',
-                                'shorten the conversation, or correct the template')
-        except Fault:
+                if self.size > self.limit:
+                    which = 'this conversation' if self.limit == LIMIT else 'a conversation of a few words'
+                    raise TooMuch(f'the chat template prints more than {self.limit >> 20} MiB for {which}',
+                                  'shorten the conversation, or correct the template', self.file)
+        except Said:
             raise
         except Exception as error:
             raise self.fault(error) from None
@@ -180,7 +182,8 @@ class Template:
         else:
             kind = '' if isinstance(error, jinja2.TemplateError) else f'{type(error).__name__}: '
             what = f'the chat template fails at its line {line}: {kind}{first_line(error)}'
-        return Fault(what, 'change the conversation, leave it out, or use a template that takes it', self.file, line)
+        kind = TooMuch if isinstance(error, MemoryError) else Fault
+        return kind(what, 'change the conversation, leave it out, or use a template that takes it', self.file, line)
 
     def places_of(self):
         """{message: (begin, end) of what its turn of the loop wrote}; None for one that was written at several places."""
@@ -206,7 +209,8 @@ class Turns:
 
     def __init__(self, template, variables):
         self.template, self.variables, self.contexts = template, variables, {}
-        self.last_tail = self.tail = self.end = self.prompt = self.start = ''
+        self.last_tail = self.tail = self.prompt = self.start = ''
+        self.end = None   # not known; '': there is none
         self.dialect = self.first_dialect()
         self.find_ends()
         # By whether a conversation has reasoning and whether it has tool calls: do its answers stand where the loop was at them?
@@ -214,13 +218,14 @@ class Turns:
         for kind, probe in probes():
             found.setdefault(kind, set()).add(self.agree(probe))
         self.apart = {kind for kind, agreed in found.items() if True in agreed and False not in agreed}
+        template.limit = LIMIT
 
     def write(self, row, messages, ask=False):
         text = self.template.render({**self.variables, **row.variables}, messages, ask)
         self.spent += len(text)
         if self.spent > BUDGET:
-            raise Fault('the turns of this conversation can only be found by rendering all its beginnings, which takes too long',
-                        'split the conversation')
+            raise TooMuch('the turns of this conversation can only be found by rendering all its beginnings, which takes too long',
+                          'split the conversation')
         return text
 
     def full(self, row, ask=False):
@@ -269,7 +274,7 @@ class Turns:
         for tail in (self.last_tail, self.tail):
             if tail and text.endswith(tail):
                 return text[:len(text) - len(tail)] + (self.end if tail.startswith(self.end) else '')
-        return text.rstrip() if self.end else text
+        return text if self.end == '' else text.rstrip()
 
     def agree(self, probe):
         """Whether a probe's answers are the same by their places as by beginnings; None where the template refuses it."""
