@@ -81,7 +81,7 @@ void mark_targets(const Record& record, const tokenizer::Tokenizer& tokenizer, b
       std::fill(sample.is_target.begin() + static_cast<std::ptrdiff_t>(begin),
                 sample.is_target.begin() + static_cast<std::ptrdiff_t>(ends[i]), true);
     }
-    if (record.begins_with ? i > 0 && i == record.prompt : piece.is_answer)
+    if (record.prompt > 0 ? i == record.prompt : piece.is_answer)
       sample.prompt_length = static_cast<std::int64_t>(begin);
     begin = ends[i];
   }
