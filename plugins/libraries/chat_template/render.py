@@ -164,7 +164,8 @@ def main():
     out = sys.stdout.buffer
     try:
         try:
-            said, plain, tools = head(json.loads(next(lines)))
+            request = json.loads(next(lines))
+            said, plain, tools = head(request)
         except Said as fault:
             said, plain = {'fault': fault.said}, None
         out.write(json.dumps(said).encode() + b'\n')
