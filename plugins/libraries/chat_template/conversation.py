@@ -31,6 +31,10 @@ class Conversation:
         self.weights, self.open, self.dialect = [], [], DIALECTS[0]
         self.thinks = self.calls = False
         for at, message in enumerate(self.messages):
+            if message.__class__ is dict and len(message) == 2 and all(message.get(key).__class__ is str for key in ('role', 'content')):
+                self.weights.append(1)   # as nearly all are
+                self.thinks = self.thinks or '</think>' in message['content']
+                continue
             self.check(at, message)
             self.weights.append(message.pop('weight', 1))
             if message.get('tool_calls') == []:   # Arrow's word for none; templates ask whether the key is there
@@ -47,6 +51,9 @@ class Conversation:
             refuse(f'messages[{at}] has no role')
         if message.get('weight', 1) not in (0, 1):
             refuse(f'the weight of messages[{at}] is {message["weight"]}', 'write 0 (bears no loss) or 1')
+        content = message.get('content')
+        if isinstance(content, list) and not all(isinstance(part, dict) and isinstance(part.get('text'), str) for part in content):
+            refuse(f'content of messages[{at}] has a part that is no text', 'leave the row out: text alone is learned')
         calls = message.get('tool_calls', [])
         if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
             refuse(f'tool_calls of messages[{at}] is no list of objects')

@@ -16,7 +16,7 @@ conversation goes on; behind a last answer the template writes none, and nothing
 """
 ROLE_TOKEN = re.compile(r'<[^<>\s]+>')
 MEMORY = 1 << 30     # bytes of addresses that this program may use
-ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(',', ':')).encode
+CONTROLS = bytes(range(32))
 
 
 class Renderer(Turns):
@@ -137,6 +137,12 @@ def head(request):
             'variables': sorted(names), 'begins_with': bos if bos and plain.start.startswith(bos) else ''}, plain, tools
 
 
+def quoted(text):
+    """As JSON, in a third of the time that json takes where nothing else has to be escaped."""
+    raw = text.encode().replace(b'\\', b'\\\\').replace(b'"', b'\\"').replace(b'\n', b'\\n')
+    return b'"%b"' % raw if len(raw.translate(None, CONTROLS)) == len(raw) else json.dumps(text).encode()
+
+
 def answer_line(text, plain, tools):
     row = None
     try:
@@ -145,7 +151,10 @@ def answer_line(text, plain, tools):
         if b'null' in text:
             given = {key: without_nulls(value) for key, value in given.items()}
         answer = (tools if given.get('tools') else plain).line(given)
-        return ENCODE({'row': row, **answer}).encode()
+        pieces = b','.join([b'[%b,%d]' % (quoted(text), loss) for text, loss in answer['pieces']])
+        expected = b'null' if answer['answer'] is None else quoted(answer['answer'])
+        return b'{"row":%b,"pieces":[%b],"prompt":%d,"answer":%b,"dropped":%b}' % (
+            json.dumps(row).encode(), pieces, answer['prompt'], expected, json.dumps(answer['dropped']).encode())
     except Said as fault:
         said = fault.said
     except UnicodeEncodeError:
@@ -180,7 +189,7 @@ def main():
                 if request.get('interactive'):
                     out.flush()   # then the first line without an answer is the one at which this program hangs
         out.flush()
-    except BrokenPipeError:   # who asked has what it wanted
+    except (BrokenPipeError, KeyboardInterrupt):   # who asked has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
