@@ -163,8 +163,7 @@ class SamplesOpener {
   }
 
   data::SplitRequest request_of(data::Split split) const {
-    const auto& opened = samples_.tokenizer;
-    return {split, opened.object, samples_.length, bounds().vocab_size, {}, opened.folder().string()};
+    return samples_.request(split, samples_.length, bounds().vocab_size);
   }
 
   void open_sets() {
@@ -336,6 +335,10 @@ std::optional<Samples> open_samples(const setup::Configuration& config, const Lo
   check_monitors(config, plugins, samples, faults);
   if (!faults.empty()) return {};
   return samples;
+}
+
+data::SplitRequest Samples::request(data::Split split, std::int64_t most, std::int64_t vocab_size) const {
+  return {split, tokenizer.object, most, vocab_size, {}, tokenizer.folder().string()};
 }
 
 data::Sample Samples::sample(const data::DataSource& source, std::int64_t index) const {

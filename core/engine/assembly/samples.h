@@ -41,6 +41,8 @@ struct Samples {
   bool lowest_is_best = true;                     ///< of checkpoint.metric
 
   bool has_eval() const { return eval || !eval_sets.empty(); }
+  /// What a split is opened with that has samples of at most this length.
+  data::SplitRequest request(data::Split split, std::int64_t most, std::int64_t vocab_size) const;
   /// A sample of one of the splits; what reading it throws names the data plugin.
   data::Sample sample(const data::DataSource& source, std::int64_t index) const;
   /// The same to be asked, cut to longest_prompt.

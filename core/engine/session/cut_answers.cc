@@ -46,7 +46,7 @@ std::string cut_answers_text(const Job& job, data::Split split) {
   std::int64_t cut = 0;
   const auto looked_at = std::min(most_looked_at, plugin::guard(data.name, "size", [&] { return source->size(); }));
   const auto whole = plugin::guard(data.name, "open", [&] {
-    return data.object->open({split, tokenizer, uncut, job.plugins.model_facts.vocab_size});
+    return data.object->open(job.samples.request(split, uncut, job.plugins.model_facts.vocab_size));
   });
   for (std::int64_t i = 0; i < looked_at; ++i) {
     const auto sample = sample_of(job, split, *source, i);

@@ -23,7 +23,7 @@ Conversations::Conversations(const Rows& file, bool pairs, const Turns& turns) :
     return;
   }
   for (const auto* key : {"messages", "conversations"}) keys_.push_back(quoted(file.columns().column_of(key)));
-  if (turns.by_model) keys_.push_back(quoted("role"));
+  if (turns.by_model) keys_.insert(keys_.end(), {quoted("role"), quoted("from")});
   if (!turns.empty()) keys_.push_back(quoted(file.columns().column_of("instruction")));
 }
 

@@ -83,7 +83,7 @@ void mark_targets(const Record& record, const tokenizer::Tokenizer& tokenizer, b
       std::fill(sample.is_target.begin() + static_cast<std::ptrdiff_t>(begin),
                 sample.is_target.begin() + static_cast<std::ptrdiff_t>(ends[i]), true);
     }
-    if (record.begins_with ? i > 0 && i == record.prompt : piece.is_answer)
+    if (record.prompt > 0 ? i == record.prompt : piece.is_answer)
       sample.prompt_length = static_cast<std::int64_t>(begin);
     begin = ends[i];
   }
@@ -108,6 +108,7 @@ void part_prompt(const Record& record, const tokenizer::Tokenizer& tokenizer, bo
 
 // All of a record, however long; with `all` its prompt bears loss too.
 data::Sample whole_sample(const Record& record, const tokenizer::Tokenizer& tokenizer, bool all = false) {
+  CAPSTAN_ASSERT(record.begins_with || !record.pieces.empty());  // conversations are rendered by now
   std::string text;
   for (const auto& piece : record.pieces) text += piece.text;
   data::Sample sample;

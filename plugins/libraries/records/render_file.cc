@@ -22,6 +22,7 @@
 #include <deque>
 #include <exception>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -197,7 +198,10 @@ class Part {
   void write(std::int64_t row, const Json& answer) {
     std::set<std::string> names;
     for (const auto& name : answer.value("dropped", Json::array())) names.insert(without_numbers(name.text()));
-    for (const auto& name : names) ++dropped_.try_emplace(name, Dropped{0, row}).first->second.rows;
+    for (const auto& name : names) {
+      const bool is_new = std::exchange(last_dropped_[name], row + 1) != row + 1;  // a pair has two conversations
+      dropped_.try_emplace(name, Dropped{0, row}).first->second.rows += is_new ? 1 : 0;
+    }
     put(Json{{"pieces", answer.at("pieces")}, {"prompt", answer.at("prompt")}, {"answer", answer.at("answer")}}.dump());
   }
 
@@ -242,6 +246,7 @@ class Part {
   std::ofstream out_;
   chat_template::Head head_;
   AllDropped dropped_;
+  std::map<std::string, std::int64_t> last_dropped_;  // by name: the row, counted from 1
 };
 
 std::string today() {

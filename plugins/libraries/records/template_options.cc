@@ -182,8 +182,8 @@ std::vector<std::string> warnings_of(const Renderings& renderings, const Rows& r
   const auto ids = tokenizer.encode(head.turn_end);
   if (head.turn_end.empty()) {
     all.push_back(cat(head.template_file,
-                      ": nothing that it writes ends the assistant's turn, so that a model learns no ",
-                      "end: its answers stop only at train.max_new_tokens"));
+                      ": no text of its own ends the assistant's turn, so that a model learns to end an ",
+                      "answer only where another turn follows"));
   } else if (std::none_of(ids.begin(), ids.end(), [&](std::int64_t id) { return tokenizer.is_end(id); })) {
     all.push_back(
         cat(head.template_file, " ends the assistant's turn with '", head.turn_end,

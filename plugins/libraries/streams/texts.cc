@@ -178,7 +178,7 @@ class Tables final : public TextReader {
   static tables::TableFiles tables_of(const TextInput& input) {
     Diagnostics faults;
     tables::TableFiles files{
-        input.path, tables::files_in(input.path, "the texts", input.path, faults), {}, {}, input.derived, input.python};
+        input.path, tables::files_in(input.path, "the texts", input.path, faults), {}, input.derived, input.python};
     faults.throw_if_any();
     return files;
   }

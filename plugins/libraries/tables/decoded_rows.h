@@ -16,9 +16,9 @@ struct TableFiles {
   std::string name;                    ///< what messages call all of them
   std::vector<std::string> files;      ///< Parquet, Arrow, JSON lines, JSON, CSV, maybe compressed
   std::vector<std::string> leave_out;  ///< columns that are not read
-  std::string content = {};            ///< Rows::content()
   std::filesystem::path folder = {};   ///< where decoded rows are kept; empty: data::derived_folder()
   Python python = {};
+  std::string content = {};  ///< Rows::content()
 };
 
 /// The rows of tables as JSON objects. They are decoded once a node, into a file that is mapped: random access by row,

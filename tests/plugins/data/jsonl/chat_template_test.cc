@@ -93,6 +93,13 @@ TEST_CASE("the begin token stands once, and no end token is added") {
   auto cut = by_model();
   cut.emplace_back("too_long", std::string("cut"));
   CHECK(shown(opened(folder, cut, 30, std::make_shared<Marked>())->get(0)) == "^t>{a.}\n<user>r.\n<assistant>{bc.}\n");
+  folder.write("user.jsonl", R"({"messages": [{"role": "user", "content": "0123456789"}, )"
+                             R"({"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}]})"
+                             "\n");
+  cut.emplace_back("train", (folder / "user.jsonl").string());
+  const auto unasked = opened(folder, cut, 30, std::make_shared<Marked>())->get(0);
+  CHECK(shown(unasked) == "^6789.\n<assistant>{a.}\n<user>r.\n");
+  CHECK(unasked.prompt_length == 0);
   CHECK_THAT(error_of([&] { opened(folder, by_model(), 30, std::make_shared<Marked>()); }),
              Contains("a.jsonl:1: the line has 48 tokens, max_length is 30"));
 }
@@ -220,6 +227,11 @@ TEST_CASE("what samples depend on is the template's bytes, not its name") {
   const auto changed = opened(folder);
   CHECK(changed->content() != first);
   CHECK(shown(changed->get(0)).starts_with("!^"));
+  // One of several.
+  folder.write("model/additional_chat_templates/short.jinja", "#" + std::string(chatml));
+  auto named = by_model();
+  named.emplace_back("template_name", std::string("short"));
+  CHECK(shown(opened(folder, named)->get(0)).starts_with("#^"));
   // A file or a folder in place of the tokenizer's.
   folder.write("other/chat_template.jinja", chatml);
   folder.write("own.jinja", chatml);

@@ -71,7 +71,7 @@ TEST_CASE("SQuAD's Parquet and its JSON are the same questions") {
   INFO(ended.errors);
   REQUIRE(ended.succeeded());
   check_same(read_squad_rows(jsonl::MappedLines((folder / "squad.jsonl").string()), data::Split::train), wanted);
-  const tables::TableFiles table{"squad", {(folder / "squad.parquet").string()}, {}, {}, folder / "decoded", {python}};
+  const tables::TableFiles table{"squad", {(folder / "squad.parquet").string()}, {}, folder / "decoded", {python}};
   check_same(read_squad_rows(tables::DecodedRows(table), data::Split::train), wanted);
 }
 
