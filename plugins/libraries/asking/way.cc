@@ -38,7 +38,8 @@ std::string folder_of_run(const Options& options, const fs::path& run, const com
     const auto name = text_of(options, key);
     if (name.empty()) continue;
     try {
-      const auto folder = folder_of(name, call);
+      const auto place = folder_of(name, call);
+      const auto folder = is_folder(place) ? place : place.parent_path();
       if (chat_template::has_template(folder)) return folder.string();
     } catch (const Error&) {
     }
