@@ -99,7 +99,8 @@ chat_template::Head head_of(const chat_template::Source& source, const Given& gi
   for (const auto& text : given.variables) add_variable(variables, text);
   for (const auto& [name, value] : variables.items()) {
     if (std::find(head.variables.begin(), head.variables.end(), name) != head.variables.end()) continue;
-    throw Error(cat("the chat template does not read --template-variable ", name), suggestion(name, head.variables),
+    throw Error(cat("the chat template does not read --template-variable ", name),
+                head.variables.empty() ? "leave it out: it reads none" : suggestion(name, head.variables),
                 head.template_file);
   }
   return head;
