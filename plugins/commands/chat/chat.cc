@@ -115,7 +115,7 @@ int run(const command::Call& call) {
     throw Error(cat(given.model, " has no chat template: it continues texts"),
                 cat("call `capstan generate ", given.model, " \"TEXT\"`, or name a template: --template FILE"));
   }
-  choice.overrides.push_back(asking::long_answers);
+  choice.overrides.emplace_back(asking::long_answers);
   return ranks::with_model({call, {}, given.overrides, given.ranks}, choice, ranks::ModelUse::generate,
                            [&](ModelSession& session) { return talk(session, way, given); });
 }

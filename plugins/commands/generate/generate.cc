@@ -119,7 +119,7 @@ std::vector<std::string> answers_to(const Asked& asked, ModelSession& session) {
     }
   }
   if (conversations.empty()) return session.generate(texts);
-  const auto answers = session.generate(conversations, asking::answer_end(asked.turn_end, session.tokenizer()));
+  auto answers = session.generate(conversations, asking::answer_end(asked.turn_end, session.tokenizer()));
   if (texts.empty()) return answers;
   const auto continued = session.generate(texts);
   std::vector<std::string> all;
@@ -173,7 +173,7 @@ int run(const command::Call& call) {
   auto choice = ranks::choose_model(given.model, call);
   const auto way = asking::way_of(given.model, choice.config, call, given.questions);
   const Request request{given, way, asks(given, way)};
-  if (request.asks && choice.config.empty()) choice.overrides.push_back(asking::long_answers);
+  if (request.asks && choice.config.empty()) choice.overrides.emplace_back(asking::long_answers);
   return ranks::with_model({call, {}, given.overrides, given.ranks}, choice, ranks::ModelUse::generate,
                            [&](ModelSession& session) { return answer(session, request); });
 }

@@ -38,7 +38,8 @@ std::string folder_of_run(const Options& options, const fs::path& run, const com
     const auto name = text_of(options, key);
     if (name.empty()) continue;
     try {
-      const auto folder = folder_of(name, call);
+      const auto place = folder_of(name, call);
+      const auto folder = is_folder(place) ? place : place.parent_path();
       if (chat_template::has_template(folder)) return folder.string();
     } catch (const Error&) {
     }
@@ -46,17 +47,34 @@ std::string folder_of_run(const Options& options, const fs::path& run, const com
   return (run / "model").string();
 }
 
-// What a run's data were written with (options of the library `records`). Returns whether a template wrote them.
+// The table of [data], or the first of a mixture's sources, whose conversations a template writes (options of the
+// library `records`); empty: there is none.
+std::string templated_table(const Options& options) {
+  const auto is_templated = [&](const std::string& table) {
+    return text_of(options, table + "chat_template") == "model" ||
+           !text_of(options, table + "chat_template_file").empty();
+  };
+  if (is_templated("data.")) return "data.";
+  const std::string sources = "data.sources.";
+  for (const auto& [key, value] : options) {
+    const auto table = key.substr(0, key.find('.', sources.size()) + 1);
+    if (key.starts_with(sources) && is_templated(table)) return table;
+  }
+  return {};
+}
+
+// What a run's data were written with. Returns whether a template wrote them.
 bool take_run(const std::string& config, const command::Call& call, chat_template::Source& source) {
   const auto options = config::toml_values(config);
   source.folder = folder_of_run(options, fs::path(config).parent_path(), call);
-  const auto file = text_of(options, "data.chat_template_file");
-  if (text_of(options, "data.chat_template") != "model" && file.empty()) return false;
+  const auto table = templated_table(options);
+  if (table.empty()) return false;
+  const auto file = text_of(options, table + "chat_template_file");
   if (!file.empty()) (is_folder(file) ? source.folder : source.file) = file;
-  source.name = text_of(options, "data.template_name");
-  source.python = text_of(options, "data.python");
-  if (const auto date = text_of(options, "data.template_date"); !date.empty()) source.date = date;
-  const auto found = options.find("data.template_variables");
+  source.name = text_of(options, table + "template_name");
+  source.python = text_of(options, table + "python");
+  if (const auto date = text_of(options, table + "template_date"); !date.empty()) source.date = date;
+  const auto found = options.find(table + "template_variables");
   if (found == options.end()) return true;
   if (const auto* variables = std::get_if<std::vector<std::string>>(&found->second)) {
     for (const auto& text : *variables) add_variable(source.variables, text);
@@ -98,7 +116,8 @@ chat_template::Head head_of(const chat_template::Source& source, const Given& gi
   for (const auto& text : given.variables) add_variable(variables, text);
   for (const auto& [name, value] : variables.items()) {
     if (std::find(head.variables.begin(), head.variables.end(), name) != head.variables.end()) continue;
-    throw Error(cat("the chat template does not read --template-variable ", name), suggestion(name, head.variables),
+    throw Error(cat("the chat template does not read --template-variable ", name),
+                head.variables.empty() ? "leave it out: it reads none" : suggestion(name, head.variables),
                 head.template_file);
   }
   return head;

@@ -79,8 +79,9 @@ void add_neutral(FileKeys& table) {
       Use::neutral, "data.max_length and data.too_long say what is cut");
   add(table, {"padding_side", "pad_to_multiple_of", "pad_token_type_id"}, Use::neutral,
       "rows are filled at their end, and what fills them bears no loss");
-  add(table, {"chat_template", "response_template", "response_schema", "use_default_system_prompt"}, Use::neutral,
-      "data.turn says how a conversation is written");
+  add(table, {"chat_template"}, Use::used, "how conversations are written with data.chat_template, and questions");
+  add(table, {"response_template", "response_schema", "use_default_system_prompt"}, Use::neutral,
+      "the chat template says how a conversation is written");
   add(table, {"auto_map"}, Use::neutral, "no Python code is run: tokenizer.json has the steps");
   add(table, {"model_input_names", "processor_class", "image_processor_type", "return_token_type_ids"}, Use::neutral,
       "it says which inputs of a model are made");

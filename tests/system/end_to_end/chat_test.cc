@@ -31,17 +31,33 @@ constexpr const char* chatml =
     "{% if add_generation_prompt %}<assistant>{% endif %}";
 
 // Draws depend on the position, so that an answer says how long its prompt is; they are of a few letters.
-const std::vector<std::string> drawn{"train.temperature=1", "train.top_p=0.5", "run.seed=2"};
+const std::vector<std::string> drawn{"train.temperature=1", "train.top_p=0.2", "run.seed=2"};
 const std::vector<std::string> short_answers{"--set", "train.max_new_tokens=12", drawn[0], drawn[1], drawn[2]};
+
+const std::string letters = "the quick brown fox jumps over the lazy dog and packs five dozen jugs";
+
+// runs/small, which learns to write the letters of `line`. `more`: further lines of [data].
+void make_run(const Workspace& work, const std::string& line, const std::string& positions, const std::string& more) {
+  const auto data = work.write("train.jsonl", line + "\n" + line + "\n");
+  const auto file = work.write("a.toml", small_config({{"plugin = \"squad\"", "plugin = \"jsonl\"\n" + more},
+                                                       {"train =", cat("train = \"", data, "\"")},
+                                                       {"eval =", cat("eval = \"", data, "\"")},
+                                                       {"train_samples", "train_samples = 2"},
+                                                       {"eval_samples", "eval_samples = 2"},
+                                                       {"max_length", "max_length = 120"},
+                                                       {"max_steps", "max_steps = 40\ngenerate_samples = 0"},
+                                                       {"global_batch", "global_batch = 2"},
+                                                       {"micro_batch", "micro_batch = 2"},
+                                                       {"vocab_size", "vocab_size = 258"},
+                                                       {"seq_length", "seq_length = " + positions}}));
+  const auto ran = work.run({"run", file, "train.eval_every=1000"});
+  INFO(ran.all());
+  REQUIRE(ran.code == 0);
+}
 
 // runs/small/model, which has no template yet.
 void make_model(const Workspace& work, const std::string& positions = "130") {
-  const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 5\ngenerate_samples = 0"},
-                                                       {"vocab_size", "vocab_size = 258"},
-                                                       {"seq_length", "seq_length = " + positions}}));
-  const auto ran = work.run({"run", file});
-  INFO(ran.all());
-  REQUIRE(ran.code == 0);
+  make_run(work, R"({"text": ")" + letters + letters.substr(0, 40) + R"("})", positions, "");
 }
 
 std::vector<std::string> with(std::vector<std::string> words, const std::vector<std::string>& more) {
@@ -182,23 +198,12 @@ TEST_CASE("an answer ends where the template ends the assistant's turn") {
 TEST_CASE("a run is asked by the template that wrote its conversations, and evaluated by it") {
   const Workspace work;
   const auto written = work.write("t.jinja", chatml);
-  const std::string line =
-      R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]})";
-  const auto data = work.write("train.jsonl", line + "\n" + line + "\n");
-  const auto file = work.write(
-      "a.toml", small_config({{"plugin = \"squad\"", cat("plugin = \"jsonl\"\nchat_template_file = \"", written,
-                                                         "\"\ntemplate_variables = [\"loud = true\"]\nderived = \"",
-                                                         (work.folder() / "derived").string(), "\"")},
-                              {"train =", cat("train = \"", data, "\"")},
-                              {"eval =", cat("eval = \"", data, "\"")},
-                              {"train_samples", "train_samples = 2"},
-                              {"eval_samples", "eval_samples = 2"},
-                              {"max_steps", "max_steps = 1\ngenerate_samples = 0\nmax_new_tokens = 12"},
-                              {"global_batch", "global_batch = 2"},
-                              {"micro_batch", "micro_batch = 1"}}));
-  const auto ran = work.run({"run", file});
-  INFO(ran.all());
-  REQUIRE(ran.code == 0);
+  make_run(
+      work,
+      R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": ")" + letters + R"("}]})",
+      "130",
+      cat("chat_template_file = \"", written, "\"\ntemplate_variables = [\"loud = true\"]\nderived = \"",
+          (work.folder() / "derived").string(), "\""));
   const auto asked = work.run(with({"generate", "runs/small", "hi"}, short_answers));
   INFO(asked.all());
   REQUIRE(asked.code == 0);
@@ -207,7 +212,7 @@ TEST_CASE("a run is asked by the template that wrote its conversations, and eval
   CHECK(by_hand.out == asked.out);
   const auto chat = run_with(work, "hi\n", with({"chat", "runs/small"}, short_answers));
   CHECK(chat.out == asked.out);
-  const auto evaluated = work.run(with({"eval", "runs/small"}, drawn));
+  const auto evaluated = work.run(with({"eval", "runs/small", "train.max_new_tokens=12"}, drawn));
   INFO(evaluated.all());
   CHECK(evaluated.code == 0);
   CHECK_THAT(evaluated.out, Contains("exact_match 0 over 2 answers"));

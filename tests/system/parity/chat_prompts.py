@@ -39,7 +39,7 @@ def write_folder(folder, file, config):
 def main(folder):
     of_llama3 = llama3()
     write_folder(folder / "qwen2", qwen2(), {"eos_token": "<|im_end|>", "chat_template": CHATML})
-    begin = {"bos_token": "<|begin|>", "eos_token": "</s>"}
+    begin = {"bos_token": "<|begin|>", "eos_token": "<|end|>"}
     write_folder(folder / "llama3", of_llama3, begin | {"chat_template": MARKED})
     write_folder(folder / "without_begin", of_llama3, begin | {"chat_template": WITHOUT_BEGIN})
     write_folder(folder / "llama2", llama2(), {"bos_token": "<s>", "eos_token": "</s>", "chat_template": MARKED})

@@ -78,6 +78,15 @@ TEST_CASE("a run is asked by what its configuration wrote conversations with") {
   REQUIRE(by_file.source);
   CHECK(by_file.has_learned);
   CHECK(by_file.source->file == (folder / "other.jinja").string());
+  const auto mixed = way(run, folder.write("run/config.toml", model + "[data.sources.1]\nplugin = \"squad\"\n"
+                                                                      "[data.sources.2]\nchat_template = \"model\"\n"
+                                                                      "template_variables = [\"n = 1\"]\n"));
+  CHECK(mixed.has_learned);
+  CHECK(mixed.source->variables == Json::parse(R"({"n": 1})"));
+  const auto file = folder.write("tuned/tokenizer.json", "{}");
+  folder.write("tuned/chat_template.json", "{}");
+  CHECK(way(run, folder.write("run/config.toml", model + "[data]\ntokenizer = \"" + file + "\"\n")).source->folder ==
+        (folder / "tuned").string());
   // What the run began with is gone, or was no folder: its own is there.
   folder.write("run/model/chat_template.jinja", "x");
   const auto gone =
