@@ -77,6 +77,16 @@ void refuse_common(Section& table, Diagnostics& faults) {
   });
 }
 
+// The split that alone is read, so that files of others may be gone. A share for evaluation is in the training file,
+// and a source that evaluates nothing says so in a run's own config.toml by an empty name.
+std::string only_split(const setup::Configuration& config, const LoadedPlugins& loaded, const Section& table) {
+  const auto& split = config.request.split;
+  const auto* entry = table.find(split);
+  const bool is_empty = entry && entry->value == config::Value(std::string());
+  const bool is_source = table.path != "data";
+  return loaded.data_options->eval_fraction > 0 || (is_source && is_empty) ? "" : split;
+}
+
 std::optional<DataSourceTable> load_source(const setup::Configuration& config, Section table, Loader& loader,
                                            const LoadedPlugins& loaded, Diagnostics& faults) {
   using Options = config::Options<setup::DataSourceOptions>;
@@ -86,7 +96,7 @@ std::optional<DataSourceTable> load_source(const setup::Configuration& config, S
   table.entries.push_back(*source.options.section().find("plugin"));
   const auto chosen = config::chosen_plugin(table, faults);
   if (chosen.name.empty()) return {};
-  auto made = loader.make<data::Data>("data", chosen, {}, config.request.split);
+  auto made = loader.make<data::Data>("data", chosen, {}, only_split(config, loaded, chosen.section));
   if (!made) return {};
   if (std::dynamic_pointer_cast<data::MadeOfParts>(made->object)) {
     faults.add(made->where, cat("the data plugin '", made->name, "' is made of sources, and cannot be one"),
@@ -151,10 +161,11 @@ std::optional<Made<data::Data>> load_whole(const setup::Configuration& config, S
   const auto chosen = config::chosen_plugin(section, faults);
   if (chosen.name.empty()) return {};
   auto table = chosen;
-  if (!tables.empty())
+  if (!tables.empty()) {
     setup::collect(
         faults, [&] { refuse_beside(table.section, loader.schema_of("data", chosen), loaded, faults); }, chosen.where);
-  auto made = loader.make<data::Data>("data", table, {}, config.request.split);
+  }
+  auto made = loader.make<data::Data>("data", table, {}, only_split(config, loaded, table.section));
   return faults.size() == before ? made : std::nullopt;
 }
 

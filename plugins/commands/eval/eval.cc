@@ -41,6 +41,9 @@ std::string text_of(const ModelSession::Evaluated& evaluated, const std::string&
   const auto& [loss, answers] = evaluated;
   auto text = cat(split, ": loss ", number_text(loss.loss), " over ", thousands(loss.samples),
                   plural(loss.samples, " sample in ", " samples in "), duration_text(loss.runtime_s), "\n");
+  std::vector<std::string> figures;
+  for (const auto& [name, value] : loss.scores) figures.push_back(cat(name, " ", number_text(value)));
+  if (!figures.empty()) text += cat(split, ": ", join(figures), "\n");
   if (answers.samples == 0) return text;
   std::vector<std::string> scores;
   for (const auto& [name, value] : answers.scores) scores.push_back(cat(name, " ", number_text(value)));
@@ -53,6 +56,7 @@ void write(const fs::path& folder, const std::string& split, const ranks::ModelC
   const auto& [loss, answers] = evaluated;
   Json json{{"split", split}, {"loss", loss.loss}, {"samples", loss.samples}, {"answers", answers.samples}};
   if (!choice.run.empty()) json["weights"] = choice.weights;
+  for (const auto& [name, value] : loss.scores) json[name] = value;
   for (const auto& [name, value] : answers.scores) json[name] = value;
   json["loss_runtime_s"] = loss.runtime_s;
   json["answers_runtime_s"] = answers.runtime_s;

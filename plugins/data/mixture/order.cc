@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace mixture {
@@ -98,8 +100,8 @@ std::vector<std::size_t> Schedule::sources(std::int64_t first, std::int64_t coun
 
 std::int64_t Schedule::first_with(const std::vector<std::int64_t>& wanted, bool all) const {
   const auto reached = [&](const std::vector<std::int64_t>& counts) {
-    std::size_t enough = 0;
-    for (std::size_t source = 0; source < wanted.size(); ++source) enough += counts[source] >= wanted[source] ? 1 : 0;
+    const auto enough = std::inner_product(counts.begin(), counts.end(), wanted.begin(), std::size_t{0}, std::plus<>(),
+                                           std::greater_equal<>());
     return all ? enough == wanted.size() : enough > 0;
   };
   std::int64_t least = 0, most = most_draws / length_;

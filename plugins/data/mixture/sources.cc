@@ -41,9 +41,10 @@ Length length_of(const OpenedPart& part, std::uint64_t seed) {
     }
   }
   if (length.of > 0) length.mean = static_cast<double>(tokens) / static_cast<double>(length.of);
-  if (length.mean <= 0)
+  if (length.mean <= 0) {
     throw Error(cat("the source '", part.part.name, "' has no tokens by which its weight could count"),
                 R"(set data.weights = "samples", or take the source out)", part.part.where);
+  }
   return length;
 }
 

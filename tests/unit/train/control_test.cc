@@ -63,6 +63,8 @@ TEST_CASE("counts are those of the ranks that speak for a data coordinate; the w
     input.padded_tokens = 30;
     input.samples = 4;
     input.without_target = 1;
+    input.counts = {1.5};
+    input.sources = {3, 4};
   }
   step[1].wishes.hurry = true;
   step[2].wishes.save = true;
@@ -73,6 +75,8 @@ TEST_CASE("counts are those of the ranks that speak for a data coordinate; the w
     CHECK(totals.padded_tokens == 60);
     CHECK(totals.samples == 8);
     CHECK(totals.without_target == 2);
+    CHECK(totals.objective == std::vector<double>{3});
+    CHECK(totals.sources == std::vector<double>{6, 8});
     CHECK(totals.wishes.hurry);
     CHECK(totals.wishes.save);
     CHECK_FALSE(totals.wishes.stop);

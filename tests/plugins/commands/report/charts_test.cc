@@ -88,4 +88,17 @@ TEST_CASE("throughput is a moving mean over each step's rate where there are eno
   CHECK_THAT(chart.note, Contains("pale: each step"));
 }
 
+TEST_CASE("each source of a mixture has its loss and its share over the steps that have it") {
+  const test::Folder folder;
+  const auto path = make_run(folder, "a");
+  folder.write(
+      "a/metrics.jsonl",
+      "{\"step\":0,\"loss\":2,\"loss_code\":3,\"share_code\":0.25}\n{\"step\":1,\"loss\":2,\"share_code\":0}\n");
+  const auto runs = read_runs({path});
+  const auto charts = charts_of(runs, runs[0]);
+  CHECK(chart_of(charts, "Training loss of code").series[0].points[0] == Point{0, 3});
+  CHECK(chart_of(charts, "Share of code").series[0].points[0] == Point{0, 0.25});
+  CHECK_FALSE(has_chart(charts, "Training loss of loss"));
+}
+
 }  // namespace charts_test

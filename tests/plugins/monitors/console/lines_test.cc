@@ -175,4 +175,9 @@ TEST_CASE("memory and utilisation stand on the line, before val_loss") {
   CHECK(utilisation_text({{"train/samples_per_second", 5}}).empty());
 }
 
+TEST_CASE("a mixture's sources have their losses and shares on the line") {
+  CHECK(sources_text({{"share_a", 0.31}, {"share_b", 0.69}, {"loss_a", 1.2345}}) == " | a 1.234 (31 %) | b (69 %)");
+  CHECK(sources_text({{"loss_a", 1}}).empty());
+}
+
 }  // namespace lines_test
