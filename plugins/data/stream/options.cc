@@ -49,7 +49,7 @@ void StreamOptions::describe(config::OptionTable<StreamOptions>& t) {
           "which mostly have it");
   t.add("text", &StreamOptions::text).doc("the key or column that has the text");
   t.add("separator", &StreamOptions::separator)
-      .doc("what stands between the documents of a plain text, such as \"\\n\\n\"; not set: the file is one document");
+      .doc(R"(what stands between the documents of a plain text, such as "\n\n"; not set: the file is one document)");
   t.add("python", &StreamOptions::python)
       .doc(
           "the Python 3 with pyarrow (14 or newer) that decodes tables; not set: that of $VIRTUAL_ENV, else python3 of "
