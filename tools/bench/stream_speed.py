@@ -72,6 +72,7 @@ def main():
     parser.add_argument("--megabytes", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", type=int, default=32000)
+    parser.add_argument("--families", nargs="+", default=["gpt2", "llama3", "llama2"])
     parser.add_argument("--program", default=str(ROOT / "build/cpu/bin/capstan"))
     arguments = parser.parse_args()
     contexts = [p["context"] for a in json.loads(pathlib.Path(arguments.squad).read_text())["data"] for p in a["paragraphs"]]
@@ -86,7 +87,9 @@ def main():
                     out.write(json.dumps({"text": text}) + "\n")
         megabytes = written / 1e6
         print(f"{megabytes:.0f} MB of text, {os.cpu_count()} cores\nfamily    Capstan s  encode_batch s  all of Python s  times encode_batch")
-        for name, file in families(arguments.size).items():
+        made = families(arguments.size)
+        for name in arguments.families:
+            file = made[name]
             path = folder / name / "tokenizer.json"
             path.parent.mkdir()
             path.write_text(json.dumps(file))

@@ -337,10 +337,6 @@ std::optional<Samples> open_samples(const setup::Configuration& config, const Lo
   return samples;
 }
 
-data::SplitRequest Samples::request(data::Split split, std::int64_t most, std::int64_t vocab_size) const {
-  return {split, tokenizer.object, most, vocab_size, {}, tokenizer.folder().string()};
-}
-
 data::Sample Samples::sample(const data::DataSource& source, std::int64_t index) const {
   return plugin::guard(plugin, cat("get of sample ", index), [&] { return source.get(index); });
 }

@@ -42,7 +42,9 @@ struct Samples {
 
   bool has_eval() const { return eval || !eval_sets.empty(); }
   /// What a split is opened with that has samples of at most this length.
-  data::SplitRequest request(data::Split split, std::int64_t most, std::int64_t vocab_size) const;
+  data::SplitRequest request(data::Split split, std::int64_t most, std::int64_t vocab_size) const {
+    return {split, tokenizer.object, most, vocab_size, {}, tokenizer.folder().string()};
+  }
   /// A sample of one of the splits; what reading it throws names the data plugin.
   data::Sample sample(const data::DataSource& source, std::int64_t index) const;
   /// The same to be asked, cut to longest_prompt.

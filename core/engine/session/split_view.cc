@@ -75,8 +75,7 @@ std::vector<SampleLength> SplitView::lengths() const {
   const auto* measures = dynamic_cast<const SampleLengths*>(data.object.get());
   if (measures == nullptr) return {};
   return plugin::guard(data.name, "lengths", [&] {
-    return measures->lengths(
-        {impl_->split, job.samples.tokenizer.object, job.samples.length, job.plugins.model_facts.vocab_size});
+    return measures->lengths(job.samples.request(impl_->split, job.samples.length, job.plugins.model_facts.vocab_size));
   });
 }
 

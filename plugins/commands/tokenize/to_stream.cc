@@ -69,27 +69,29 @@ class Told {
   /// `before`: text bytes of the files that are done.
   void tell(const streams::TokenizeProgress& progress, std::int64_t before) {
     const auto seconds = seconds_since(began_);
-    if (seconds - last_ < (::isatty(STDERR_FILENO) == 1 ? 0.5 : 60.0)) return;
+    if (seconds - last_ < (is_terminal_ ? 0.5 : 60.0)) return;
     last_ = seconds;
     const auto done = static_cast<double>(before + progress.text_bytes);
     const auto rest = seconds * (static_cast<double>(total_) / std::max(1.0, done) - 1);
-    is_said_ = true;
-    terminal::print_progress(cat(static_cast<int>(100 * done / std::max(1.0, static_cast<double>(total_))), " %, ",
-                                 thousands(progress.documents), " documents, ", thousands(progress.tokens), " tokens, ",
-                                 bytes_text(done / seconds), " of text/s, ", duration_text(rest), " left"),
-                             false);
+    const auto before_it = said_.size();
+    said_ = cat(static_cast<int>(100 * done / std::max(1.0, static_cast<double>(total_))), " %, ",
+                thousands(progress.documents), " documents, ", thousands(progress.tokens), " tokens, ",
+                bytes_text(done / seconds), " of text/s, ", duration_text(rest), " left");
+    said_.resize(std::max(said_.size(), before_it), ' ');  // a shorter line leaves nothing of the one before it
+    terminal::print_progress(said_, false);
   }
   double seconds() const { return seconds_since(began_); }
-  /// Ends the line.
+  /// Ends the line on a terminal.
   void end() const {
-    if (is_said_) terminal::print_progress("", true);
+    if (is_terminal_ && !said_.empty()) terminal::print_progress(said_, true);
   }
 
  private:
   std::int64_t total_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  bool is_terminal_ = ::isatty(STDERR_FILENO) == 1;
   double last_ = 0;
-  bool is_said_ = false;
+  std::string said_;
 };
 
 }  // namespace

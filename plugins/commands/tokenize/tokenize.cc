@@ -31,7 +31,7 @@ void append(std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& mor
 /// capstan tokenize TOKENIZER --to stream --out corpus texts.jsonl
 int run(const command::Call& call) {
   command::Arguments arguments;
-  std::string name, to, derived;
+  std::string name, to;
   bool special = false, has_no_begin = false, has_no_end = false;
   StreamJob job;
   arguments.value("tokenizer", name, "a model's folder or hub id, a tokenizer.json, a configuration, or byte")
@@ -52,14 +52,13 @@ int run(const command::Call& call) {
   stream_only(arguments.flag("--no-end", has_no_end, "without the end token after each document"));
   stream_only(arguments.value("--threads", job.rules.threads, "by default one for each core").range(1, 1024));
   stream_only(arguments.value("--python", job.input.python.program, "the Python with pyarrow that decodes tables"));
-  stream_only(arguments.value("--derived", derived, "the folder for tables' decoded rows"));
   if (const auto code = arguments.read(call)) return *code;
-  if (!to.empty() && (job.files.empty() || job.out.empty()))
+  if (!to.empty() && (job.files.empty() || job.out.empty())) {
     throw Error("--to stream needs files with texts, and --out",
                 "capstan tokenize TOKENIZER --to stream --out corpus texts.jsonl");
+  }
   const auto opened = named_tokenizer(name, call);
   if (!to.empty()) {
-    job.input.derived = derived;
     job.rules.has_begin = !has_no_begin;
     job.rules.has_end = !has_no_end;
     to_stream(*opened.object, job);

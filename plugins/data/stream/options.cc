@@ -50,7 +50,7 @@ void StreamOptions::describe(config::OptionTable<StreamOptions>& t) {
           "which mostly have it");
   t.add("text", &StreamOptions::text).doc("the key or column that has the text");
   t.add("separator", &StreamOptions::separator)
-      .doc("what stands between the documents of a plain text, such as \"\\n\\n\"; not set: the file is one document");
+      .doc(R"(what stands between the documents of a plain text, such as "\n\n"; not set: the file is one document)");
   data::describe_derived(t, &StreamOptions::python, &StreamOptions::derived);
 }
 

@@ -167,9 +167,10 @@ std::shared_ptr<data::DataSource> StreamData::open(const data::SplitRequest& req
   const bool is_there_to_read = is_there(chosen, diagnostics);
   diagnostics.throw_if_any();
   if (!is_there_to_read) return nullptr;
-  if (request.max_length < 2)
+  if (request.max_length < 2) {
     throw Error("a row of 1 token predicts none", "use max_length = 2 or more",
                 options_.where(&StreamOptions::max_length));
+  }
   const auto kind = kind_of(chosen.path);
   const auto path = kind == Kind::text ? tokenized(chosen.path, *request.tokenizer).string() : chosen.path;
   const auto file = kind == Kind::text ? TokenFile::joined(path, chosen.path) : tokens_of(path);

@@ -32,8 +32,8 @@ std::uint8_t IndexHead::code_of(TokenType type) {
   throw Error(cat("Megatron's files have no ", name_of(type)), "write int32 or int64");
 }
 
-MegatronIndex::MegatronIndex(std::string_view bytes, std::uint64_t token_bytes, const FilePair& files)
-    : bytes_(bytes), files_(files) {
+MegatronIndex::MegatronIndex(std::string_view bytes, std::uint64_t token_bytes, FilePair files)
+    : bytes_(bytes), files_(std::move(files)) {
   check_name();
   type_ = read_type();
   read_counts();

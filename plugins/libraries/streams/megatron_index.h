@@ -30,7 +30,7 @@ class MegatronIndex {
  public:
   /// Reads all of it once. Throws Error, with the byte that is at fault, where it is damaged, says something else than
   /// that sequences follow one another, or is not for a file of `token_bytes` bytes.
-  MegatronIndex(std::string_view bytes, std::uint64_t token_bytes, const FilePair& files);
+  MegatronIndex(std::string_view bytes, std::uint64_t token_bytes, FilePair files);
 
   TokenType type() const { return type_; }
   std::int64_t tokens() const { return tokens_; }

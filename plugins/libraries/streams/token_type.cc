@@ -64,7 +64,7 @@ void append_ids(TokenType type, const std::byte* from, std::int64_t count, std::
   with_number(type, [&](auto number) {
     for (auto at = first; at < ids.size(); ++at, from += sizeof number) {
       std::memcpy(&number, from, sizeof number);
-      ids[at] = static_cast<std::int64_t>(number);
+      ids[at] = +number;
     }
   });
 }

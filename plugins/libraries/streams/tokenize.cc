@@ -26,7 +26,7 @@ class Pipeline {
       : texts_(texts), tokenizer_(tokenizer), rules_(rules), type_(type) {
     auto threads = rules.threads;
     if (threads == 0) threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-    most_ahead_ = 4 * threads;
+    most_ahead_ = std::int64_t{4} * threads;
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
   }
   ~Pipeline() {

@@ -48,7 +48,7 @@ struct HostBatch {
   std::int64_t real_tokens = 0;          ///< sum of lengths
   std::int64_t per_sample = 1;           ///< sequences of a sample
   std::int64_t samples = 0;              ///< places of samples, empty ones too
-  std::int64_t real_samples = 0;         ///< samples that there are
+  std::int64_t real_samples = 0;         ///< those that there are; each of Sample::begins counts as one
   std::vector<HostField> fields;         ///< those that the data declares, in its order
 
   /// All positions that are computed.
