@@ -350,7 +350,7 @@ def speed():
                 started = os.times().children_user
                 worker({"folder": folder}, [row] * (1600 // turns))
                 seconds.append(os.times().children_user - started)
-            check(f"{name} linear", seconds[1] < 4 * seconds[0] + 1, seconds)   # sixteen times as many where it is quadratic
+            check(f"{name} linear", seconds[1] < 3 * seconds[0] + 0.3, seconds)   # sixteen times as many where it is quadratic
             print(name, "seconds for 1600 turns in conversations of 10 and of 160:", *seconds)
 
 
