@@ -75,7 +75,11 @@ TEST_CASE("a template that is wrong, or that prints without an end") {
   folder.write("a.jsonl", row("q"));
   write_model(folder, "a\n{% if %}");
   CHECK_THAT(error_of([&] { opened(folder); }), Contains("chat_template.jinja:2: "));
-  write_model(folder, "{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}" + std::string(chatml));
+  write_model(folder,
+              "{% if messages[0].content == 'huge' %}{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}{% "
+              "endif %}" +
+                  std::string(chatml));
+  folder.write("a.jsonl", row("huge"));
   CHECK_THAT(error_of([&] { opened(folder); }), Contains("a.jsonl:1: ") && Contains("16 MiB"));
 }
 
