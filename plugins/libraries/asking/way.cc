@@ -57,7 +57,7 @@ std::string templated_table(const Options& options) {
   if (is_templated("data.")) return "data.";
   const std::string sources = "data.sources.";
   for (const auto& [key, value] : options) {
-    const auto table = key.substr(0, key.find('.', sources.size()) + 1);
+    auto table = key.substr(0, key.find('.', sources.size()) + 1);
     if (key.starts_with(sources) && is_templated(table)) return table;
   }
   return {};
