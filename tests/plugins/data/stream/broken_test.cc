@@ -1,5 +1,6 @@
 // What is said of damaged files and of options that cannot be meant.
 #include <capstan/base/files.h>
+#include <capstan/base/text.h>
 #include <capstan_catch.h>
 
 #include "stream_files.h"
@@ -29,7 +30,7 @@ std::string only_fault(const stream::StreamData& data) {
 
 // The pair with some bytes of its index replaced.
 std::string with_index(const Folder& folder, std::size_t at, const std::string& bytes) {
-  const auto path = write_pair(folder, {{1, 2, 3}, {4, 5}});
+  auto path = write_pair(folder, {{1, 2, 3}, {4, 5}});
   auto index = read_file(path + ".idx");
   index.replace(at, bytes.size(), bytes);
   write_file(path + ".idx", index);
@@ -72,9 +73,8 @@ TEST_CASE("an index that says something else is named with the byte") {
   CHECK_THAT(said(18, number(1 << 30, TokenType::int64)), Contains("promises 1073741824 sequences"));
   CHECK_THAT(said(18, number(-1, TokenType::int64)), Contains("it is cut off"));
   CHECK_THAT(said(34, number(-3, TokenType::int32)), Contains("byte 34: sequence 0 has the length -3"));
-  CHECK_THAT(
-      said(50, number(4, TokenType::int64)),
-      Contains("byte 50: sequence 1 begins at byte 4 of the tokens, and those before it end at byte 6"));
+  CHECK_THAT(said(50, number(4, TokenType::int64)),
+             Contains("byte 50: sequence 1 begins at byte 4 of the tokens, and those before it end at byte 6"));
   CHECK_THAT(said(58, number(1, TokenType::int64)), Contains("byte 58: document 0 begins at sequence 1 of 2"));
   CHECK_THAT(said(66, number(9, TokenType::int64)), Contains("byte 66: document 1 begins at sequence 9 of 2"));
   CHECK_THAT(said(74, number(1, TokenType::int64)), Contains("byte 74: its documents end at sequence 1 of 2"));
@@ -89,7 +89,7 @@ TEST_CASE("tokens that are cut off, missing or without their index are named") {
   std::filesystem::remove(path + ".idx");
   for (const auto& name : {path, path + ".bin"}) {
     const auto fault = only_fault(data_of(folder, name));
-    CHECK_THAT(fault, Catch::Matchers::StartsWith(path + ".idx: there is no such file beside " + path + ".bin"));
+    CHECK_THAT(fault, Catch::Matchers::StartsWith(cat(path, ".idx: there is no such file beside ", path, ".bin")));
     CHECK_THAT(fault, Contains("of a flat file of ids say data.dtype"));
   }
   std::filesystem::remove(path + ".bin");
@@ -99,8 +99,9 @@ TEST_CASE("tokens that are cut off, missing or without their index are named") {
 TEST_CASE("ids that the model does not have are named with their byte, the first and last ones before the first step") {
   const Folder folder;
   const auto path = write_pair(folder, {{1, 2, 3}, {4, 5000}});
-  CHECK_THROWS_WITH(opened(data_of(folder, path), 4),
-                    Catch::Matchers::StartsWith(path + ".bin: token 4 at byte 8 is 5000, the model's vocab_size is 1000"));
+  CHECK_THROWS_WITH(
+      opened(data_of(folder, path), 4),
+      Catch::Matchers::StartsWith(path + ".bin: token 4 at byte 8 is 5000, the model's vocab_size is 1000"));
   folder.write("flat.bin", bytes_of({1, -2, 3}, TokenType::int16));
   CHECK_THROWS_WITH(opened(data_of(folder, (folder / "flat.bin").string(), {{"dtype", "int16"}}), 4),
                     Contains("token 1 at byte 2 is -2"));
@@ -157,8 +158,7 @@ TEST_CASE("options that have no effect are refused") {
   CHECK_THAT(said(path, {{"text", "content"}}), Contains("data.text has no effect: no file is one of texts"));
   CHECK_THAT(said(path, {{"separator", "\n"}}), Contains("data.separator has no effect"));
   CHECK_THAT(said(path, {{"window", 5}}), Contains("data.window has no effect: data.fill is \"concat\""));
-  CHECK_THAT(said(flat, {{"dtype", "uint16"}, {"append_end", true}}),
-             Contains("data.append_end has no effect"));
+  CHECK_THAT(said(flat, {{"dtype", "uint16"}, {"append_end", true}}), Contains("data.append_end has no effect"));
   CHECK_THAT(said(text, {{"dtype", "uint16"}}), Contains("data.dtype has no effect"));
 }
 

@@ -1,6 +1,6 @@
 // Documents as rows: each token is read once and in order, and predicted once unless it is a document's first.
-#include <capstan/base/philox.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/philox.h>
 #include <capstan/base/text.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
@@ -220,8 +220,8 @@ TEST_CASE("append_end puts the tokenizer's end token after each document, whole 
   const auto whole = samples_of(data, 9)[0];
   CHECK(whole.begins == Ids{4, 5});
   write_pair(folder, {{1, end}, {2, 3}});
-  CHECK_THROWS_WITH(opened(data, 4), Contains("end with the end token, ") && Contains(" already") &&
-                                         Contains("take it out"));
+  CHECK_THROWS_WITH(opened(data, 4),
+                    Contains("end with the end token, ") && Contains(" already") && Contains("take it out"));
 }
 
 TEST_CASE("texts are tokenized once, with an end token each, as the command writes them") {
