@@ -60,8 +60,10 @@ void take_numbers(Import& import) {
 }
 
 void take_bits(Import& import) {
-  if (import.is_true("load_in_4bit")) {
-    import.set("strategy.nf4.targets", std::vector<std::string>{"all-linear"}, "load_in_4bit");
+  const bool is_named = import.text("adapter") == "qlora";
+  if (is_named || import.is_true("load_in_4bit")) {
+    import.set("strategy.nf4.targets", std::vector<std::string>{"all-linear"},
+               import.is_true("load_in_4bit") ? "load_in_4bit" : "adapter");
     const std::string config = "bnb_config_kwargs.", twice = config + "bnb_4bit_use_double_quant",
                       type = config + "bnb_4bit_quant_type";
     if (import.is_false(twice))
