@@ -44,7 +44,8 @@ void take_lengths(const DataSet& data) {
   const auto type = data.text("type");
   if (type == "completion" || data.path.starts_with("pretraining")) {
     return import.choose(option, "\"cut\"",
-                         "axolotl makes several samples of a longer text; here it is cut, dropped or refused",
+                         "axolotl makes several samples of a longer text; here it is cut, dropped or refused, and the "
+                         "plugin stream fills rows with documents",
                          data.key("path"));
   }
   if (strategy == "truncate") {

@@ -21,11 +21,10 @@ void take_micro_batch(Import& import) {
     return;
   }
   const auto length = whole(import.number("sequence_len").value_or(512));
-  import.choose(
-      "train.micro_batch", cat(4 * rows),
-      cat("samples of a micro-step, packed here too; axolotl's ", rows, " packed row", rows == 1 ? "" : "s", " hold ",
-          thousands(rows * length), " tokens: divide that by the mean length that `capstan data` prints"),
-      import.has("micro_batch_size") ? "micro_batch_size" : "sample_packing");
+  import.choose("train.micro_batch", cat(4 * rows),
+                cat("samples of a micro-step, packed here too; axolotl's packed rows, ", rows, ", hold ",
+                    thousands(rows * length), " tokens: divide that by the mean length that `capstan data` prints"),
+                import.has("micro_batch_size") ? "micro_batch_size" : "sample_packing");
 }
 
 void take_batches(Import& import) {
