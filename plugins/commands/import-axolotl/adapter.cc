@@ -34,10 +34,11 @@ void take_targets(Import& import) {
   const std::string path = all                                 ? "lora_target_linear"
                            : import.has("lora_target_modules") ? "lora_target_modules"
                                                                : "lora_target_parameters";
-  if (targets.empty())
+  if (targets.empty()) {
     return import.choose("strategy.lora.targets", R"(["q_proj", "v_proj"])",
                          "modules by their names; here they are no expressions, and have no default of each family",
                          import.has(path) ? path : "adapter");
+  }
   import.set("strategy.lora.targets", targets, path);
   if (all && import.has("lora_target_modules"))
     import.note("lora_target_modules", "is not taken over: lora_target_linear means all of them");
@@ -54,14 +55,17 @@ void take_numbers(Import& import) {
   const auto start = import.text("lora_model_dir");
   if (!start.empty()) import.set("strategy.lora.adapter", import.local(start), "lora_model_dir");
   const auto* first = import.find("peft_init_lora_weights");
-  if (first != nullptr && *first != true)
+  if (first != nullptr && *first != true) {
     import.fault("peft_init_lora_weights", cat("is ", first->dump(), ", which Capstan does not offer"),
                  "remove it for PEFT's default, which is strategy.lora.init = \"kaiming\"");
+  }
 }
 
 void take_bits(Import& import) {
-  if (import.is_true("load_in_4bit")) {
-    import.set("strategy.nf4.targets", std::vector<std::string>{"all-linear"}, "load_in_4bit");
+  const bool is_named = import.text("adapter") == "qlora";
+  if (is_named || import.is_true("load_in_4bit")) {
+    import.set("strategy.nf4.targets", std::vector<std::string>{"all-linear"},
+               import.is_true("load_in_4bit") ? "load_in_4bit" : "adapter");
     const std::string config = "bnb_config_kwargs.", twice = config + "bnb_4bit_use_double_quant",
                       type = config + "bnb_4bit_quant_type";
     if (import.is_false(twice))
@@ -69,11 +73,12 @@ void take_bits(Import& import) {
     if (import.has(type) && import.text(type) != "nf4")
       import.fault(type, cat("is ", import.text(type), ", which Capstan does not offer"), "write nf4, or remove it");
   }
-  if (import.is_true("load_in_8bit"))
+  if (import.is_true("load_in_8bit")) {
     import.choose("strategy.fp8.store", "\"fp8\"",
                   "keep the frozen model in 8-bit floats, multiplied in 8 bits; without this table it has 16 bits. "
                   "bitsandbytes' 8-bit integers have no counterpart",
                   "load_in_8bit");
+  }
 }
 
 }  // namespace

@@ -42,14 +42,17 @@ void take_lengths(const DataSet& data) {
   const auto strategy = import.text("excess_length_strategy");
   const auto option = data.table + ".too_long";
   const auto type = data.text("type");
-  if (type == "completion" || data.path.starts_with("pretraining"))
+  if (type == "completion" || data.path.starts_with("pretraining")) {
     return import.choose(option, "\"cut\"",
-                         "axolotl makes several samples of a longer text; here it is cut, dropped or refused",
+                         "axolotl makes several samples of a longer text; here it is cut, dropped or refused, and the "
+                         "plugin stream fills rows with documents",
                          data.key("path"));
-  if (strategy == "truncate")
+  }
+  if (strategy == "truncate") {
     return import.choose(option, "\"cut\"",
                          "prompts and conversations lose their beginning here, and their end in axolotl",
                          "excess_length_strategy");
+  }
   import.set(option, strategy == "raise" ? "error" : "drop", "excess_length_strategy");
 }
 

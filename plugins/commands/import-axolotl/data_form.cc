@@ -39,9 +39,10 @@ std::pair<std::string, std::string> properties(const DataSet& data) {
   for (const auto& [key, value] : mapped->items()) {
     if (key == "role" && value.is_string()) out.first = value.text();
     if (key == "content" && value.is_string()) out.second = value.text();
-    if (key != "role" && key != "content")
+    if (key != "role" && key != "content") {
       data.import.note(data.key("message_property_mappings"),
                        cat("maps ", key, ", which a message has under the template's own name here"));
+    }
   }
   return out;
 }
@@ -84,9 +85,10 @@ void take_learned(const DataSet& data) {
   auto& import = data.import;
   if (import.is_true("train_on_inputs")) import.set(data.table + ".loss", "sequence", "train_on_inputs");
   for (const auto& role : import.texts(data.key("roles_to_train"))) {
-    if (role != "assistant" && role != "gpt")
+    if (role != "assistant" && role != "gpt") {
       import.fault(data.key("roles_to_train"), cat("names ", role),
                    "learn the assistant's turns only, or all by train_on_inputs: true");
+    }
   }
   for (const char* name : {"field_thinking", "template_thinking_key"}) {
     const auto field = data.text(name);
@@ -94,9 +96,10 @@ void take_learned(const DataSet& data) {
       import.fault(data.key(name), cat("is ", field), "name the reasoning of a message thinking or reasoning_content");
   }
   for (const char* name : {"train_on_eos", "train_on_eot"}) {
-    if (data.has(name) && data.text(name) != "turn")
+    if (data.has(name) && data.text(name) != "turn") {
       import.fault(data.key(name), cat("is ", data.text(name)),
                    "each learned turn has its end: write turn, or remove it");
+    }
   }
 }
 
@@ -118,10 +121,11 @@ void take_pairs(const DataSet& data) {
                {"chosen", data.text("field_chosen")},
                {"rejected", data.text("field_rejected")}},
               "type");
-  if (!whole)
+  if (!whole) {
     data.import.note(
         data.key("type"),
         "takes single messages for chosen and rejected; here they are texts or lists of messages: write them so");
+  }
   take_roles(data);
   take_template(data);
 }

@@ -52,11 +52,12 @@ void take_hub(const DataSet& data) {
   const auto path = data.text("path"), revision = data.text("revision");
   const auto files = data.import.texts(data.key("data_files"));
   data.set("plugin", "parquet", "path");
-  if (!files.empty())
+  if (!files.empty()) {
     return data.choose("train", "\"FILE\"",
                        cat("`hf download --repo-type dataset ", path, " ", files.front(), "` prints the file's path",
                            files.size() > 1 ? "; one file or folder" : ""),
                        "data_files");
+  }
   data.set("dataset", revision.empty() ? path : cat(path, "@", revision), "path");
   if (data.has("name")) data.set("config", data.text("name"), "name");
   take_split(data);

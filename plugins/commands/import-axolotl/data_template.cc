@@ -94,9 +94,10 @@ void take_template(const DataSet& data) {
   if (!jinja.empty() && (name.empty() || name == "jinja")) return take_jinja(data, jinja);
   if (name.empty() || name == "tokenizer_default" || name.starts_with(fallback)) {
     data.import.set(data.table + ".chat_template", "model", path.empty() ? data.key("type") : path);
-    if (name.starts_with(fallback))
+    if (name.starts_with(fallback)) {
       data.import.note(path,
                        cat("where the tokenizer has no template, axolotl takes its ", name.substr(fallback.size())));
+    }
     return;
   }
   take_named(data, name, path);
@@ -113,10 +114,11 @@ void take_alpaca(const DataSet& data, const std::string& style) {
         "<|im_start|>assistant\n"}},
       {"phi", {"<|system|>\n" + task + "<|end|>\n<|user|>\n{content}<|end|>\n", "<|assistant|>\n"}}};
   const auto found = styles.find(style);
-  if (found == styles.end())
+  if (found == styles.end()) {
     return data.choose("columns", R"(["instruction = question", "output = answer"])",
                        cat("axolotl's alpaca prompts in the style ", style, ": also user_turn and assistant_turn"),
                        "type");
+  }
   set_turns(data, found->second);
   data.import.note(
       data.key("type"),
@@ -133,16 +135,18 @@ void take_fields(const DataSet& data) {
   }
   if (!columns.empty()) data.set("columns", columns, "type");
   const auto format = field(fields, "no_input_format", field(fields, "format", "{instruction} ").c_str());
-  if (format.find("{instruction}") == std::string::npos || format.find("{input}") != std::string::npos)
-    return data.choose("user_turn", "\"{content}\\n\"", cat("how an instruction is written; axolotl's: ", format),
+  if (format.find("{instruction}") == std::string::npos || format.find("{input}") != std::string::npos) {
+    return data.choose("user_turn", R"("{content}\n")", cat("how an instruction is written; axolotl's: ", format),
                        "type");
+  }
   auto system = field(fields, "system_prompt", "");
   if (!system.empty()) system = replaced(field(fields, "system_format", "{system}"), "{system}", system);
   set_turns(data, {system + replaced(format, "{instruction}", "{content}"), ""});
-  if (fields.contains("format"))
+  if (fields.contains("format")) {
     data.import.note(data.key("type"),
                      cat("writes ", fields.at("format").dump(),
                          " of a row with an input; here that follows the instruction after a blank line"));
+  }
 }
 
 }  // namespace import_axolotl

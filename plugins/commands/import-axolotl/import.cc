@@ -218,7 +218,7 @@ std::string Import::end_token() const {
                                            config::hub_cache(around_.environment));
     for (const char* file : {"special_tokens_map.json", "tokenizer_config.json"}) {
       if (!is_file(folder / file)) continue;
-      const auto token = token_in(try_parse_json(read_file(folder / file)));
+      auto token = token_in(try_parse_json(read_file(folder / file)));
       if (!token.empty()) return token;
     }
   } catch (const Error&) {

@@ -41,9 +41,10 @@ int run(const command::Call& call) {
     for (const auto& line : *lines) terminal::print_error(cat("capstan: ", line, "\n"));
   }
   const auto count = translated.choices.size();
-  if (count > 0)
+  if (count > 0) {
     terminal::print_error(cat("capstan: ", file, ": ", count, count == 1 ? " option is" : " options are",
                               " left to you: the TOML's lines with \"choose\"\n"));
+  }
   return static_cast<int>(ExitCode::success);
 }
 

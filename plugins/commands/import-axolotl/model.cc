@@ -49,9 +49,10 @@ void take_model(Import& import) {
     if (import.is_true(path)) import.set("model.router_aux_loss", true, path);
   }
   for (const char* path : {"model_type", "type_of_model"}) {
-    if (import.text(path).find("Classification") != std::string::npos)
+    if (import.text(path).find("Classification") != std::string::npos) {
       import.fault(path, cat("is ", import.text(path)),
                    "a model has no head that classifies: write another, or remove it");
+    }
   }
   take_special_tokens(import);
 }

@@ -64,6 +64,8 @@ void take_checkpoints(Import& import) {
   const auto strategy = import.text("save_strategy");
   take_interval(import, "save_steps", "checkpoint.every_steps");
   take_a_epoch(import, "saves_per_epoch", "checkpoint.every_steps");
+  if (strategy == "steps")
+    import.set_default("checkpoint.every_steps", std::int64_t{500}, "Hugging Face's default of save_steps");
   const bool by_steps = import.settings().get<std::int64_t>("checkpoint.every_steps").has_value();
   if (!by_steps && strategy != "no" && strategy != "best") {
     const std::string path = import.has("saves_per_epoch") ? "saves_per_epoch" : "save_strategy";

@@ -73,10 +73,11 @@ void take_least(Import& import, const std::string& name) {
 void take_schedule(Import& import) {
   const auto name = import.has("lr_scheduler") ? import.text("lr_scheduler") : "cosine";
   const auto found = schedules().find(name);
-  if (found == schedules().end())
+  if (found == schedules().end()) {
     return import.fault("lr_scheduler", cat("is ", name, ", which Capstan does not offer"),
                         "use cosine, linear, constant_with_warmup, cosine_with_restarts, inverse_sqrt, "
                         "cosine_with_min_lr or warmup_stable_decay");
+  }
   if (import.has("lr_scheduler")) {
     import.set("optimizer.schedule", found->second, "lr_scheduler");
   } else {

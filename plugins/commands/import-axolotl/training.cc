@@ -21,19 +21,19 @@ void take_micro_batch(Import& import) {
     return;
   }
   const auto length = whole(import.number("sequence_len").value_or(512));
-  import.choose(
-      "train.micro_batch", cat(4 * rows),
-      cat("samples of a micro-step, packed here too; axolotl's ", rows, " packed row", rows == 1 ? "" : "s", " hold ",
-          thousands(rows * length), " tokens: divide that by the mean length that `capstan data` prints"),
-      import.has("micro_batch_size") ? "micro_batch_size" : "sample_packing");
+  import.choose("train.micro_batch", cat(4 * rows),
+                cat("samples of a micro-step, packed here too; axolotl's packed rows, ", rows, ", hold ",
+                    thousands(rows * length), " tokens: divide that by the mean length that `capstan data` prints"),
+                import.has("micro_batch_size") ? "micro_batch_size" : "sample_packing");
 }
 
 void take_batches(Import& import) {
   take_micro_batch(import);
   const auto all = import.number("batch_size");
-  if (all && !import.has("gradient_accumulation_steps"))
+  if (all && !import.has("gradient_accumulation_steps")) {
     import.set("train.accumulation", whole(*all / std::max(1.0, import.number("micro_batch_size").value_or(1))),
                "batch_size");
+  }
   import.set_default("train.accumulation", std::int64_t{1}, absent);
 }
 
@@ -65,10 +65,11 @@ std::pair<std::string, std::string> precision_of(const Import& import) {
 void take_precision(Import& import) {
   const auto [path, precision] = precision_of(import);
   import.set("train.precision", precision, path);
-  if (precision == "bf16" && trains_all(import))
+  if (precision == "bf16" && trains_all(import)) {
     import.note(path,
                 "keeps masters in 32 bits here; axolotl's weights have 16 bits only, as with train.precision = "
                 "\"bf16_pure\"");
+  }
   if (import.is_true("fp8")) {
     import.set("strategy.fp8.recipe", "tensorwise", "fp8");
     if (import.is_true("fp8_enable_fsdp_float8_all_gather"))

@@ -176,7 +176,7 @@ void Import::take_optimizer(const DeepSpeedKey& key, const std::string& type) {
   const auto name = lower(type);
   if (name == "adamw" || name == "adam") return;
   if (name == "lion" || name == "fusedlion") return set(key, "lion");
-  fault(key.path, cat("is \"", type, "\", which Capstan does not offer"), "use \"AdamW\" or \"Lion\"");
+  fault(key.path, cat("is \"", type, "\", which Capstan does not offer"), R"(use "AdamW" or "Lion")");
 }
 
 void Import::take_betas(const DeepSpeedKey& key, const Json& value) {
@@ -220,10 +220,11 @@ void Import::set(const DeepSpeedKey& key, const Value& value) {
   const auto setting = setting_of(key.ours, value, key.path);
   const auto* old = settings_.set(key.ours, setting);
   if (old == nullptr) return;
-  if (key.ours != "strategy.zero.pin_memory")
+  if (key.ours != "strategy.zero.pin_memory") {
     return fault(key.path,
                  cat("is ", config::value_text(value), ", ", old->from, " is ", config::value_text(old->value)),
                  cat("both mean ", key.ours, ": remove one"));
+  }
   if (value == Value(true)) settings_.replace(key.ours, setting);
 }
 

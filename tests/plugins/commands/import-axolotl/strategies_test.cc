@@ -42,6 +42,7 @@ TEST_CASE("an adapter's targets: all, by name, experts, or to be chosen") {
 TEST_CASE("4 bits are nf4; 8-bit integers are to be chosen, and neither goes without an adapter") {
   CHECK_THAT(toml(R"("adapter": "qlora", "load_in_4bit": true, "lora_target_linear": true)"),
              Contains("\n[strategy.nf4]\ntargets = [\"all-linear\"]  # load_in_4bit"));
+  CHECK_THAT(toml(R"("adapter": "qlora", "lora_target_linear": true)"), Contains("\n[strategy.nf4]"));
   CHECK_THAT(toml(R"("adapter": "lora", "load_in_8bit": true, "lora_target_linear": true)"),
              Contains("\n# [strategy.fp8]\n# store = \"fp8\"  # choose"));
   CHECK_THAT(join(axolotl_faults(R"("load_in_4bit": true)")),

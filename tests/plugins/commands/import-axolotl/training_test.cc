@@ -148,6 +148,7 @@ TEST_CASE("evaluations and checkpoints: steps are taken over, shares and several
              Contains("\nevery_steps = 100") && Contains("\nkeep = 2") && !Contains("every_epoch"));
   CHECK_THAT(toml(R"("saves_per_epoch": 2)"),
              Contains("\n# every_steps = 100  # choose") && Contains("\nevery_epoch = true"));
+  CHECK_THAT(toml(R"("save_strategy": "steps")"), Contains("\nevery_steps = 500") && !Contains("every_epoch"));
   CHECK_THAT(toml(R"("save_strategy": "no")"), !Contains("every_"));
   CHECK_THAT(toml(R"("save_strategy": "best")"), Contains("\nkeep_best = true") && !Contains("every_"));
   CHECK_THAT(
