@@ -257,7 +257,7 @@ tokens::Lengths SquadData::lengths(const data::SplitRequest& request) const {
   whole.max_length = longer_than_any;
   const auto source = source_of(std::move(*file), whole);
   return tokens::lengths_of(*source, *request.tokenizer,
-                            {name, "questions", texts.size(), [&] { return texts; }, options_->decoded,
+                            {name, "questions", texts.size(), [&] { return std::string(texts); }, options_->decoded,
                              "set data.decoded to another folder"});
 }
 
