@@ -45,9 +45,10 @@ std::string histogram(const Statistics& statistics) {
   for (const auto& bin : bins) most = std::max(most, bin.samples);
   auto out = cat("<figure><svg viewBox=\"0 0 ", width, " ", row * static_cast<double>(bins.size()),
                  R"(" role="img" aria-label="Samples by their tokens">)", "\n");
-  for (std::size_t i = 0; i < bins.size(); ++i)
-    out +=
-        bar_of(bins[i], row * static_cast<double>(i), static_cast<double>(bins[i].samples) / static_cast<double>(most));
+  for (std::size_t i = 0; i < bins.size(); ++i) {
+    const auto share = static_cast<double>(bins[i].samples) / static_cast<double>(most);
+    out += bar_of(bins[i], row * static_cast<double>(i), share);
+  }
   return out + "</svg><p>Samples by the tokens of their longest sequence</p></figure>\n";
 }
 

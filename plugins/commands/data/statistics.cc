@@ -69,11 +69,11 @@ std::string lengths_sentence(const Statistics& s) {
 
 std::string too_long_sentence(const Statistics& s) {
   const auto& found = *s.too_long;
-  const auto of = cat(" of ", counted(found.all, "sample"));
-  if (found.samples == 0) return cat("none", of, " is longer than max_length ", s.max_length);
+  const auto of = cat(" of ", thousands(found.all), plural(found.all, " sample", " samples"));
+  if (found.samples == 0) return cat("none", of, " is longer than max_length ", thousands(s.max_length));
   const auto lost = found.targets - s.targets;
   return cat(thousands(found.samples), of, " (", percent(found.samples, found.all), ") ",
-             plural(found.samples, "is", "are"), " longer than max_length ", s.max_length, " and ",
+             plural(found.samples, "is", "are"), " longer than max_length ", thousands(s.max_length), " and ",
              found.left_out ? "left out" : "cut", "; ",
              lost > 0 ? cat(percent(lost, found.targets), " of the tokens that bear loss are lost")
                       : "no token that bears loss is lost");

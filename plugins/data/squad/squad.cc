@@ -259,7 +259,7 @@ tokens::Lengths SquadData::lengths(const data::SplitRequest& request) const {
   whole.max_length = longer_than_any;
   const auto source = source_of(std::move(*file), whole);
   return tokens::lengths_of(*source, *request.tokenizer,
-                            {name, "questions", texts.size(), [&] { return texts; }, options_->derived,
+                            {name, "questions", texts.size(), [&] { return std::string(texts); }, options_->derived,
                              "set data.derived to another folder"});
 }
 
