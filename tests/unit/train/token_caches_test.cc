@@ -7,7 +7,6 @@
 namespace token_caches_test {
 
 using namespace capstan;
-using tokenizer_job::prepared;
 
 namespace {
 
@@ -37,23 +36,29 @@ class Tables final : public data::Data {
   bool evaluates() const override { return false; }
 };
 
+// The token cache of a run with these options of [data] and further tables.
+std::filesystem::path cache_of(const test::Folder& folder, const std::string& data, const std::string& tables = "") {
+  plugin::Host host;
+  host.add(testing::tiny_model());
+  host.add(testing::type<data::Data, Tables, TablesOptions>("data", "tables"));
+  host.add(testing::type<tokenizer::Opener, tokenizer_job::Shift, tokenizer_job::ShiftOptions>("tokenizer", "shift"));
+  setup::JobRequest request;
+  request.file =
+      folder.write("a.toml", cat("[model]\nplugin = \"tiny\"\n[data]\nplugin = \"tables\"\ncache = \"tokens\"\n", data,
+                                 "[train]\nmax_steps = 2\nglobal_batch = 4\n", tables));
+  Diagnostics faults;
+  const auto job = session::prepare(request, host, faults);
+  REQUIRE(job);
+  const auto splits = train::cached_splits(job->config, job->plugins, job->samples);
+  REQUIRE(splits.size() == 1);
+  return splits.front().cache.file;
+}
+
 }  // namespace
 
 TEST_CASE("token caches depend on the files in a split's folder") {
   const test::Folder folder;
-  plugin::Host host;
-  host.add(testing::tiny_model());
-  host.add(testing::type<data::Data, Tables, TablesOptions>("data", "tables"));
-  const auto cache = [&] {
-    setup::JobRequest request;
-    request.file = folder.write("a.toml",
-                                "[model]\nplugin = \"tiny\"\n[data]\nplugin = \"tables\"\ntrain = \"rows\"\n"
-                                "cache = \"tokens\"\n[train]\nmax_steps = 2\nglobal_batch = 4\n");
-    Diagnostics faults;
-    const auto job = session::prepare(request, host, faults);
-    REQUIRE(job);
-    return train::cached_splits(job->config, job->plugins, job->samples).front().cache.file;
-  };
+  const auto cache = [&] { return cache_of(folder, "train = \"rows\"\n"); };
   folder.write("rows/a.parquet", "one");
   const auto first = cache();
   CHECK(cache() == first);
@@ -72,13 +77,7 @@ TEST_CASE("token caches depend on the files in a split's folder") {
 TEST_CASE("token caches depend on a tokenizer plugin's options and files") {
   const test::Folder folder;
   const auto cache = [&](const std::string& options) {
-    const auto out = prepared(folder, "[tokenizer]\nplugin = \"shift\"\n" + options,
-                              "cache = \"" + (folder / "tokens").string() + "\"\n");
-    CHECK(out.faults.empty());
-    REQUIRE(out.job);
-    const auto splits = train::cached_splits(out.job->config, out.job->plugins, out.job->samples);
-    REQUIRE(splits.size() == 1);
-    return splits.front().cache.file;
+    return cache_of(folder, "", "[tokenizer]\nplugin = \"shift\"\n" + options);
   };
   const auto plain = cache("");
   CHECK(cache("") == plain);
