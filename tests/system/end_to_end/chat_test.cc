@@ -56,8 +56,8 @@ void make_run(const Workspace& work, const std::string& line, const std::string&
 }
 
 // runs/small/model, which has no template yet.
-void make_model(const Workspace& work, const std::string& positions = "130") {
-  make_run(work, R"({"text": ")" + letters + letters.substr(0, 40) + R"("})", positions, "");
+void make_model(const Workspace& work) {
+  make_run(work, R"({"text": ")" + letters + letters.substr(0, 40) + R"("})", "130", "");
 }
 
 std::vector<std::string> with(std::vector<std::string> words, const std::vector<std::string>& more) {
@@ -278,20 +278,28 @@ TEST_CASE("chat keeps the conversation, alike on any number of ranks") {
 
 TEST_CASE("on a terminal an answer comes as it is generated; Ctrl-C stops it, and the conversation continues") {
   const Workspace work;
-  make_model(work, "100000");
+  // It has seen no end token, and so ends no answer itself.
+  make_run(work,
+           cat(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": ")", letters,
+               letters, R"("}]})"),
+           "100000", "turn = \"{content}\"");
   const std::string model = "runs/small/model";
   work.write(model + "/chat_template.jinja", chatml);
   const std::string ranks = GENERATE(as<std::string>(), "1", "2");
   OnTerminal chat(work, {"chat", model, "-n", ranks, "--set", "train.max_new_tokens=100000"});
-  INFO(chat.shown());
-  REQUIRE(chat.shows("> "));
+  const auto expect = [&](const std::string& text, std::size_t more = 0) {
+    const bool is_shown = chat.shows(text, more);
+    INFO(chat.shown());
+    REQUIRE(is_shown);
+  };
+  expect("> ");
   chat.type("hi\n");
-  REQUIRE(chat.shows("hi\r\n", 20));
+  expect("hi\r\n", 20);
   chat.type("\x03");
-  REQUIRE(chat.shows("(stopped)\r\n"));
-  REQUIRE(chat.shows("> "));
+  expect("(stopped)\r\n");
+  expect("> ");
   chat.type("/reset\n");
-  REQUIRE(chat.shows("a new conversation\r\n"));
+  expect("a new conversation\r\n");
   chat.type("\x04");
   CHECK(chat.wait() == 0);
 }
