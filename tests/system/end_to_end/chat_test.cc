@@ -279,10 +279,10 @@ TEST_CASE("chat keeps the conversation, alike on any number of ranks") {
 TEST_CASE("on a terminal an answer comes as it is generated; Ctrl-C stops it, and the conversation continues") {
   const Workspace work;
   // It has seen no end token, and so ends no answer itself.
-  make_run(work,
-           cat(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": ")", letters,
-               letters, R"("}]})"),
-           "100000", "turn = \"{content}\"");
+  make_run(
+      work,
+      cat(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": ")", letters, R"("}]})"),
+      "100000", "turn = \"{content}\"");
   const std::string model = "runs/small/model";
   work.write(model + "/chat_template.jinja", chatml);
   const std::string ranks = GENERATE(as<std::string>(), "1", "2");
