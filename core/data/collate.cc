@@ -105,7 +105,9 @@ void put_samples(HostBatch& batch, const std::vector<Row>& rows, const SampleFor
 
 // A sample's documents are sequences of their own where they stand, each with its own positions and dropout masks.
 void put_documents(HostBatch& batch, const Part& part) {
-  constexpr std::int64_t next_id = std::int64_t{1} << 40;  // above the number of a run's samples
+  // Above the number of a run's samples, and so small that an id times 2^22 positions, which masks may be drawn by,
+  // wraps only after 1,024 documents.
+  constexpr std::int64_t next_id = std::int64_t{1} << 32;
   auto rest = part.document;
   for (const auto begin : part.sample->begins) {
     auto document = rest;

@@ -6,6 +6,7 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/philox.h>
 #include <capstan/base/text.h>
+#include <capstan/data/order.h>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -278,6 +279,8 @@ class CachedSource final : public DataSource {
   }
   std::size_t answer_end(std::string_view text) const override { return source_->answer_end(text); }
   std::vector<std::int64_t> end_ids() const override { return source_->end_ids(); }
+  std::string content() const override { return source_->content(); }
+  std::unique_ptr<SampleOrder> order(const OrderRequest& request) const override { return source_->order(request); }
 
  private:
   [[noreturn]] void fail(const std::string& why) const {

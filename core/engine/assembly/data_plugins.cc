@@ -37,14 +37,17 @@ std::shared_ptr<const data::SharedData> share(const setup::Configuration& config
   return std::make_shared<data::SharedData>(made.object, std::move(share));
 }
 
-// Where a table gives no name: that of its training file, or of its plugin.
-std::string name_of(const config::Options<setup::DataSourceOptions>& options, const Made<data::Data>& made) {
+// Where a table gives no name: that of its training file, or of its plugin. The plugin itself is not told of a split
+// that is not read.
+std::string name_of(const config::Options<setup::DataSourceOptions>& options, const Section& table,
+                    const Made<data::Data>& made) {
   if (options->name) return *options->name;
-  for (const auto& option : made.options) {
-    const auto* file = option.spec.key == "train" ? std::get_if<std::string>(&option.value) : nullptr;
-    if (file && option.spec.is_path && !file->empty()) return std::filesystem::path(*file).stem().string();
-  }
-  return made.name;
+  const auto* entry = table.find("train");
+  const auto* file = entry ? std::get_if<std::string>(&entry->value) : nullptr;
+  const bool is_path = std::any_of(made.options.begin(), made.options.end(), [](const auto& option) {
+    return option.spec.key == "train" && option.spec.is_path;
+  });
+  return file && is_path && !file->empty() ? std::filesystem::path(*file).stem().string() : made.name;
 }
 
 // Figures are named after it.
@@ -104,7 +107,7 @@ std::optional<DataSourceTable> load_source(const setup::Configuration& config, S
     return {};
   }
   source.made = std::move(*made);
-  source.name = name_of(source.options, source.made);
+  source.name = name_of(source.options, chosen.section, source.made);
   source.options.derive(&setup::DataSourceOptions::name, source.name);
   source.shared = share(config, loaded, source.made);
   check_name(source, loaded.data_parts.sources, faults);
@@ -233,7 +236,7 @@ AskedLength asked_length(const PluginsBesidesModel& plugins) {
   };
   auto longest = of(*plugins.data);
   for (const auto& source : plugins.data_parts.sources) {
-    if (auto own = of(source.made); own.tokens > longest.tokens) longest = std::move(own);
+    if (auto own = of(source.made); own.tokens >= longest.tokens) longest = std::move(own);
   }
   return longest;
 }

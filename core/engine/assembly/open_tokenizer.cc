@@ -29,7 +29,7 @@ std::string tokenizer_name(const config::Options<setup::DataOptions>& options, c
 bool names_what_is_absent(const config::Resolved& option) {
   const auto* path = std::get_if<std::string>(&option.value);
   return option.spec.is_path && option.origin.layer != config::Origin::Layer::default_value && path && !path->empty() &&
-         !is_there(*path);
+         !is_there(*path) && !is_there(*path + ".bin") && !is_there(*path + ".idx");  // or what a pair begins with
 }
 
 bool tokenizer_is_absent(const config::Resolved& option, const config::HubCache& hub, const plugin::Host& host) {

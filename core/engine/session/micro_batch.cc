@@ -128,14 +128,23 @@ Metrics scores_of(const assembly::Samples& samples, const data::DataSource& sour
   return {};
 }
 
+// A figure of a source that has nothing to evaluate on.
+bool is_of_other_split(const assembly::LoadedPlugins& plugins, const std::string& figure) {
+  const auto is_its = [&](const std::string& source) { return figure == "loss_" + source; };
+  const auto& sources = plugins.data_parts.form.sources;
+  const auto sets = plugins.data->object->evaluation_sets();  // those that have
+  return std::any_of(sources.begin(), sources.end(), is_its) && std::none_of(sets.begin(), sets.end(), is_its);
+}
+
 // What evaluations give without asking questions.
 Metrics losses_of(const assembly::LoadedPlugins& plugins, const assembly::Samples& samples) {
   Metrics metrics;
   const auto add = [&](const std::string& end) {
     metrics["eval_loss" + end] = Better::lower;
     if (!plugins.minimised) return;
-    for (const auto& figure : plugins.minimised->plan().figures)
-      metrics[cat("eval_", figure.name, end)] = figure.better;
+    for (const auto& figure : plugins.minimised->plan().figures) {
+      if (!is_of_other_split(plugins, figure.name)) metrics[cat("eval_", figure.name, end)] = figure.better;
+    }
   };
   if (samples.eval) add("");
   for (const auto& set : samples.eval_sets) add("_" + set.name);

@@ -72,7 +72,10 @@ Predictor::Predictor(const std::string& config, const std::vector<std::string>& 
   request.file = config;
   request.overrides = overrides;
   request.hub = config::hub_cache(env);
-  if (const auto settled = session::settle_length(request, host)) request = settled->request;
+  if (const auto settled = session::settle_length(request, host)) {
+    settled->faults.throw_if_any();
+    request = settled->request;
+  }
   Diagnostics faults;
   const auto read = setup::read_configuration(request, faults, &host);
   faults.throw_if_any();

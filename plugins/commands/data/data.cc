@@ -99,8 +99,10 @@ ShownSample shown(std::int64_t index, const data::Sample& sample, const session:
   }
   const auto& fields = view.form().fields;
   constexpr std::size_t most_fields = 8;
-  for (std::size_t i = 0; i < std::min({most_fields, fields.size(), sample.fields.size()}); ++i)
+  for (std::size_t i = 0; i < std::min({most_fields, fields.size(), sample.fields.size()}); ++i) {
+    if (fields[i].name == data::source_field) continue;  // the id begins with its name
     made.fields.push_back(cat(fields[i].name, ": ", values_text(sample.fields[i])));
+  }
   if (fields.size() > most_fields) made.fields.push_back(cat("… ", fields.size() - most_fields, " more fields"));
   return made;
 }

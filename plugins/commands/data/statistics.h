@@ -35,11 +35,10 @@ struct SourceNames {
   std::vector<std::string> names = {};  ///< empty: there is one source
   std::size_t field = 0;                ///< the place of the field that has a name's index
 
-  template <class Form>
-  static SourceNames of(const Form& form) {
-    SourceNames found;
-    if constexpr (requires { form.sources; }) found.names = form.sources;
-    while (found.field < form.fields.size() && form.fields[found.field].name != "source") ++found.field;
+  static SourceNames of(const capstan::data::SampleForm& form) {
+    SourceNames found{form.sources};
+    while (found.field < form.fields.size() && form.fields[found.field].name != capstan::data::source_field)
+      ++found.field;
     return found;
   }
   /// The index of the sample's name; nothing where it has none.

@@ -71,7 +71,11 @@ void write_conversations(Asked& asked, const Request& request) {
     asking::put_system(line.conversation["messages"], system);
     conversations.push_back(line.conversation);
   }
-  if (conversations.empty()) return;
+  if (conversations.empty()) {
+    if (!request.given.json || asked.lines.empty() || request.given.questions.empty()) return;
+    throw Error("--system, --template and --template-variable are for messages, and no line of the input has any",
+                R"(write {"messages": …}, or add --chat, by which prompts are questions)");
+  }
   if (!request.way.source) {
     throw Error(cat(request.given.model, " has no chat template, by which messages are written"),
                 "name one with --template FILE, or give texts that the model continues");

@@ -56,6 +56,12 @@ void Mixture::check(Diagnostics& diagnostics) const {
                       "mix sources whose samples are of one form");
     }
   }
+  auto names = evaluation_sets();
+  std::sort(names.begin(), names.end());
+  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end()) {
+    diagnostics.add(parts_.front().where, cat("two evaluations would be named '", *twice, "'"),
+                    "give a source, or a file of its eval_files, another name");
+  }
 }
 
 std::int64_t Mixture::max_length() const {

@@ -89,7 +89,7 @@ void StreamData::check(Diagnostics& diagnostics) const {
       for (const auto& fault : error.diagnostics()) diagnostics.add(fault);
     }
   }
-  check_options(files, diagnostics);
+  if (!options_->train.empty()) check_options(files, diagnostics);  // else only an evaluation is read
   data::require_file(files[0], files[1], options_.section().origin.text(), kind, diagnostics);
 }
 

@@ -25,13 +25,17 @@ data::Sample RowSource::get(std::int64_t index) const {
   data::Sample sample;
   sample.id = cat("row ", index);
   sample.tokens.reserve(static_cast<std::size_t>(rules_.most));
-  std::vector<std::int64_t> begins;
+  std::vector<std::int64_t> begins, joints;  // a piece may begin with a token that was predicted in another row
   for (const auto& piece : pieces(index)) {
-    if (!sample.tokens.empty()) begins.push_back(static_cast<std::int64_t>(sample.tokens.size()));
+    if (!sample.tokens.empty()) {
+      joints.push_back(static_cast<std::int64_t>(sample.tokens.size()));
+      begins.push_back(joints.back());
+    }
     stream_->read(piece.begin, piece.length, sample.tokens, begins);
   }
   sample.is_target.assign(sample.tokens.size(), true);
   sample.is_target.front() = false;
+  for (const auto joint : joints) sample.is_target[static_cast<std::size_t>(joint)] = false;
   if (!rules_.apart) return sample;
   for (const auto begin : begins) sample.is_target[static_cast<std::size_t>(begin)] = false;
   sample.begins = std::move(begins);

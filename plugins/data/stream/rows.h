@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "streams/best_fit.h"
@@ -15,6 +16,7 @@ struct RowRules {
   std::int64_t most = 0;                                 ///< tokens of a row, at least 2
   std::shared_ptr<const streams::RowFile> planned = {};  ///< null: rows cut the stream
   bool apart = true;                                     ///< documents of a row see only themselves
+  std::string content = {};                              ///< DataSource::content()
 };
 
 /// Rows as samples. Of two that cut the stream the second begins with the last token of the first, which is predicted
@@ -29,6 +31,7 @@ class RowSource final : public capstan::data::DataSource {
   /// Only the first ones.
   void use(std::int64_t rows) { used_ = rows; }
   capstan::data::Sample get(std::int64_t index) const override;
+  std::string content() const override { return rules_.content; }
 
  private:
   std::vector<streams::Piece> pieces(std::int64_t index) const;

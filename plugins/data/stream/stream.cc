@@ -67,6 +67,13 @@ std::string key_of(const TokenFile& file, const std::string& path) {
              fs::last_write_time(path).time_since_epoch().count());
 }
 
+// What the option that names Megatron's pair does not say of it. Its tokens may have terabytes.
+std::string content_of(const std::string& path) {
+  const auto pair = streams::pair_of(path);
+  return cat("an index of ", trim(data::content_key(pair.index)), " and ", fs::file_size(pair.tokens),
+             " bytes of tokens");
+}
+
 // A wrong vocabulary shows in the first tokens, mostly.
 void look_at(const streams::TokenStream& stream) {
   constexpr std::int64_t some = 65536;
@@ -178,6 +185,7 @@ std::shared_ptr<data::DataSource> StreamData::open(const data::SplitRequest& req
   const auto stream = std::make_shared<streams::TokenStream>(file, said);
   look_at(*stream);
   RowRules rows{.most = request.max_length, .apart = options_->attend == "document"};
+  if (kind == Kind::megatron) rows.content = content_of(path);
   if (options_->fill == "best_fit") {
     const auto key = cat("1\n", key_of(file, path), "\n", said.appended, " ", said.ends_documents, " ", rows.most, " ",
                          options_->window);

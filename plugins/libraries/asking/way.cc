@@ -135,6 +135,7 @@ Way way_of(const std::string& model, const std::string& config, const command::C
   if (!given.file.empty()) {
     if (!is_there(given.file)) throw Error("there is no such template", "name a file or a model's folder", given.file);
     source.name.clear();
+    source.file.clear();
     (is_folder(given.file) ? source.folder : source.file) = fs::absolute(given.file).lexically_normal().string();
   }
   for (const auto& text : given.variables) add_variable(source.variables, text);

@@ -119,7 +119,10 @@ def differing(start, text):
 
 def head(request):
     """(what the first line says, the renderers for rows without and with tools)"""
-    date = datetime.date.fromisoformat(request['date']) if request.get('date') else datetime.date.today()
+    try:
+        date = datetime.date.fromisoformat(request['date']) if request.get('date') else datetime.date.today()
+    except ValueError:
+        raise Fault(f'the template\'s date {request["date"]} is no day', 'set data.template_date to one, such as "2026-11-29"') from None
     clock = datetime.datetime.combine(date, datetime.time())
     folder = request.get('folder') or ''
     tokens = special_tokens(folder) if folder else {}

@@ -61,9 +61,11 @@ std::string refuse_too_long(const Rows& file, const JsonlSource& source, const T
   constexpr std::size_t most_named = 10;
   std::map<std::int64_t, Diagnostic> faults;
   std::size_t bytes = 0;
+  bool is_part = false;
   CutTally tally(source);
   for (const auto line : long_lines(file, source.size(), turns, most)) {
-    if (bytes > most_bytes) break;
+    is_part = bytes > most_bytes;
+    if (is_part) break;
     bytes += file.line(line).size();
     try {
       source.get(line);
@@ -74,7 +76,10 @@ std::string refuse_too_long(const Rows& file, const JsonlSource& source, const T
       faults.emplace(line, first);
     }
   }
-  if (faults.empty()) return tally.text(file, most);
+  if (faults.empty()) {
+    const auto text = tally.text(file, most);
+    return text.empty() || !is_part ? text : text + ". Only the longest lines were looked at: there may be more";
+  }
   std::vector<Diagnostic> named;
   for (const auto& [line, fault] : faults) {
     if (named.size() < most_named) named.push_back(fault);
@@ -308,6 +313,7 @@ Turns JsonlData::written_of(const data::SplitRequest& request, const std::shared
   auto turns = turns_of(options_, said);
   if (!turns.by_model || !Conversations(*file, options_->pairs, turns).any(samples)) return turns;
   turns.renderings = std::make_shared<const Renderings>(render_request(options_, request, file, samples));
+  refuse_unread_variables(options_, turns.renderings->head());
   for (const auto& warning : warnings_of(*turns.renderings, *file, *request.tokenizer)) warn_once(warning);
   return turns;
 }

@@ -47,12 +47,6 @@ void drop_nulls(Json& object) {
   for (auto entry = object.begin(); entry != object.end();) entry = entry->is_null() ? object.erase(entry) : ++entry;
 }
 
-std::string text_of_parts(const Json& parts) {
-  std::string text;
-  for (const auto& part : parts) text += part.value("text", "");
-  return text;
-}
-
 bool says_nothing(const Json& value) { return value.is_string() ? value.text().empty() : value.empty(); }
 
 // Where the value under "id" of a line begins, which is a whole object; 0: that key is written with escapes.
@@ -158,22 +152,26 @@ void Line::judge(const FileKeys& table, const Names& numbers, Names& others, boo
   }
 }
 
+std::string Line::part_text(const Json& part, const std::string& name) const {
+  if (!part.is_object()) fail(cat("'", name, "' is of type ", part.type_name(), ", not an object"));
+  Names ignored;
+  for (const auto& [key, value] : part.items()) {
+    if (!value.is_null()) judge(keys_of_part(), key, value, cat(name, ".", key), ignored);
+  }
+  return text(part, "text", name + ".text");
+}
+
 // A text, or OpenAI's list of parts; programs put different texts between several parts.
 std::string Line::content(const Json& message, const std::string& name, bool by_model) const {
   const auto list = message.find("content");
   if (by_model && message.value("content", Json()).is_null() && message.contains("tool_calls")) return {};
   if (list == message.end() || !list->is_array()) return text(message, "content", name);
-  Names ignored;
-  for (const auto& part : *list) {
-    if (!part.is_object()) fail(cat("'", name, "' has a part of type ", part.type_name(), ", not an object"));
-    for (const auto& [key, value] : part.items()) {
-      if (!value.is_null()) judge(keys_of_part(), key, value, cat(name, "[].", key), ignored);
-    }
-  }
-  if (by_model) return text_of_parts(*list);
+  std::vector<std::string> texts;
+  for (const auto& part : *list) texts.push_back(part_text(part, cat(name, "[", texts.size(), "]")));
+  if (by_model) return capstan::join(texts, "");
   if (list->size() != 1)
     fail(cat("'", name, "' has ", list->size(), " parts, not one"), "write all of the message as one text");
-  return text(list->front(), "text", name + "[0].text");
+  return texts.front();
 }
 
 bool Line::is_learned(const Json& message, const std::string& role, const std::string& name) const {

@@ -44,6 +44,7 @@ class Line {
   void rename(const Columns& columns);
   /// The text under `key` of an object in the line that messages call `name`.
   std::string text(const capstan::Json& object, const char* key, const std::string& name) const;
+  std::string part_text(const capstan::Json& part, const std::string& name) const;
   std::string content(const capstan::Json& message, const std::string& name, bool by_model) const;
   capstan::Json for_model(const capstan::Json& message, const Message& read) const;
   bool is_learned(const capstan::Json& message, const std::string& role, const std::string& name) const;

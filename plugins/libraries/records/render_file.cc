@@ -172,11 +172,11 @@ class Part {
       if (is_one) ahead_.push_back(std::move(record.conversation));
     };
     if (!request_.pairs) {
-      auto record = read_record(*request_.rows, row, by_model);
+      auto record = read_record(*request_.rows, row, by_model, request_.numbers);
       add(record);
       return write_empty();
     }
-    auto pair = read_pair(*request_.rows, row, by_model);
+    auto pair = read_pair(*request_.rows, row, by_model, request_.numbers);
     add(pair.chosen);
     add(pair.rejected);
   }

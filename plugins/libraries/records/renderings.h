@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "chat_template/renderer.h"
 
@@ -18,10 +19,11 @@ namespace jsonl {
 struct RenderRequest {
   chat_template::Source source;
   std::shared_ptr<const Rows> rows;
-  std::int64_t count = 0;             ///< the first rows: others are not rendered
-  bool pairs = false;                 ///< a row has two conversations, one for each answer
-  std::filesystem::path folder = {};  ///< where renderings are kept; empty: data::derived_folder()
-  std::string advice;                 ///< what to do about a folder that cannot be written to
+  std::int64_t count = 0;                 ///< the first rows: others are not rendered
+  bool pairs = false;                     ///< a row has two conversations, one for each answer
+  std::filesystem::path folder = {};      ///< where renderings are kept; empty: data::derived_folder()
+  std::string advice;                     ///< what to do about a folder that cannot be written to
+  std::vector<std::string> numbers = {};  ///< keys of a row's numbers, which are no fault
 };
 
 /// A part of a sample that a template does not write.
@@ -38,6 +40,8 @@ class Renderings {
   explicit Renderings(const RenderRequest& request);
 
   const chat_template::Head& head() const { return head_; }
+  /// Says all that they depend on.
+  std::string key() const { return std::filesystem::path(lines_.path()).filename().string(); }
   /// By the part's name, "messages[].name".
   const std::map<std::string, Dropped>& dropped() const { return dropped_; }
   /// A row's conversation; `answer`: 0, of a pair 0 for the preferred answer and 1 for the other.

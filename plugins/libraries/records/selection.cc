@@ -1,6 +1,8 @@
 #include "cut_tally.h"
 
 #include "jsonl_data.h"
+#include "renderings.h"
+#include "template_options.h"
 
 #include <capstan/base/counted.h>
 #include <capstan/base/error.h>
@@ -84,6 +86,7 @@ tokens::Lengths JsonlData::lengths_of(const std::shared_ptr<const Rows>& file, s
                                       data::SplitRequest request) const {
   constexpr std::int64_t longer_than_any = std::int64_t{1} << 30;
   request.max_length = longer_than_any;
+  const auto renderings = written.renderings;
   const auto whole = source_of(file, samples, std::move(written), request);
   std::size_t bytes = 0;
   for (std::int64_t i = 0; i < samples; ++i) bytes += file->line(i).size();
@@ -91,14 +94,18 @@ tokens::Lengths JsonlData::lengths_of(const std::shared_ptr<const Rows>& file, s
     const auto& o = *options_;
     return cat(file->key(), samples, " ", join(o.columns), " ", o.turn, " ", o.system_turn.value_or(""), " ",
                o.user_turn.value_or(""), " ", o.assistant_turn.value_or(""), " ", o.loss, " ", o.pairs, " ",
-               whole->content(), "\n");
+               renderings ? renderings->key() : std::string(), "\n");
   };
   return tokens::lengths_of(*whole, *request.tokenizer,
                             {file->path(), kind().items, bytes, key, kept_files().folder, kept_files().advice});
 }
 
 tokens::Lengths JsonlData::lengths(const data::SplitRequest& request) const {
-  Diagnostics diagnostics;
+  Diagnostics diagnostics;  // an automatic length is asked for before check() is
+  turns_of(options_, diagnostics);
+  filters(diagnostics);
+  columns(diagnostics);
+  diagnostics.throw_if_any();
   const auto split = file_of(request);
   const auto file = read(split, diagnostics);
   diagnostics.throw_if_any();

@@ -168,7 +168,19 @@ RenderRequest render_request(const Options& options, const data::SplitRequest& r
           count,
           options->pairs,
           options->derived,
-          cat("set ", options.name(&JsonlOptions::derived), " to another folder")};
+          cat("set ", options.name(&JsonlOptions::derived), " to another folder"),
+          options->numbers};
+}
+
+void refuse_unread_variables(const Options& options, const chat_template::Head& head) {
+  const auto member = &JsonlOptions::template_variables;
+  const auto& read = head.variables;
+  for (const auto& text : options->template_variables) {
+    const auto name = trim(text.substr(0, text.find('=')));
+    if (name.ends_with("_token") || std::find(read.begin(), read.end(), name) != read.end()) continue;
+    throw Error(cat(options.name(member), " has \"", text, "\", and ", head.template_file, " reads no such variable"),
+                read.empty() ? "take it out: it reads none" : suggestion(name, read), options.where(member));
+  }
 }
 
 std::vector<std::string> warnings_of(const Renderings& renderings, const Rows& rows,

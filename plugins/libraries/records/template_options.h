@@ -22,6 +22,9 @@ RenderRequest render_request(const capstan::config::Options<JsonlOptions>& optio
                              const capstan::data::SplitRequest& request, std::shared_ptr<const Rows> rows,
                              std::int64_t count);
 
+/// Throws Error for a variable that the template does not read.
+void refuse_unread_variables(const capstan::config::Options<JsonlOptions>& options, const chat_template::Head& head);
+
 /// What is to be known of rendered conversations, a sentence each: what the template drops, and that the end of a turn
 /// is no token at which generation ends.
 std::vector<std::string> warnings_of(const Renderings& renderings, const Rows& rows,

@@ -6,6 +6,8 @@
 #include <capstan/config/model_path.h>
 #include <capstan/data_parts/derived_file.h>
 
+#include <filesystem>
+
 namespace tables {
 
 using namespace capstan;
@@ -70,6 +72,12 @@ TableFiles HubSplits::tables_of(const data::SplitFile& split, TableFiles tables,
   if (const auto commit = unnamed_commit(dataset, folder); !commit.empty())
     tables.content = cat("commit ", commit, " of ", dataset.name);
   tables.files = files_of_split(dataset, folder, name, tables.python);
+  if (std::filesystem::path(dataset.name).is_absolute()) {  // no commit says what is in it
+    std::vector<std::string> contents;
+    for (const auto& file : tables.files)
+      contents.push_back(cat(std::filesystem::path(file).filename().string(), " of ", trim(data::content_key(file))));
+    tables.content = join(contents);
+  }
   return tables;
 }
 

@@ -65,7 +65,7 @@ def completes(bench, script):
     """What bash offers after a line."""
     ask = f'source {script}; function=$(complete -p capstan | sed "s/.*-F \\([^ ]*\\).*/\\1/"); ' \
         'ask() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); $function capstan "${@: -1}" ""; echo "${COMPREPLY[*]}"; }; '
-    check_words(bench.run('bash', '-c', ask + 'ask capstan ch'), 'check checkpoint')
+    check_words(bench.run('bash', '-c', ask + 'ask capstan ch'), 'check chat checkpoint')
     check_words(bench.run('bash', '-c', ask + 'ask capstan report --format ""'), 'text csv markdown html')
     check_words(bench.run('bash', '-c', ask + 'ask capstan checkpoint ""'), 'ls verify show')
     check_words(bench.run('bash', '-c', ask + 'ask capstan run --'), '--ranks', '--spawn-local', '--verbose')

@@ -66,11 +66,10 @@ TEST_CASE("samples of two sequences are the same if both are") {
 }
 
 TEST_CASE("samples of several sources are counted by their names") {
-  struct Form {
-    std::vector<std::string> sources;
-    std::vector<data::FieldSpec> fields;
-  };
-  const auto names = SourceNames::of(Form{{"web", "books"}, {{"weight"}, {"source"}}});
+  data::SampleForm form;
+  form.fields = {{"weight"}, {data::source_field}};
+  form.sources = {"web", "books"};
+  const auto names = SourceNames::of(form);
   Counter counter([](std::int64_t) { return data::Sample(); }, names);
   for (const std::int64_t source : {1, 0, 1, 7}) {
     auto one = sample("a", {source + 1, 2}, 1);

@@ -196,4 +196,33 @@ TEST_CASE("columns of a row that no template could take") {
   CHECK(fault(R"("tools": [], "chat_template_kwargs": {}, "documents": null)").empty());
 }
 
+TEST_CASE("what the template would not take is named before it is asked") {
+  if (!has_jinja()) return;
+  const Folder folder;
+  write_model(folder, "{% if loud %}!{% endif %}" + std::string(chatml));
+  folder.write("a.jsonl", row("q"));
+  const auto opened_with = [&](const std::string& variable) {
+    return error_of([&] { opened(folder, with("template_variables", std::vector<std::string>{variable})); });
+  };
+  CHECK(opened_with("loud = true").empty());
+  CHECK(opened_with(R"(bos_token = "")").empty());
+  CHECK_THAT(opened_with("loud = true"),
+             Contains("has \"loud = true\"") && Contains("reads no such variable") && Contains("loud"));
+  CHECK_THAT(error_of([&] { opened(folder, with("template_date", std::string("2026-13-01"))); }),
+             Contains("the template's date 2026-13-01 is no day"));
+  // An automatic length is asked for before check() is.
+  const jsonl::JsonlData broken(options(folder, with("template_variables", std::vector<std::string>{"loud = True"})));
+  CHECK_THAT(error_of([&] {
+               broken.lengths({data::Split::train,
+                               std::make_shared<tokenizer::ByteTokenizer>(),
+                               100,
+                               258,
+                               {},
+                               (folder / "model").string()});
+             }),
+             Contains("which is not \"NAME = VALUE\""));
+  folder.write("a.jsonl", R"({"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}]})");
+  CHECK_THAT(faults(folder, by_model()).front(), Contains("a.jsonl:1: ") && Contains("'messages[0].content[0].text'"));
+}
+
 }  // namespace chat_template_faults_test

@@ -218,9 +218,9 @@ TEST_CASE("a content of one part of text is that text, and any other list is ref
   CHECK_THAT(fault(with(R"([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])")),
              Contains("'messages[0].content' has 2 parts, not one"));
   CHECK_THAT(fault(with(R"([{"type": "image_url", "image_url": {"url": "x"}}])")),
-             Contains("'messages[0].content[].type' is \"image_url\", and only \"text\" is supported"));
+             Contains("'messages[0].content[0].type' is \"image_url\", and only \"text\" is supported"));
   CHECK_THAT(fault(with("[]")), Contains("has 0 parts"));
-  CHECK_THAT(fault(with("[\"a\"]")), Contains("has a part of type string, not an object"));
+  CHECK_THAT(fault(with("[\"a\"]")), Contains("'messages[0].content[0]' is of type string, not an object"));
   CHECK_THAT(fault(with("[{\"type\": \"text\"}]")), Contains("'messages[0].content[0].text' is missing"));
   CHECK_THAT(fault(with("null")), Contains("'messages[0].content' is missing"));
 }

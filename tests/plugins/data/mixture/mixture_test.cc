@@ -178,6 +178,9 @@ TEST_CASE("sources that cannot be mixed are named") {
   CHECK_THAT(faults.front(), Contains("a.toml:1") && Contains("'b' have 2 sequences (an answer and another one)") &&
                                  Contains("with reward") && Contains("those of 'a' have 1 sequence"));
   CHECK(faults_of(mixture_of({lines(100, 3, 4), lines(200, 3, 4)})).empty());
+  auto twice = lines(100, 3, 4);
+  twice->sets = {"x", "x"};
+  CHECK_THAT(faults_of(mixture_of({twice})).front(), Contains("two evaluations would be named 'a_x'"));
   CHECK_THROWS_WITH(mixture_of({lines(100, 3, 4), lines(200, 0, 4)}).open(request()),
                     Contains("a.toml:1") && Contains("the source 'b' has no samples"));
   CHECK_THROWS_WITH(mixture_of({lines(100, 3, 4), lines(200, -1, 4)}).open(request()),

@@ -30,7 +30,7 @@ struct Prepared {
 
 // With [model] and [train] of its own; data.toml has the rest.
 Prepared prepared(const Folder& folder, const std::string& data, const std::vector<std::string>& overrides = {},
-                  int world = 1) {
+                  int world = 1, const std::string& split = "") {
   plugin::Host host;
   host.add(testing::tiny_model());
   host.add(testing::tiny_data());
@@ -40,6 +40,7 @@ Prepared prepared(const Folder& folder, const std::string& data, const std::vect
   request.file = folder.write("data.toml", "extends = \"base.toml\"\n" + data);
   request.overrides = overrides;
   request.world_size = world;
+  request.split = split;
   Diagnostics faults;
   Prepared out;
   try {
@@ -111,6 +112,15 @@ TEST_CASE("sources are named after their files, and the run's configuration has 
   const auto figures = job.plugins.minimised->plan().figures;
   REQUIRE(figures.size() == 2);
   CHECK(figures[1].name == "loss_talk");
+}
+
+TEST_CASE("sources are named after their training files also where only evaluations are read") {
+  const Files files;
+  const std::string eval = "eval = \"eval.jsonl\"\n";
+  const auto out = prepared(files.folder, source("code.jsonl", eval) + source("chat.jsonl", eval), {}, 1, "eval");
+  INFO(out.faults);
+  REQUIRE(out.job);
+  CHECK(out.job->plugins.data_parts.form.sources == std::vector<std::string>{"code", "chat"});
 }
 
 TEST_CASE("an objective without losses of sources has an evaluation set for each") {

@@ -245,6 +245,25 @@ TEST_CASE("texts are tokenized once, with an end token each, as the command writ
   CHECK(samples_of(data_of(folder, plain), 20)[0].begins.empty());
 }
 
+TEST_CASE("token caches and resumes know Megatron's pair by its index and its size") {
+  const Folder folder;
+  const auto path = write_pair(folder, {{1, 2, 3}, {4, 5}});
+  const auto first = opened(data_of(folder, path), 9)->content();
+  CHECK(opened(data_of(folder, path), 9)->content() == first);
+  write_pair(folder, {{1, 2}, {3, 4, 5}});
+  CHECK(opened(data_of(folder, path), 9)->content() != first);
+}
+
+TEST_CASE("best_fit with attend = row: a document's rest begins with a token that was predicted already") {
+  const Folder folder;
+  const auto path = write_pair(folder, {counted_from(1, 12), counted_from(20, 3), counted_from(30, 4)});
+  const auto samples = samples_of(data_of(folder, path, {{"fill", "best_fit"}, {"attend", "row"}}), 8);
+  for (const auto& [token, times] : predictions_of(samples)) {
+    INFO(token);
+    CHECK(times <= 1);
+  }
+}
+
 TEST_CASE("the source keeps what every source promises, and evaluates on files of their own") {
   const Folder folder;
   const auto path = write_pair(folder, documents_of(50, 40, 3));
