@@ -206,8 +206,8 @@ TEST_CASE("what the template would not take is named before it is asked") {
   };
   CHECK(opened_with("loud = true").empty());
   CHECK(opened_with(R"(bos_token = "")").empty());
-  CHECK_THAT(opened_with("loud = true"),
-             Contains("has \"loud = true\"") && Contains("reads no such variable") && Contains("loud"));
+  CHECK_THAT(opened_with("lout = true"),
+             Contains("has \"lout = true\"") && Contains("reads no such variable") && Contains("loud"));
   CHECK_THAT(error_of([&] { opened(folder, with("template_date", std::string("2026-13-01"))); }),
              Contains("the template's date 2026-13-01 is no day"));
   // An automatic length is asked for before check() is.
