@@ -291,7 +291,7 @@ pq.write_table(pa.Table.from_pylist(rows), 'a.parquet')
       "{{ tools | tojson }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if 'tool_calls' in m %}{% for c in "
       "m.tool_calls %}[{{ c.function.name }}]{% endfor %}{% endif %}</>{% endfor %}{% if add_generation_prompt "
       "%}<assistant>{% endif %}");
-  const Values values{{"chat_template", std::string("model")}, {"derived", (folder / "derived").string()}};
+  const Values values{{"chat_template", std::string("model")}};
   const auto data = train_on(folder, "a.parquet", values);
   CHECK(faults(data).empty());
   const auto source = data.open(
