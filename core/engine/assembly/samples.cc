@@ -304,10 +304,11 @@ class SamplesOpener {
                   data::no_target_fix);
     }
     const auto& checkpoint = *config_.checkpoint;
-    if (checkpoint.may_save() || checkpoint.resume != "none")
+    if (checkpoint.may_save() || checkpoint.resume != "none") {
       samples_.content =
           data::Content{look.sum, sums_of_files(plugins_),
                         plugin::guard(samples_.plugin, "content", [&] { return samples_.train->content(); })};
+    }
   }
 
   const setup::Configuration& config_;

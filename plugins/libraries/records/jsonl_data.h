@@ -96,7 +96,7 @@ class JsonlData : public capstan::data::Data, public capstan::session::SampleLen
   tokens::Lengths lengths_of(const std::shared_ptr<const Rows>& file, std::int64_t samples, Turns written,
                              capstan::data::SplitRequest request) const;
   std::shared_ptr<capstan::data::DataSource> without_long_lines(std::shared_ptr<const JsonlSource> source,
-                                                                tokens::Lengths lengths, const Rows& file,
+                                                                const tokens::Lengths& lengths, const Rows& file,
                                                                 const capstan::data::SplitRequest& request) const;
   void warn_once(const std::string& text) const;
   void check_columns(const Rows& file, capstan::Diagnostics& diagnostics) const;

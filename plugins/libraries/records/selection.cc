@@ -115,7 +115,7 @@ tokens::Lengths JsonlData::lengths(const data::SplitRequest& request) const {
 }
 
 std::shared_ptr<data::DataSource> JsonlData::without_long_lines(std::shared_ptr<const JsonlSource> source,
-                                                                tokens::Lengths lengths, const Rows& file,
+                                                                const tokens::Lengths& lengths, const Rows& file,
                                                                 const data::SplitRequest& request) const {
   Remaining dropped(lengths, request.max_length);
   const auto all = source->size(), gone = all - static_cast<std::int64_t>(dropped.kept.size());
