@@ -1,5 +1,6 @@
 // Questions by a model's chat template: generate and chat, with a small model of random values that reads bytes.
 #include <capstan/base/exit_code.h>
+#include <capstan/base/files.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 #include <fcntl.h>
@@ -22,7 +23,6 @@ namespace chat_test {
 using namespace end_to_end;
 using capstan::cat;
 using capstan::ExitCode;
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -264,11 +264,12 @@ TEST_CASE("chat keeps the conversation, alike on any number of ranks") {
   const auto second =
       by_hand(cat("<user>hi</s><assistant>", first.substr(0, first.size() - 1), "</s><user>b</s><assistant>"));
   const auto third = by_hand("<system>s</s><user>c</s><assistant>");
+  const auto all = cat(first, second, third);
   for (const std::string ranks : {"1", "2"}) {
     const auto ran = run_with(work, "hi\nb\n/reset\n/system s\nc\n", with({"chat", model, "-n", ranks}, short_answers));
     INFO(ran.all());
     CHECK(ran.code == 0);
-    CHECK(ran.out == first + second + third);
+    CHECK(ran.out == all);
     CHECK_THAT(ran.err, Contains("(cut after 12 tokens: call it with --set train.max_new_tokens=24)\n"));
   }
   const auto twice = run_with(work, "hi\nhi\nhi\n", with({"chat", model}, {"--set", "train.max_new_tokens=40"}));

@@ -33,7 +33,7 @@ PlanRequest request(std::int64_t samples, std::int64_t global_batch, bool drop_l
 
 Plan good(const PlanRequest& wanted) {
   Diagnostics diagnostics;
-  const auto plan = data::make_plan(wanted, diagnostics);
+  auto plan = data::make_plan(wanted, diagnostics);
   diagnostics.throw_if_any();
   return plan;
 }

@@ -126,8 +126,12 @@ TEST_CASE("who opens a file at the same time waits for one rendering, and gets i
   std::vector<std::string> texts(3);
   {
     std::vector<std::jthread> threads;
-    for (auto& text : texts)
-      threads.emplace_back([&] { text = error_of([&] { text = shown(opened(folder, values)->get(0)); }) + text; });
+    for (auto& text : texts) {
+      threads.emplace_back([&] {
+        const auto error = error_of([&] { text = shown(opened(folder, values)->get(0)); });
+        text.insert(0, error);
+      });
+    }
   }
   CHECK(texts == std::vector<std::string>(3, "^<user>q</>\n<assistant>{a</>}\n"));
   CHECK(read_file(folder / "runs") == "run\n");

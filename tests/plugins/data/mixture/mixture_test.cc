@@ -77,9 +77,10 @@ std::shared_ptr<Lines> lines(std::int64_t first, std::int64_t samples, std::int6
 Mixture mixture_of(const std::vector<std::shared_ptr<Lines>>& parts, const testing::OptionValues& values = {}) {
   Mixture made(testing::options_of<MixtureOptions>("data", values));
   std::vector<data::DataPart> all;
-  for (std::size_t i = 0; i < parts.size(); ++i)
+  for (std::size_t i = 0; i < parts.size(); ++i) {
     all.push_back(
         {std::string(1, static_cast<char>('a' + i)), static_cast<double>(i + 1), cat("a.toml:", i), parts[i]});
+  }
   made.take(std::move(all));
   return made;
 }

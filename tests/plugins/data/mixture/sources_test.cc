@@ -127,9 +127,10 @@ TEST_CASE("an objective without losses of sources has an evaluation set for each
   const Files files;
   write_lines(files.folder, "more.jsonl", 3, "m");
   std::string text;
-  for (int i = 0; i < 8; ++i)
+  for (int i = 0; i < 8; ++i) {
     text += R"({"prompt": "a", "chosen": "b", "rejected": "c"})"
             "\n";
+  }
   files.folder.write("pairs.jsonl", text);
   const std::string pairs = "pairs = true\neval = \"pairs.jsonl\"\n";
   const auto out =
