@@ -1,5 +1,6 @@
 // Runs on a mixture: what they learn and say of each source, on one rank and on several, and after a resume.
 #include <capstan/monitor.h>
+#include <capstan/objective.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
@@ -41,6 +42,25 @@ class Collect final : public monitor::Monitor {
 
  private:
   bool speaks_ = false;
+};
+
+// The loss that causal_lm has where there is one source: it knows none.
+class Plain final : public objective::Objective {
+ public:
+  explicit Plain(const config::Options<NoOptions>&) {}
+  objective::Plan plan() const override {
+    objective::Plan plan;
+    plan.passes = {{"model"}};
+    plan.counts = {"target tokens"};
+    plan.terms = {{}};
+    return plan;
+  }
+  std::vector<double> counts(const data::HostBatch& batch) const override {
+    return {static_cast<double>(batch.target_tokens)};
+  }
+  objective::Sums sums(const std::vector<at::Tensor>& outputs, const nn::Batch&) const override {
+    return {{outputs.front()}, {}};
+  }
 };
 
 // A batch of 24 has as many samples of a as of b: the first epoch's only one has each sample once.
@@ -123,6 +143,29 @@ TEST_CASE("a mixture's losses are whole in stages and where ranks share tokens")
   const auto one = run(setting(config));
   check_same(run(setting(config + "[strategy.context_parallel]\nsize = 2\nmethod = \"gather\"\n", 2)), one);
   check_same(run(setting(config + "[strategy.pipeline_parallel]\nsize = 2\n[train]\naccumulation = 2\n", 2)), one);
+}
+
+TEST_CASE("losses of sources change no gradient, by name, in any family and with what acts on its layers") {
+  const auto gradients_stay = [](const std::string& config, int world) {
+    INFO(config << " on " << world);
+    auto plain = setting(config + "[objective]\nplugin = \"plain\"\n", world, 1);
+    plain.types.push_back(testing::type<objective::Objective, Plain, NoOptions>("objective", "plain"));
+    const auto reference = testing::train(plain);
+    CHECK(reference.gradients.size() > 4);
+    CHECK(testing::differences(testing::train(setting(config, world, 1)), reference, rounding) == "");
+  };
+  const std::string lora = "[strategy.lora]\nrank = 2\nalpha = 4.0\ndropout = 0.1\ntargets = [\"all-linear\"]\n";
+  for (const auto& family : testing::families()) {
+    const auto config = testing::family_config(family) + unequal;
+    gradients_stay(config, 1);
+    gradients_stay(config + lora, 1);
+    gradients_stay(config + lora + "[strategy.tensor_parallel]\nsize = 2\n", 2);
+    gradients_stay(config + "[strategy.tensor_parallel]\nsize = 2\n[strategy.fsdp]\nmode = \"full_shard\"\n", 4);
+    gradients_stay(
+        config + lora +
+            "[strategy.recompute]\nevery = 1\n[strategy.pipeline_parallel]\nsize = 2\n[train]\naccumulation = 2\n",
+        2);
+  }
 }
 
 TEST_CASE("a run on a mixture resumes bit for bit") {
