@@ -154,6 +154,18 @@ TEST_CASE("a sample's documents stand together where it is, and each is a sequen
   CHECK(std::set<std::int64_t>(ids.begin(), ids.end()).size() == 4);  // their dropout masks differ
 }
 
+TEST_CASE("masks that are drawn by id and position differ between a row's documents") {
+  constexpr std::size_t documents = 600;
+  auto a = sample(std::vector<std::int64_t>(2 * documents, 1), std::vector<bool>(2 * documents, true));
+  for (std::size_t i = 1; i < documents; ++i) a.begins.push_back(static_cast<std::int64_t>(2 * i));
+  const auto batch = data::pack({{&a, 12345}}, {}, 2 * documents);
+  REQUIRE(batch.documents.size() == documents);
+  // As LoRA's masks of experts' tokens count them (plugins/strategies/lora/forward.cc): 2^22 positions for each id.
+  std::set<std::uint64_t> first_tokens;
+  for (const auto& document : batch.documents) first_tokens.insert(static_cast<std::uint64_t>(document.id) << 22U);
+  CHECK(first_tokens.size() == documents);
+}
+
 TEST_CASE("each of a sample's documents has the values of its sample") {
   using data::FieldSpec;
   const data::SampleForm form{.fields = {{"source", FieldSpec::Type::int64, FieldSpec::Per::sample},
