@@ -17,32 +17,38 @@ namespace capstan::strategy {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-struct UnitRunner::Link {
-  std::size_t index = 0;
-  nn::Unit* unit = nullptr;
+// A unit in the runner's chain. Autograd's nodes around the unit share it.
+struct UnitRunner::Link : torch::CustomClassHolder {
+  Link(UnitRunner& in, std::size_t at, std::string context)
+      : runner(in), index(at), unit(in.units_[at]), in_forward(std::move(context)) {}
+  UnitRunner& runner;
+  std::size_t index;
+  nn::Unit* unit;
   std::string in_forward;  // what an error in the unit's forward names
   std::vector<std::unique_ptr<UnitHooks>> hooks;
   bool recompute = false;
-  std::function<void()> enter, leave;
 };
 
-namespace {
-
-// Passes tensors through unchanged and runs a callback when the gradient of all of them comes back.
-class Crossing : public torch::autograd::Function<Crossing> {
+// Passes tensors through unchanged. When the gradient of all of them comes back, the unit's backward begins or ends.
+class UnitRunner::Crossing : public torch::autograd::Function<Crossing> {
  public:
-  static variable_list forward(AutogradContext* ctx, at::TensorList tensors, std::int64_t callback) {
-    ctx->saved_data["callback"] = callback;
+  static variable_list forward(AutogradContext* ctx, at::TensorList tensors, const c10::IValue& link, bool enters) {
+    ctx->saved_data["link"] = link;
+    ctx->saved_data["enters"] = enters;
     variable_list out;
     for (const auto& tensor : tensors) out.push_back(tensor.view_as(tensor));
     return out;
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
-    (*reinterpret_cast<std::function<void()>*>(ctx->saved_data["callback"].toInt()))();
-    gradients.emplace_back();  // the callback's place among the arguments
+    const auto link = c10::static_intrusive_pointer_cast<Link>(ctx->saved_data["link"].toCapsule());
+    auto& runner = link->runner;
+    ctx->saved_data["enters"].toBool() ? runner.enter_backward(*link) : runner.leave_backward(*link);
+    gradients.resize(gradients.size() + 2);  // the places of `link` and `enters` among the arguments
     return gradients;
   }
 };
+
+namespace {
 
 variable_list flatten(const nn::Hidden& hidden) {
   variable_list tensors;
@@ -71,12 +77,6 @@ nn::Batch without_teacher(nn::Batch batch) {
   return batch;
 }
 
-nn::Hidden cross(const nn::Hidden& hidden, std::function<void()>& callback) {
-  const auto tensors = flatten(hidden);
-  if (std::none_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.requires_grad(); })) return hidden;
-  return unflatten(hidden, Crossing::apply(at::TensorList(tensors), reinterpret_cast<std::int64_t>(&callback)));
-}
-
 }  // namespace
 
 UnitRunner::UnitRunner(const std::vector<nn::Unit*>& units, std::string model)
@@ -85,15 +85,8 @@ UnitRunner::UnitRunner(const std::vector<nn::Unit*>& units, std::string model)
 UnitRunner::UnitRunner(std::vector<nn::Unit*> units, RankStages stages, std::string model)
     : units_(std::move(units)), stages_(std::move(stages)) {
   const auto owner = std::move(model);
-  for (std::size_t i = 0; i < units_.size(); ++i) {
-    auto link = std::make_unique<Link>();
-    link->index = i;
-    link->unit = units_[i];
-    link->in_forward = forward_context(owner, units_[i]->name());
-    link->enter = [this, raw = link.get()] { enter_backward(*raw); };
-    link->leave = [this, raw = link.get()] { leave_backward(*raw); };
-    links_.push_back(std::move(link));
-  }
+  for (std::size_t i = 0; i < units_.size(); ++i)
+    links_.push_back(c10::make_intrusive<Link>(*this, i, forward_context(owner, units_[i]->name())));
 }
 
 UnitRunner::~UnitRunner() = default;
@@ -136,6 +129,13 @@ void UnitRunner::forward(MicroContext& context, const RankStage& stage, nn::KVCa
   }
 }
 
+nn::Hidden UnitRunner::cross(const nn::Hidden& hidden, Link& link, bool enters) {
+  const auto tensors = flatten(hidden);
+  if (std::none_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.requires_grad(); })) return hidden;
+  return unflatten(hidden,
+                   Crossing::apply(at::TensorList(tensors), c10::IValue::make_capsule(links_[link.index]), enters));
+}
+
 nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
   for (auto& hooks : link.hooks) hooks->before_forward();
   link.unit->set_batch(without_teacher(batch));
@@ -145,10 +145,10 @@ nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const nn::Batch& batch
     // node before the unit: from the first trainable unit on, the hidden state requires grad.
     if (hidden.states.defined() && !hidden.states.requires_grad())
       hidden.states = hidden.states.detach().requires_grad_(true);
-    hidden = cross(hidden, link.leave);
+    hidden = cross(hidden, link, /*enters=*/false);
     hidden = link.recompute ? recomputed(*link.unit, link.in_forward, std::move(hidden), batch)
                             : run_unit(*link.unit, link.in_forward, std::move(hidden), batch, cache);
-    hidden = cross(hidden, link.enter);
+    hidden = cross(hidden, link, /*enters=*/true);
   } else {
     const at::NoGradGuard no_grad;
     hidden = run_unit(*link.unit, link.in_forward, std::move(hidden), batch, cache);

@@ -5,6 +5,7 @@
 #include <capstan/strategy/unit_hooks.h>
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <algorithm>
 #include <functional>
@@ -72,6 +73,8 @@ class UnitRunner {
 
  private:
   struct Link;
+  class Crossing;
+  nn::Hidden cross(const nn::Hidden& hidden, Link& link, bool enters);
   nn::Hidden run(Link& link, nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache);
   void enter_backward(Link& link);
   void leave_backward(Link& link);
@@ -83,7 +86,7 @@ class UnitRunner {
 
   std::vector<nn::Unit*> units_;
   RankStages stages_;
-  std::vector<std::unique_ptr<Link>> links_;
+  std::vector<c10::intrusive_ptr<Link>> links_;
   MicroContext alone_;               // of forward(batch); keeps no activation
   MicroContext* current_ = nullptr;  // whose backward runs
   std::size_t entered_ = 0;          // the unit whose backward began last
