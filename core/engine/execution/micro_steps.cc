@@ -1,12 +1,10 @@
 #include "execution/micro_steps.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/ScopeExit.h>
 #include <capstan/base/text.h>
 
-#include <optional>
 #include <utility>
-
-#include "execution/tracing.h"
 
 namespace capstan::execution {
 
@@ -32,43 +30,47 @@ MicroSteps::MicroSteps(const session::Session& session, GraphSetting graphs)
 
 void MicroSteps::run(const StepInput& input, const std::vector<double>& counts, const LossScale& scale,
                      monitor::Tracer* tracer) {
+  input_ = &input;
+  tracer_ = tracer;
+  const auto end_of_step = c10::make_scope_exit([this] { later_.reset(); });
   begin(counts, scale);
-  run_others(input);
-  std::optional<Traced> later;
-  strategy::Interpreter::Calls calls;
-  calls.before = [&](const strategy::Action& action) {
-    later.reset();
-    if (action.kind != strategy::Action::Kind::backward_weight) return;
-    later.emplace(tracer, monitor::Span::backward,
-                  cat("weights of micro-batch ", action.micro, " in stage ", action.stage));
-  };
-  calls.batch = [&](int micro) {
-    return passes_.trained(batch_of(input, micro), others_[static_cast<std::size_t>(micro)]);
-  };
-  calls.before_backward = [&](int index) { session_.engine->begin_backward(index); };
-  calls.computed = [&](const auto& stage, const nn::Hidden& out) { add(stage, out); };
-  calls.start = [&](int micro, const nn::Batch& batch, const nn::Hidden& out) { return start(micro, batch, out); };
-  calls.whole = [&](int micro, const MicroGraphs::Body& both) {
-    const auto all = [&passes = passes_, &others = others_[static_cast<std::size_t>(micro)],
-                      both](const nn::Batch& batch) {
-      others = passes.run_others(batch);
-      both(passes.trained(batch, others));
-    };
-    if (!graphs_.run(input, static_cast<std::size_t>(micro), all)) all(batch_of(input, micro));
-  };
-  session_.interpreter->run(program_, calls);
+  run_others();
+  session_.interpreter->run(program_, *this);
 }
 
-nn::Batch MicroSteps::batch_of(const StepInput& input, int micro) const {
-  return training_batch(session_, input.micro[static_cast<std::size_t>(micro)], input.step);
+nn::Batch MicroSteps::batch_of(int micro) const {
+  return training_batch(session_, input_->micro[static_cast<std::size_t>(micro)], input_->step);
+}
+
+nn::Batch MicroSteps::batch(int micro) {
+  return passes_.trained(batch_of(micro), others_[static_cast<std::size_t>(micro)]);
+}
+
+void MicroSteps::before(const strategy::Action& action) {
+  later_.reset();
+  if (action.kind != strategy::Action::Kind::backward_weight) return;
+  later_.emplace(tracer_, monitor::Span::backward,
+                 cat("weights of micro-batch ", action.micro, " in stage ", action.stage));
+}
+
+void MicroSteps::before_backward(int index) { session_.engine->begin_backward(index); }
+
+// The micro-batch's passes without gradient come first, and are recorded with the rest.
+void MicroSteps::forward_backward(strategy::Interpreter& interpreter, int micro) {
+  const auto all = [this, &interpreter, micro](const nn::Batch& batch) {
+    auto& others = others_[static_cast<std::size_t>(micro)];
+    others = passes_.run_others(batch);
+    interpreter.forward_backward(micro, passes_.trained(batch, others), *this);
+  };
+  if (!graphs_.run(*input_, static_cast<std::size_t>(micro), all)) all(batch_of(micro));
 }
 
 // Where each forward is followed by its backward, they run when the micro-batch's turn comes.
-void MicroSteps::run_others(const StepInput& input) {
+void MicroSteps::run_others() {
   const auto micros = static_cast<int>(accumulation_);
   if (passes_.objective().plan().passes.size() == 1 || program_ == strategy::accumulation(1, micros)) return;
   for (int micro = 0; micro < micros; ++micro)
-    others_[static_cast<std::size_t>(micro)] = passes_.run_others(batch_of(input, micro));
+    others_[static_cast<std::size_t>(micro)] = passes_.run_others(batch_of(micro));
 }
 
 void MicroSteps::begin(const std::vector<double>& counts, const LossScale& scale) {
@@ -106,7 +108,7 @@ void MicroSteps::fill_seeds() {
 }
 
 // What of a micro-batch's numbers is known where a stage ends: its experts' tokens, and at the model's end its losses.
-void MicroSteps::add(const strategy::RankStage& stage, const nn::Hidden& out) {
+void MicroSteps::computed(const strategy::RankStage& stage, const nn::Hidden& out) {
   if (!out.expert_tokens.empty()) {
     const auto tokens = at::stack(out.expert_tokens);
     if (!sums_.expert_tokens.defined())
@@ -129,8 +131,9 @@ at::Tensor MicroSteps::minimised(const std::vector<at::Tensor>& terms) const {
 }
 
 // Recorded in a graph it runs again with other numbers in the same memory: where backward starts is in memory too.
-strategy::Start MicroSteps::start(int micro, const nn::Batch& batch, const nn::Hidden& out) {
-  const auto sums = passes_.sums(batch, std::move(others_[static_cast<std::size_t>(micro)]), out.states);
+void MicroSteps::start(int micro, strategy::MicroContext& context) {
+  const auto& out = context.out;
+  const auto sums = passes_.sums(context.batch, std::move(others_[static_cast<std::size_t>(micro)]), out.states);
   session_.engine->leave_thread();
   const auto loss = minimised(sums.terms);
   sums_.loss += loss.detach().to(at::kDouble);
@@ -140,10 +143,15 @@ strategy::Start MicroSteps::start(int micro, const nn::Batch& batch, const nn::H
     auxiliary_seed_ = at::empty({}, loss.options());
     fill_seeds();
   }
-  if (out.sums.empty()) return {loss, seed_};
+  if (out.sums.empty()) {
+    context.roots = {loss};
+    context.gradients = {seed_};
+    return;
+  }
   auto objective = loss * seed_;
   for (const auto& auxiliary : out.sums) objective = objective + auxiliary * auxiliary_seed_;
-  return {objective, at::ones({}, objective.options())};
+  context.roots = {objective};
+  context.gradients = {at::ones({}, objective.options())};
 }
 
 }  // namespace capstan::execution

@@ -4,11 +4,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "execution/expert_layers.h"
 #include "execution/feed.h"
 #include "execution/micro_graphs.h"
+#include "execution/tracing.h"
 #include "execution/updates.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -30,7 +32,7 @@ struct MicroStepSums {
 /// step's micro-batches. Gradients come multiplied by the loss scale. Where MicroGraphs can, it replays forward and
 /// backward. Where the model is cut into stages, an objective's passes without gradient go through them before the
 /// step's program, all micro-batches one after the other, and what they give stays until its backward starts.
-class MicroSteps {
+class MicroSteps : private strategy::Workload {
  public:
   /// `session` must outlive it.
   MicroSteps(const session::Session& session, GraphSetting graphs);
@@ -43,13 +45,17 @@ class MicroSteps {
   const MicroStepSums& sums() const { return sums_; }
 
  private:
+  nn::Batch batch(int micro) override;
+  void before(const strategy::Action& action) override;
+  void before_backward(int index) override;
+  void computed(const strategy::RankStage& stage, const nn::Hidden& out) override;
+  void start(int micro, strategy::MicroContext& context) override;
+  void forward_backward(strategy::Interpreter& interpreter, int micro) override;
   void begin(const std::vector<double>& counts, const LossScale& scale);
-  void add(const strategy::RankStage& stage, const nn::Hidden& out);
   void set_factors(const std::vector<double>& counts);
   at::Tensor minimised(const std::vector<at::Tensor>& terms) const;
-  nn::Batch batch_of(const StepInput& input, int micro) const;
-  void run_others(const StepInput& input);
-  strategy::Start start(int micro, const nn::Batch& batch, const nn::Hidden& out);
+  nn::Batch batch_of(int micro) const;
+  void run_others();
   void fill_seeds();
 
   const session::Session& session_;
@@ -63,6 +69,9 @@ class MicroSteps {
   at::Tensor factors_;  // [terms] float64, what each is multiplied by; undefined: a single term, by 1
   double divisor_ = 1;
   const LossScale* scale_ = nullptr;
+  const StepInput* input_ = nullptr;
+  monitor::Tracer* tracer_ = nullptr;
+  std::optional<Traced> later_;  // weights' gradients that come later than the rest of a backward
   // What backward starts from, once it is known: the gradient of the loss, and that of auxiliary losses. Each is 0-dim
   // and has the dtype of the loss.
   at::Tensor seed_, auxiliary_seed_;

@@ -53,6 +53,12 @@ auto take(Map& map, const typename Map::key_type& key) {
 
 }  // namespace
 
+Workload::~Workload() = default;
+
+void Workload::forward_backward(Interpreter& interpreter, int micro) {
+  interpreter.forward_backward(micro, batch(micro), *this);
+}
+
 Interpreter::Interpreter(UnitRunner& runner, Channels channels)
     : runner_(runner), transfers_(std::move(channels), runner.stages().position) {}
 
@@ -66,50 +72,45 @@ bool Interpreter::is_whole(const Program& program, std::size_t at) const {
          program[at + 1] == Action{Kind::backward, program[at].stage, program[at].micro};
 }
 
-void Interpreter::run(const Program& program, const Calls& calls) {
+void Interpreter::run(const Program& program, Workload& work) {
   forget();  // a program that failed may have left some
   for (std::size_t at = 0; at < program.size(); ++at) {
-    if (calls.before) calls.before(program[at]);
+    work.before(program[at]);
     if (!is_whole(program, at)) {
-      act(program[at], calls);
+      act(program[at], work);
       continue;
     }
-    if (calls.before_backward) calls.before_backward(backwards_++);
-    const int micro = program[at++].micro;
-    if (calls.whole) {
-      calls.whole(micro, [&](const nn::Batch& batch) { both(micro, batch, calls); });
-    } else {
-      both(micro, calls.batch(micro), calls);
-    }
+    work.before_backward(backwards_++);
+    work.forward_backward(*this, program[at++].micro);
   }
   transfers_.finish();
 }
 
 // Nothing of it stays: between steps there are no activations.
-void Interpreter::both(int micro, const nn::Batch& batch, const Calls& calls) {
+void Interpreter::forward_backward(int micro, const nn::Batch& batch, Workload& work) {
   const auto& stage = runner_.stages().stages.front();
-  MicroContext context{batch, {}, {}};
+  MicroContext context{batch};
   runner_.forward(context, stage);
-  if (calls.computed) calls.computed(stage, context.out);
-  const auto start = calls.start(micro, context.batch, context.out);
-  runner_.backward(context, stage, {start.root}, {start.gradient});
+  work.computed(stage, context.out);
+  work.start(micro, context);
+  runner_.backward(context, stage);
 }
 
-void Interpreter::act(const Action& action, const Calls& calls) {
+void Interpreter::act(const Action& action, Workload& work) {
   const Key key{action.stage, action.micro};
   const auto& stage = stage_of(action);
   switch (action.kind) {
     case Kind::forward:
-      return forward(action, calls);
+      return forward(action, work);
     case Kind::backward:
     case Kind::backward_input:
-      return backward(action, calls);
+      return backward(action, work);
     case Kind::backward_weight:
-      return backward_weight(action, calls);
+      return backward_weight(action, work);
     case Kind::send_states:
       return transfers_.send_states(take(leaving_, key), contexts_.at(key).batch, stage.after, action);
     case Kind::receive_states:
-      return transfers_.start_states(context_of(action, calls).batch, stage.before, action);
+      return transfers_.start_states(context_of(action, work).batch, stage.before, action);
     case Kind::send_gradients:
       return transfers_.send_gradients(take(leaving_, key), stage.before, action);
     case Kind::receive_gradients:
@@ -128,56 +129,52 @@ std::vector<at::Tensor> Interpreter::gradients_for(const RankStage& stage, int m
 }
 
 // The micro-batch's batch is made when it is first met, by what receives its states or by its forward.
-MicroContext& Interpreter::context_of(const Action& action, const Calls& calls) {
+MicroContext& Interpreter::context_of(const Action& action, Workload& work) {
   const Key key{action.stage, action.micro};
   const auto found = contexts_.find(key);
-  return found != contexts_.end() ? found->second : contexts_[key] = {calls.batch(action.micro), {}, {}};
+  return found != contexts_.end() ? found->second : contexts_[key] = {work.batch(action.micro)};
 }
 
-void Interpreter::forward(const Action& action, const Calls& calls) {
+void Interpreter::forward(const Action& action, Workload& work) {
   const Key key{action.stage, action.micro};
   const auto& stage = stage_of(action);
-  auto& context = context_of(action, calls);
+  auto& context = context_of(action, work);
   if (stage.before >= 0) context.in = hidden_of(states_for(stage, action.micro));
   runner_.forward(context, stage);
-  if (calls.computed) calls.computed(stage, context.out);
+  work.computed(stage, context.out);
   if (stage.after < 0) return;
   const bool stays = stage.after == runner_.stages().position;
   (stays ? states_[{action.stage + 1, action.micro}] : leaving_[key]) = leaves_of(context.out);
 }
 
-void Interpreter::backward(const Action& action, const Calls& calls) {
+void Interpreter::backward(const Action& action, Workload& work) {
   const Key key{action.stage, action.micro};
   const auto& stage = stage_of(action);
   auto& context = contexts_.at(key);
-  if (calls.before_backward) calls.before_backward(backwards_++);
-  std::vector<at::Tensor> roots;
-  std::vector<at::Tensor> gradients;
+  work.before_backward(backwards_++);
   if (stage.after < 0) {
-    auto start = calls.start(action.micro, context.batch, context.out);
-    roots = {std::move(start.root)};
-    gradients = {std::move(start.gradient)};
+    work.start(action.micro, context);
   } else {
-    roots = with_gradient(tensors_of(context.out));
-    gradients = gradients_for(stage, action.micro);
+    context.roots = with_gradient(tensors_of(context.out));
+    context.gradients = gradients_for(stage, action.micro);
   }
   const bool is_part = action.kind == Kind::backward_input;
-  is_part ? runner_.backward_input(context, stage, roots, gradients)
-          : runner_.backward(context, stage, roots, gradients);
+  is_part ? runner_.backward_input(context, stage) : runner_.backward(context, stage);
   if (stage.before >= 0) {
     const bool stays = stage.before == runner_.stages().position;
     (stays ? gradients_[{action.stage - 1, action.micro}] : leaving_[key]) = gradients_of(context.in);
   }
   if (is_part) {
     context.in = context.out = {};
+    context.roots = context.gradients = {};
   } else {
     contexts_.erase(key);
   }
 }
 
-void Interpreter::backward_weight(const Action& action, const Calls& calls) {
+void Interpreter::backward_weight(const Action& action, Workload& work) {
   auto context = take(contexts_, {action.stage, action.micro});
-  if (calls.before_backward) calls.before_backward(backwards_++);
+  work.before_backward(backwards_++);
   runner_.backward_weight(context, stage_of(action));
 }
 
@@ -191,7 +188,7 @@ nn::Hidden Interpreter::evaluate(const nn::Batch& batch, nn::KVCache* cache, con
       transfers_.start_states(batch, stage.before, {Kind::receive_states, stage.number, 0});
       states = states_for(stage, 0);
     }
-    MicroContext context{batch, {}, {}};
+    MicroContext context{batch};
     if (stage.before >= 0) context.in = hidden_of(states);
     runner_.forward(context, stage, cache, seen);
     if (stage.after < 0) {

@@ -112,13 +112,16 @@ bool UnitRunner::recomputes() const {
 
 nn::Hidden UnitRunner::forward(const nn::Batch& batch, nn::KVCache* cache, const Seen& seen) {
   CAPSTAN_ASSERT(stages_.is_whole());
-  alone_ = {batch, {}, {}};
+  alone_ = {batch};
   forward(alone_, stages_.stages.front(), cache, seen);
   return std::exchange(alone_.out, {});
 }
 
 void UnitRunner::backward(const at::Tensor& loss, const at::Tensor& seed) {
-  backward(alone_, stages_.stages.front(), {loss}, {seed});
+  alone_.roots = {loss};
+  alone_.gradients = {seed};
+  backward(alone_, stages_.stages.front());
+  alone_.roots = alone_.gradients = {};
 }
 
 void UnitRunner::forward(MicroContext& context, const RankStage& stage, nn::KVCache* cache, const Seen& seen) {
@@ -171,18 +174,16 @@ void UnitRunner::leave_backward(Link& link) {
   std::for_each(link.hooks.rbegin(), link.hooks.rend(), [](auto& hooks) { hooks->after_backward(); });
 }
 
-void UnitRunner::backward(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
-                          const std::vector<at::Tensor>& gradients) {
-  run_backward(context, stage, roots, gradients);
+void UnitRunner::backward(MicroContext& context, const RankStage& stage) {
+  run_backward(context, stage);
   end_backward(stage);
 }
 
-void UnitRunner::backward_input(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
-                                const std::vector<at::Tensor>& gradients) {
+void UnitRunner::backward_input(MicroContext& context, const RankStage& stage) {
   context.left.resize(links_.size());
   entered_ = stage.end - 1;
   const ops::LeaveWeightGradients leave([&] { return &context.left[entered_]; });
-  run_backward(context, stage, roots, gradients);
+  run_backward(context, stage);
   leave_gradients(context, stage);
 }
 
@@ -208,11 +209,10 @@ void UnitRunner::backward_weight(MicroContext& context, const RankStage& stage) 
   end_backward(stage);
 }
 
-void UnitRunner::run_backward(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
-                              const std::vector<at::Tensor>& gradients) {
+void UnitRunner::run_backward(MicroContext& context, const RankStage& stage) {
   context.in_backward.assign(links_.size(), false);
   current_ = &context;
-  torch::autograd::backward(roots, gradients);
+  torch::autograd::backward(context.roots, context.gradients);
   // The embedding has no input with a gradient, so there is no node before it: it is finished here.
   for (auto i = stage.end; i-- > stage.first;) {
     if (context.in_backward[i]) leave_backward(*links_[i]);

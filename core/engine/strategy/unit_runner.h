@@ -22,9 +22,11 @@ namespace strategy {
 /// A micro-batch in flight in a stretch of units: what its backward needs of its forward. Several may be in flight.
 struct MicroContext {
   nn::Batch batch;
-  nn::Hidden in;                       ///< what came from the stage before, leaves where its gradients are wanted
-  nn::Hidden out;                      ///< what the stretch computed
-  std::vector<bool> in_backward = {};  ///< by unit: before_backward has run and after_backward has not
+  nn::Hidden in = {};                      ///< what came from the stage before, leaves where its gradients are wanted
+  nn::Hidden out = {};                     ///< what the stretch computed
+  std::vector<at::Tensor> roots = {};      ///< where backward starts: the tensors of `out`, or what was made of them
+  std::vector<at::Tensor> gradients = {};  ///< by root: the gradient that backward starts with
+  std::vector<bool> in_backward = {};      ///< by unit: before_backward has run and after_backward has not
   std::vector<ops::WeightGradients> left = {};  ///< by unit: what backward_input leaves to backward_weight
 };
 
@@ -61,14 +63,11 @@ class UnitRunner {
 
   /// The units of a stage, from the context's batch and input to its output. `cache`: of an answer that is generated.
   void forward(MicroContext& context, const RankStage& stage, nn::KVCache* cache = nullptr, const Seen& seen = {});
-  /// Their backward from `roots` (the output's tensors, or what was made of them) with these gradients: leaves have
-  /// theirs then, the context's input too.
-  void backward(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
-                const std::vector<at::Tensor>& gradients);
-  /// The same in two parts, between which the context needs neither its input nor its output: weights get their
-  /// gradients in the second, which computes those of products.
-  void backward_input(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
-                      const std::vector<at::Tensor>& gradients);
+  /// Their backward from the context's roots: leaves have their gradients then, the context's input too.
+  void backward(MicroContext& context, const RankStage& stage);
+  /// The same in two parts, between which the context needs neither its input nor its output, nor roots: weights get
+  /// their gradients in the second, which computes those of products.
+  void backward_input(MicroContext& context, const RankStage& stage);
   void backward_weight(MicroContext& context, const RankStage& stage);
 
  private:
@@ -79,8 +78,7 @@ class UnitRunner {
   void enter_backward(Link& link);
   void leave_backward(Link& link);
   std::size_t first_reached(const RankStage& stage) const { return std::max(stage.first, stages_.first_reached); }
-  void run_backward(MicroContext& context, const RankStage& stage, const std::vector<at::Tensor>& roots,
-                    const std::vector<at::Tensor>& gradients);
+  void run_backward(MicroContext& context, const RankStage& stage);
   void leave_gradients(MicroContext& context, const RankStage& stage);
   void end_backward(const RankStage& stage);
 

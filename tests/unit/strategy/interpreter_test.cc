@@ -92,22 +92,21 @@ TEST_CASE("a forward that is directly followed by its backward is offered as one
   const auto chain = staged_chain();
   strategy::UnitRunner runner(pointers(chain));
   strategy::Interpreter interpreter(runner);
-  std::vector<int> whole;
-  strategy::Interpreter::Calls calls;
-  calls.batch = [](int micro) { return tiny_batch(micro); };
-  calls.start = staged_start;
-  calls.whole = [&](int micro, const auto& both) {
-    whole.push_back(micro);
-    both(tiny_batch(micro));
-  };
+  struct Offered : StagedStep {
+    void forward_backward(strategy::Interpreter& all, int micro) override {
+      whole.push_back(micro);
+      all.forward_backward(micro, tiny_batch(micro), *this);
+    }
+    std::vector<int> whole;
+  } step;
   interpreter.run({{Kind::forward, 0, 0},
                    {Kind::forward, 0, 1},
                    {Kind::backward, 0, 1},
                    {Kind::backward, 0, 0},
                    {Kind::forward, 0, 2},
                    {Kind::backward, 0, 2}},
-                  calls);
-  CHECK(whole == std::vector<int>{1, 2});
+                  step);
+  CHECK(step.whole == std::vector<int>{1, 2});
   const auto expected = expected_gradients(micros);
   for (const auto& [name, gradient] : take_gradients(chain)) {
     INFO(name);
@@ -170,17 +169,18 @@ TEST_CASE("what comes next travels while a stage computes, and reports name its 
   const auto states = std::make_shared<OneSided>("states of 0 for 1", 1, events);
   strategy::Interpreter interpreter(
       runner, {{{0, 1, true}, states}, {{1, 0, false}, std::make_shared<OneSided>("gradients", 0, events)}});
-  strategy::Interpreter::Calls calls;
-  calls.batch = [](int micro) { return tiny_batch(micro); };
-  calls.before = [&](const Action& action) { events.push_back(strategy::text(action)); };
-  calls.start = staged_start;
+  struct Told : StagedStep {
+    explicit Told(std::vector<std::string>& log) : events(log) {}
+    void before(const Action& action) override { events.push_back(strategy::text(action)); }
+    std::vector<std::string>& events;
+  } step(events);
   interpreter.run({{Kind::receive_states, 1, 0},
                    {Kind::forward, 1, 0},
                    {Kind::receive_states, 1, 1},
                    {Kind::backward, 1, 0},
                    {Kind::send_gradients, 1, 0},
                    {Kind::forward, 1, 1}},
-                  calls);
+                  step);
   const std::string first = "states of micro-batch 0 from stage 0 to 1",
                     second = "states of micro-batch 1 from stage 0 to 1";
   CHECK(events == std::vector<std::string>{
@@ -210,17 +210,20 @@ TEST_CASE("a position that fails is named to those that wait for it, with the st
                                 mine, "tiny");
     const auto channels = channels_in(communicator, stages);
     strategy::Interpreter interpreter(runner, channels);
-    strategy::Interpreter::Calls calls;
-    calls.batch = [](int micro) { return tiny_batch(micro); };
-    calls.start = staged_start;
-    calls.computed = [&, forwards = 0](const auto&, const auto&) mutable {
-      if (rank == 1) has_first = true;
-      if (rank == 1 || ++forwards < 2) return;
-      while (!has_first) std::this_thread::yield();
-      throw Error("out of memory", "use less");
-    };
+    struct Failing : StagedStep {
+      Failing(int its_rank, std::atomic<bool>& first) : rank(its_rank), has_first(first) {}
+      void computed(const strategy::RankStage&, const nn::Hidden&) override {
+        if (rank == 1) has_first = true;
+        if (rank == 1 || ++forwards < 2) return;
+        while (!has_first) std::this_thread::yield();
+        throw Error("out of memory", "use less");
+      }
+      int rank;
+      std::atomic<bool>& has_first;
+      int forwards = 0;
+    } step(rank, has_first);
     try {
-      interpreter.run(strategy::with_transfers(stages.program(rank, micros), stages, rank), calls);
+      interpreter.run(strategy::with_transfers(stages.program(rank, micros), stages, rank), step);
     } catch (const comm::PeerFailed& error) {
       told = error.what();
       throw;

@@ -67,6 +67,11 @@ class Noting : public strategy::UnitHooks {
 
 using Calls = std::vector<std::string>;
 
+void start(strategy::MicroContext& context, const at::Tensor& seed) {
+  context.roots = {context.out.states};
+  context.gradients = {seed};
+}
+
 }  // namespace
 
 TEST_CASE("gradients of products' weights come in the second part, unit by unit, and hooks are told") {
@@ -77,10 +82,11 @@ TEST_CASE("gradients of products' weights come in the second part, unit by unit,
   Calls calls;
   for (std::size_t i = 0; i < chain.size(); ++i)
     runner.add_hooks(i, std::make_unique<Noting>(calls, *chain[i], *chain[1]));
-  strategy::MicroContext context{tiny_batch(0), {}, {}};
+  strategy::MicroContext context{tiny_batch(0)};
   const auto& stage = runner.stages().stages.front();
   runner.forward(context, stage);
-  runner.backward_input(context, stage, {context.out.states}, {at::ones({}, at::kDouble)});
+  start(context, at::ones({}, at::kDouble));
+  runner.backward_input(context, stage);
   CHECK(std::exchange(calls, {}) == Calls{"before head:", "after head:", "before product2:", "after product2:",
                                           "before product1:", "after product1: b", "before table: b",
                                           "after table: b"});
@@ -99,10 +105,11 @@ TEST_CASE("a unit that is run again leaves its gradients to the second part, not
   runner.set_recompute(1, true);
   Calls calls;
   runner.add_hooks(1, std::make_unique<Noting>(calls, *chain[1], *chain[1]));
-  strategy::MicroContext context{tiny_batch(0), {}, {}};
+  strategy::MicroContext context{tiny_batch(0)};
   const auto& stage = runner.stages().stages.front();
   runner.forward(context, stage);
-  runner.backward_input(context, stage, {context.out.states}, {at::ones({}, at::kDouble)});
+  start(context, at::ones({}, at::kDouble));
+  runner.backward_input(context, stage);
   CHECK(calls.back() == "after product1: w b");
   CHECK_FALSE(chain[1]->weights()[0]->value().grad().defined());
   runner.backward_weight(context, stage);
@@ -122,15 +129,19 @@ TEST_CASE("each micro-batch's gradients come by themselves where both second par
   runner.set_recompute(1, again);
   const auto& stage = runner.stages().stages.front();
   const auto seed = at::ones({}, at::kBFloat16);
-  strategy::MicroContext contexts[2] = {{tiny_batch(0), {}, {}}, {tiny_batch(1), {}, {}}};
+  strategy::MicroContext contexts[2] = {{tiny_batch(0)}, {tiny_batch(1)}};
   std::vector<std::map<std::string, at::Tensor>> expected;
   for (auto& context : contexts) {
     runner.forward(context, stage);
-    runner.backward(context, stage, {context.out.states}, {seed});
+    start(context, seed);
+    runner.backward(context, stage);
     expected.push_back(take_gradients(chain));
   }
   for (auto& context : contexts) runner.forward(context, stage);
-  for (auto& context : contexts) runner.backward_input(context, stage, {context.out.states}, {seed});
+  for (auto& context : contexts) {
+    start(context, seed);
+    runner.backward_input(context, stage);
+  }
   for (int i = 0; i < 2; ++i) {
     INFO("micro-batch " << i);
     runner.backward_weight(contexts[i], stage);

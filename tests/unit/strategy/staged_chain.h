@@ -21,9 +21,17 @@ inline TinyChain staged_chain() {
   return chain;
 }
 
-inline strategy::Start staged_start(int /*micro*/, const nn::Batch& /*batch*/, const nn::Hidden& out) {
-  return {out.states, at::ones({}, at::kDouble)};
-}
+/// A step of the chain over tiny_batch(micro).
+class StagedStep : public strategy::Workload {
+ public:
+  nn::Batch batch(int micro) override { return tiny_batch(micro); }
+  void before_backward(int index) override { backwards.push_back(index); }
+  void start(int /*micro*/, strategy::MicroContext& context) override {
+    context.roots = {context.out.states};
+    context.gradients = {at::ones({}, at::kDouble)};
+  }
+  std::vector<int> backwards;
+};
 
 /// What one rank has after these micro-batches.
 inline std::map<std::string, at::Tensor> expected_gradients(int micros) {
@@ -61,11 +69,9 @@ inline StagedRank run_staged(comm::Communicator& communicator, const strategy::S
   strategy::UnitRunner runner(own, mine, "tiny");
   strategy::Interpreter interpreter(runner, channels_in(communicator, stages));
   StagedRank ran;
-  strategy::Interpreter::Calls calls;
-  calls.batch = [](int micro) { return tiny_batch(micro); };
-  calls.before_backward = [&](int index) { ran.backwards.push_back(index); };
-  calls.start = staged_start;
-  interpreter.run(strategy::with_transfers(stages.program(rank, micros), stages, rank), calls);
+  StagedStep step;
+  interpreter.run(strategy::with_transfers(stages.program(rank, micros), stages, rank), step);
+  ran.backwards = step.backwards;
   const auto seen = [&](std::size_t unit, const auto&) { ran.seen.push_back(unit); };
   ran.evaluated = interpreter.evaluate(tiny_batch(7), nullptr, seen).states;
   ran.gradients = take_gradients(chain);
