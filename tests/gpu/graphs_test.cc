@@ -15,10 +15,10 @@
 #include <thread>
 
 #include "checkpoint/checkpoint.h"
-#include "execution/step.h"
 #include "ops/device_graph.h"
-#include "session/saved_state.h"
 #include "setup/schedule.h"
+#include "step/saved_state.h"
+#include "step/step.h"
 #include "support/folder.h"
 #include "support/job.h"
 #include "train/checkpoint_manager.h"
@@ -87,8 +87,8 @@ void train_steps(const session::Job& job, const Stretch& stretch, Learnt& learnt
   std::unique_ptr<checkpoint::Reader> reader;
   if (!stretch.from.empty()) reader = std::make_unique<checkpoint::Reader>(stretch.from);
   auto session = session::materialise(job, *alone, {}, reader.get());
-  execution::Feed feed(job);
-  execution::Step step(session);
+  step::Feed feed(job);
+  step::Step step(session);
   if (reader) train::resume_from(*reader, session, step.updates());
   step.hooks().begin(stretch.begin);
   for (auto s = stretch.begin; s < stretch.end; ++s) {

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/text.h>
-#include "strategy/interpreter.h"
+#include "step/interpreter.h"
 
 #include <algorithm>
 #include <functional>
@@ -31,7 +31,7 @@ nn::Hidden like(const nn::Hidden& hidden) {
   return other;
 }
 
-void start_at(const objective::Sums& sums, strategy::MicroContext& context) {
+void start_at(const objective::Sums& sums, step::MicroContext& context) {
   auto minimised = sums.terms.front();
   for (std::size_t i = 1; i < sums.terms.size(); ++i) minimised = minimised + sums.terms[i];
   for (const auto& auxiliary : context.out.sums) minimised = minimised + auxiliary;
@@ -124,7 +124,7 @@ std::vector<nn::Hidden> through_stages(const Models& models, const nn::Batch& ba
   for (std::size_t s = 0; s < positions.size(); ++s) {
     const auto position = static_cast<std::size_t>(positions[s]);
     auto& runner = models[position]->runner();
-    strategy::MicroContext context{batch};
+    step::MicroContext context{batch};
     const auto peak = models[position]->peak_of([&] {
       context.in = like(inputs.back());
       runner.forward(context, runner.stages().stages[runner.stages().index_of(static_cast<int>(s))], cache);
@@ -184,17 +184,17 @@ void evaluate(const Models& models, const DryRunOf& what, std::vector<MicroStepM
 }
 
 // Groups that tell of what is sent.
-strategy::Channels planned_channels(const AssembledModel& model, const Topology& topology) {
+step::Channels planned_channels(const AssembledModel& model, const Topology& topology) {
   const auto ranks = topology.mesh.ranks_along({layout::Axis::pp}, topology.rank);
-  return strategy::channels_of(
-      model.stages, topology.position(), ranks, [&](const strategy::Channel& channel, const std::vector<int>& ends) {
+  return step::channels_of(
+      model.stages, topology.position(), ranks, [&](const step::Channel& channel, const std::vector<int>& ends) {
         const int own = channel.from == topology.position() ? 0 : 1;
         return std::make_shared<comm::PlannedGroup>("stages", ends, own, c10::Device(c10::DeviceType::Meta));
       });
 }
 
 // Tells what comes into this rank's stages, and what comes back to them.
-void expect(strategy::Interpreter& interpreter, const strategy::RankStages& stages, const nn::Batch& batch,
+void expect(step::Interpreter& interpreter, const strategy::RankStages& stages, const nn::Batch& batch,
             const std::vector<nn::Hidden>& inputs) {
   for (const auto& stage : stages.stages) {
     const auto number = static_cast<std::size_t>(stage.number);
@@ -229,7 +229,7 @@ plan::MicroStepWork of_micro_batch(const std::vector<plan::ActionWork>& actions)
 }
 
 // A step on the meta device: each micro-batch is the longest there can be.
-class CountedStep : public strategy::Workload {
+class CountedStep : public step::Workload {
  public:
   CountedStep(WatchedModel& model, const DryRunOf& what, std::int64_t& kept)
       : model_(model), what_(what), counter_(model, what.topology), kept_(kept) {}
@@ -242,13 +242,13 @@ class CountedStep : public strategy::Workload {
   void computed(const strategy::RankStage& /*stage*/, const nn::Hidden& /*out*/) override {
     if (kept_ == 0) kept_ = model_.held();
   }
-  void start(int /*micro*/, strategy::MicroContext& context) override {
+  void start(int /*micro*/, step::MicroContext& context) override {
     const auto& output = context.out.states;
     // In stages other passes come before the step, and give the same as the one that is trained.
     if (!is_whole()) others_.assign(what_.plugins.minimised->plan().passes.size(), at::empty_like(output));
     start_at(model_.passes().sums(context.batch, std::move(others_), output), context);
   }
-  void forward_backward(strategy::Interpreter& interpreter, int micro) override {
+  void forward_backward(step::Interpreter& interpreter, int micro) override {
     const auto batch = longest();
     others_ = model_.passes().run_others(batch);
     interpreter.forward_backward(micro, model_.passes().trained(batch, others_), *this);
@@ -273,7 +273,7 @@ void run_step(WatchedModel& model, const DryRunOf& what, const std::vector<nn::H
               MicroStepMemory& result) {
   const auto& sizes = what.topology.batch;
   const auto& stages = model.runner().stages();
-  strategy::Interpreter interpreter(model.runner(), planned_channels(model.model(), what.topology));
+  step::Interpreter interpreter(model.runner(), planned_channels(model.model(), what.topology));
   CountedStep step(model, what, result.kept);
   expect(interpreter, stages, step.batch(0), inputs);
   const auto program = model.model().program(static_cast<int>(sizes.accumulation));

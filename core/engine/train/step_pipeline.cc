@@ -14,7 +14,7 @@
 namespace capstan::train {
 
 StepPipeline::StepPipeline(session::Session& session, const std::filesystem::path& folder,
-                           observe::Observers& observers, std::function<execution::Wishes()> wishes)
+                           observe::Observers& observers, std::function<step::Wishes()> wishes)
     : job_(*session.job),
       device_(session.device),
       feed_(job_),
@@ -123,7 +123,7 @@ void StepPipeline::report(UnderWay& step) {
     const auto& name = step.result.figures[i];
     if (!name.empty()) event.values.emplace_back(name, metrics.figures[i]);
   }
-  execution::add_expert_load(event.values, metrics.expert_tokens);
+  step::add_expert_load(event.values, metrics.expert_tokens);
   if (event.target_tokens == 0) {
     event.loss = std::numeric_limits<double>::quiet_NaN();
     log::info(cat("step ", event.step, " has no sample with a target: it updates nothing"));

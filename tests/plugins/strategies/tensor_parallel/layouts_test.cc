@@ -55,8 +55,8 @@ Stored stored(const Family& family, int world, const std::string& strategy, layo
       const std::lock_guard lock(mutex);  // a source is for one thread
       session.engine->fill(*source);
     }
-    execution::Feed feed(job);
-    execution::Step step(session);
+    step::Feed feed(job);
+    step::Step step(session);
     for (int s = 0; s < steps; ++s) step.run(feed.draw(s), {500.0}, 1e-2);
     collected.weights(session);
     const std::lock_guard lock(mutex);
