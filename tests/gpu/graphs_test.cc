@@ -94,9 +94,10 @@ void train_steps(const session::Job& job, const Stretch& stretch, Learnt& learnt
   for (auto s = stretch.begin; s < stretch.end; ++s) {
     const auto input = feed.draw(s);
     const auto lr = setup::learning_rate(*job.config.optimizer, s, job.samples.plan.steps);
-    const auto metrics = step.run(input, input.counts, lr).numbers.read();
-    learnt.losses.push_back(metrics.loss_sum);
-    learnt.norms.push_back(metrics.grad_norm);
+    auto numbers = step.run(input, input.counts, lr);
+    numbers.read();
+    learnt.losses.push_back(numbers.loss_sum());
+    learnt.norms.push_back(numbers.grad_norm());
   }
   learnt.gradients = copies(session.engine->gradient_boxes());
   learnt.weights = copies(session.engine->stored_boxes());

@@ -8,17 +8,17 @@
 
 namespace capstan::step {
 
-MicroSteps::MicroSteps(const session::Session& session, GraphSetting graphs)
+MicroSteps::MicroSteps(const session::Session& session, const LossScale& scale, GraphSetting graphs)
     : session_(session),
-      accumulation_(session.job->topology.batch.accumulation),
-      program_(session.job->model->program(static_cast<int>(accumulation_))),
+      scale_(scale),
+      program_(session.job->model->program(static_cast<int>(session.job->topology.batch.accumulation))),
       layers_(session.job->model->units),
       graphs_(session, std::move(graphs)),
       passes_(
           session.job->plugins.minimised,
           [all = session.interpreter.get()](const nn::Batch& batch) { return all->evaluate(batch); },
           session.frozen_runners()),
-      others_(static_cast<std::size_t>(accumulation_)) {
+      others_(static_cast<std::size_t>(session.job->topology.batch.accumulation)) {
   const auto doubles = at::TensorOptions().dtype(at::kDouble).device(session.device);
   const auto& plan = passes_.objective().plan();
   sums_.figures = at::zeros({static_cast<std::int64_t>(plan.figures.size())}, doubles);
@@ -26,16 +26,18 @@ MicroSteps::MicroSteps(const session::Session& session, GraphSetting graphs)
     factors_ = at::ones({static_cast<std::int64_t>(plan.terms.size())}, doubles);
   sums_.loss = at::zeros({}, doubles);
   sums_.auxiliary = at::zeros({}, doubles);
+  sums_.gives_experts = session.job->topology.speaks_for_stage();
+  sums_.gives_losses = sums_.gives_experts && session.runner->stages().has_end();
 }
 
-void MicroSteps::run(const StepInput& input, const std::vector<double>& counts, const LossScale& scale,
-                     monitor::Tracer* tracer) {
+const StepSums& MicroSteps::run(const StepInput& input, const std::vector<double>& counts, monitor::Tracer* tracer) {
   input_ = &input;
   tracer_ = tracer;
   const auto end_of_step = c10::make_scope_exit([this] { later_.reset(); });
-  begin(counts, scale);
+  begin(counts);
   run_others();
   session_.interpreter->run(program_, *this);
+  return sums_;
 }
 
 nn::Batch MicroSteps::batch_of(int micro) const {
@@ -67,15 +69,14 @@ void MicroSteps::forward_backward(step::Interpreter& interpreter, int micro) {
 
 // Where each forward is followed by its backward, they run when the micro-batch's turn comes.
 void MicroSteps::run_others() {
-  const auto micros = static_cast<int>(accumulation_);
+  const auto micros = static_cast<int>(others_.size());
   if (passes_.objective().plan().passes.size() == 1 || program_ == strategy::accumulation(1, micros)) return;
   for (int micro = 0; micro < micros; ++micro)
     others_[static_cast<std::size_t>(micro)] = passes_.run_others(batch_of(micro));
 }
 
-void MicroSteps::begin(const std::vector<double>& counts, const LossScale& scale) {
+void MicroSteps::begin(const std::vector<double>& counts) {
   divisor_ = strategy::divisor(counts.at(passes_.objective().base()));
-  scale_ = &scale;
   set_factors(counts);
   sums_.loss.zero_();
   sums_.figures.zero_();
@@ -99,12 +100,12 @@ void MicroSteps::set_factors(const std::vector<double>& counts) {
 
 void MicroSteps::fill_seeds() {
   if (!sums_.has_auxiliary) {
-    seed_.copy_(scale_->seed(divisor_, seed_.options()));
+    seed_.copy_(scale_.seed(divisor_, seed_.options()));
     return;
   }
-  const auto one = scale_->seed(1.0, seed_.options());
+  const auto one = scale_.seed(1.0, seed_.options());
   seed_.copy_(one / divisor_);
-  auxiliary_seed_.copy_(one / accumulation_);
+  auxiliary_seed_.copy_(one / session_.job->topology.batch.accumulation);
 }
 
 // What of a micro-batch's numbers is known where a stage ends: its experts' tokens, and at the model's end its losses.

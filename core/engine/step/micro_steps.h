@@ -16,15 +16,17 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace step {
 
-/// What a step's micro-steps add up on the device.
-struct MicroStepSums {
+/// What a rank's micro-steps add up on the device.
+struct StepSums {
   at::Tensor loss;       ///< 0-dim float64: the objective's terms, times the count that the loss is a mean over
-  at::Tensor auxiliary;  ///< 0-dim float64
+  at::Tensor auxiliary;  ///< 0-dim float64: the model's auxiliary losses
   /// [layers of the whole model, experts] float64, zero for those that other ranks compute; undefined: no layer of this
   /// rank has experts.
   at::Tensor expert_tokens;
   at::Tensor figures;          ///< [F] float64: the objective's
   bool has_auxiliary = false;  ///< the model has an auxiliary loss
+  bool gives_losses = true;    ///< the rank gives its data coordinate's losses: it computes the model's end
+  bool gives_experts = true;   ///< the rank gives its data coordinate's counts of the layers that it computes
 };
 
 /// Runs a step's program over its micro-batches. A micro-batch is trained on its sums of the objective's terms, divided
@@ -34,15 +36,12 @@ struct MicroStepSums {
 /// step's program, all micro-batches one after the other, and what they give stays until its backward starts.
 class MicroSteps : private step::Workload {
  public:
-  /// `session` must outlive it.
-  MicroSteps(const session::Session& session, GraphSetting graphs);
-  /// All of the step: its gradients are in the engine. `scale` must outlive it.
+  /// Both must outlive it.
+  MicroSteps(const session::Session& session, const LossScale& scale, GraphSetting graphs);
+  /// All of the step: its gradients are in the engine. The sums of the next step have the same memory.
   /// `counts`: the objective's, of all that the step's gradients are summed over. `tracer` may be null: it is told of
   /// weights' gradients that come later than the rest of a backward, by micro-batch and stage.
-  void run(const StepInput& input, const std::vector<double>& counts, const LossScale& scale,
-           monitor::Tracer* tracer = nullptr);
-  /// The sums of the next step have the same memory.
-  const MicroStepSums& sums() const { return sums_; }
+  const StepSums& run(const StepInput& input, const std::vector<double>& counts, monitor::Tracer* tracer = nullptr);
 
  private:
   nn::Batch batch(int micro) override;
@@ -51,7 +50,7 @@ class MicroSteps : private step::Workload {
   void computed(const strategy::RankStage& stage, const nn::Hidden& out) override;
   void start(int micro, step::MicroContext& context) override;
   void forward_backward(step::Interpreter& interpreter, int micro) override;
-  void begin(const std::vector<double>& counts, const LossScale& scale);
+  void begin(const std::vector<double>& counts);
   void set_factors(const std::vector<double>& counts);
   at::Tensor minimised(const std::vector<at::Tensor>& terms) const;
   nn::Batch batch_of(int micro) const;
@@ -59,16 +58,15 @@ class MicroSteps : private step::Workload {
   void fill_seeds();
 
   const session::Session& session_;
-  std::int64_t accumulation_;
+  const LossScale& scale_;
   strategy::Program program_;
   ExpertLayers layers_;
   MicroGraphs graphs_;
   strategy::Passes passes_;
   std::vector<std::vector<at::Tensor>> others_;  // what passes without gradient gave, by micro-batch and pass
-  MicroStepSums sums_;
+  StepSums sums_;
   at::Tensor factors_;  // [terms] float64, what each is multiplied by; undefined: a single term, by 1
   double divisor_ = 1;
-  const LossScale* scale_ = nullptr;
   const StepInput* input_ = nullptr;
   monitor::Tracer* tracer_ = nullptr;
   std::optional<Traced> later_;  // weights' gradients that come later than the rest of a backward

@@ -235,7 +235,7 @@ NonFinite find_nonfinite(const session::Session& session, const at::Tensor& norm
   return found;
 }
 
-void NonFiniteSteps::bad(const monitor::StepEnded& event, const step::StepResult& result,
+void NonFiniteSteps::bad(const monitor::StepEnded& event, const step::StepNumbers& numbers,
                          const step::StepInput& input) {
   const double scale = event.loss_scale.value_or(1.0);
   if (std::isfinite(event.loss) && scale_.can_shrink(scale)) {
@@ -245,7 +245,7 @@ void NonFiniteSteps::bad(const monitor::StepEnded& event, const step::StepResult
     }
     return;
   }
-  auto found = find_nonfinite(session_, result.norms, scale);
+  auto found = find_nonfinite(session_, numbers.norms(), scale);
   // Infinity need not reach the loss. Where gradients are local on an axis, not all ranks are here for a bad norm, but
   // all of them know the loss.
   if (session_.local_axes().empty() || !std::isfinite(event.loss)) found.output = find_bad_output(session_, input);

@@ -47,8 +47,8 @@ struct NonFinite {
   std::string text() const;
 };
 
-/// Looks at the parameters as they are now, and at the gradients by what a step left: `norms` as in StepResult, `scale`
-/// the loss scale in them; not at outputs. Waits for the device. Collective over the ranks that share a norm.
+/// Looks at the parameters as they are now, and at the gradients by what a step left: `norms` as in StepNumbers,
+/// `scale` the loss scale in them; not at outputs. Waits for the device. Collective over the ranks that share a norm.
 NonFinite find_nonfinite(const session::Session& session, const at::Tensor& norms, double scale);
 
 /// What is done about steps that were not finite: train.on_nonfinite. Their update was masked on the device, so weights
@@ -69,7 +69,7 @@ class NonFiniteSteps {
   /// A step without an update, with its loss and norm in `event`. Returns when the run continues: the loss scale was
   /// too large, or on_nonfinite is "skip"; rank 0 logs it. Throws Error that names parameter and unit, the same on all
   /// ranks. Collective over the world.
-  void bad(const monitor::StepEnded& event, const step::StepResult& result, const step::StepInput& input);
+  void bad(const monitor::StepEnded& event, const step::StepNumbers& numbers, const step::StepInput& input);
 
  private:
   std::string fix(const NonFinite& found, std::int64_t step) const;

@@ -2,10 +2,10 @@
 #include <capstan/base/export.h>
 
 #include <chrono>
-#include <deque>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "step/feed.h"
 #include "step/step.h"
@@ -35,7 +35,7 @@ class StepPipeline {
   /// finite and train.on_nonfinite says so. Collective over the world.
   bool take(std::int64_t step);
   /// Waits until the observers know all steps that were taken.
-  void drain();
+  void drain() { report(); }
   /// The run ends before a step whose sums are under way.
   void end_early();
   /// The ranks have agreed to stop elsewhere: what the next step's sums say no longer counts.
@@ -54,16 +54,14 @@ class StepPipeline {
   // A step whose metrics may still be on their way from the device.
   struct UnderWay {
     monitor::StepEnded event;
-    step::StepResult result;
     step::StepInput input;  // a step that fails is run again, and shown
-    double divisor = 1;     // what its loss is a mean over
-    at::Tensor host;
-    std::shared_ptr<c10::Event> arrived;
+    step::StepNumbers numbers;
+    double divisor;                       // what its loss is a mean over
+    std::shared_ptr<c10::Event> arrived;  // when the numbers are in host memory; null: they are
   };
   using Clock = std::chrono::steady_clock;
   monitor::StepEnded event_of(std::int64_t step, const StepTotals& totals, double lr) const;
-  void finish(std::size_t leave);
-  void report(UnderWay& step);
+  void report();
   const data::Plan& plan() const { return job_.samples.plan; }
 
   const session::Job& job_;
@@ -76,7 +74,7 @@ class StepPipeline {
   std::function<step::Wishes()> wishes_;
   std::shared_ptr<observe::CollectiveClock> clock_;
   step::StepInput next_;
-  std::deque<UnderWay> under_way_;
+  std::optional<UnderWay> under_way_;
   step::Wishes agreed_;
   // The end of the last step, from which the next one's time counts: on a GPU where its stream is then, since the host
   // reports a step when it has queued the next one.

@@ -147,8 +147,9 @@ at::Tensor train(const session::Job& job, comm::Communicator& communicator, cons
       input.target_tokens += input.micro.back().target_tokens;
     }
     input.counts = {static_cast<double>(input.target_tokens)};
-    const auto result = step.run(input, input.counts, setup::learning_rate(*job.config.optimizer, s, ids.size(0)));
-    losses.push_back(result.numbers.read().loss_sum / static_cast<double>(input.target_tokens));
+    auto numbers = step.run(input, input.counts, setup::learning_rate(*job.config.optimizer, s, ids.size(0)));
+    numbers.read();
+    losses.push_back(numbers.loss_sum() / static_cast<double>(input.target_tokens));
   }
   return at::tensor(losses, at::kDouble);
 }

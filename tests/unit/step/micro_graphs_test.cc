@@ -49,12 +49,11 @@ Learnt gradients_of(const std::shared_ptr<AgainRecorder>& recorder, const std::v
     if (prepare) prepare(session);
     step::Feed feed(job);
     const step::LossScale scale({}, session.device);
-    step::MicroSteps steps(session, {recorder, 20});
+    step::MicroSteps steps(session, scale, {recorder, 20});
     for (std::int64_t s = 0; s < 5; ++s) {
       auto input = feed.draw(s);
       if (change) change(input);
-      steps.run(input, input.counts, scale);
-      const auto& sums = steps.sums();
+      const auto& sums = steps.run(input, input.counts);
       learnt.losses.push_back(sums.loss.item<double>());
       learnt.auxiliary.push_back(sums.auxiliary.item<double>());
       if (sums.expert_tokens.defined()) learnt.expert_tokens.push_back(sums.expert_tokens[0][0].item<double>());
@@ -114,8 +113,8 @@ TEST_CASE("the first micro-steps show which weights have gradients: replays pass
     auto session = session::materialise(job, communicator);
     step::Feed feed(job);
     const step::LossScale scale({}, session.device);
-    step::MicroSteps steps(session, {});
-    steps.run(feed.draw(0), {100}, scale);
+    step::MicroSteps steps(session, scale, {});
+    steps.run(feed.draw(0), {100});
     for (const auto& reached : session.engine->reached()) CHECK(reached.reached);
   });
 }
@@ -244,11 +243,10 @@ std::vector<Learnt> learn_on_two(const std::vector<std::shared_ptr<AgainRecorder
     step::Feed feed(job);
     const step::LossScale scale({}, session.device);
     const step::GraphSetting graphs{recorders[static_cast<std::size_t>(rank)], 20};
-    step::MicroSteps steps(session, graphs);
+    step::MicroSteps steps(session, scale, graphs);
     auto& mine = learnt[static_cast<std::size_t>(rank)];
     for (std::int64_t s = 0; s < 5; ++s) {
-      steps.run(feed.draw(s), {100}, scale);
-      mine.losses.push_back(steps.sums().loss.item<double>());
+      mine.losses.push_back(steps.run(feed.draw(s), {100}).loss.item<double>());
       mine.losses.push_back(session.engine->squared_grad_norms().sum().item<double>());
       auto& gradients = mine.gradients.emplace_back();
       for (const auto& stored : session.engine->gradient_boxes()) gradients[stored.record->name] = stored.value.clone();

@@ -71,9 +71,10 @@ struct Trace {
   std::vector<StepTrace> steps;
 
   void take_step(Rank& rank) {
-    const auto got = rank.step.run(rank.input, {static_cast<double>(rank.targets)}, 0.01).numbers.read();
-    steps.push_back({got.grad_norm, got.loss_sum, got.loss_scale, got.skipped ? 1.0 : 0.0, rank.step.updates().save(),
-                     rank.boxes()});
+    auto got = rank.step.run(rank.input, {static_cast<double>(rank.targets)}, 0.01);
+    got.read();
+    steps.push_back({got.grad_norm(), got.loss_sum(), got.loss_scale(), got.skipped() ? 1.0 : 0.0,
+                     rank.step.updates().save(), rank.boxes()});
   }
 };
 
