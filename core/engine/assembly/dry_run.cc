@@ -124,10 +124,12 @@ std::vector<nn::Hidden> through_stages(const Models& models, const nn::Batch& ba
   for (std::size_t s = 0; s < positions.size(); ++s) {
     const auto position = static_cast<std::size_t>(positions[s]);
     auto& runner = models[position]->runner();
-    step::MicroContext context{batch};
+    const auto& stages = runner.stages();
+    step::MicroContext context{&stages.stages[stages.index_of(static_cast<int>(s))], batch};
+    context.cache = cache;
     const auto peak = models[position]->peak_of([&] {
       context.in = like(inputs.back());
-      runner.forward(context, runner.stages().stages[runner.stages().index_of(static_cast<int>(s))], cache);
+      runner.forward(context);
     });
     seen(position, peak);
     inputs.push_back(like(context.out));
@@ -239,7 +241,7 @@ class CountedStep : public step::Workload {
   void before_backward(int index) override {
     if (!is_whole()) model_.protocol().begin_backward(index);
   }
-  void computed(const strategy::RankStage& /*stage*/, const nn::Hidden& /*out*/) override {
+  void computed(const step::MicroContext& /*context*/) override {
     if (kept_ == 0) kept_ = model_.held();
   }
   void start(int /*micro*/, step::MicroContext& context) override {

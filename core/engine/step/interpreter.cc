@@ -88,12 +88,11 @@ void Interpreter::run(const strategy::Program& program, Workload& work) {
 
 // Nothing of it stays: between steps there are no activations.
 void Interpreter::forward_backward(int micro, const nn::Batch& batch, Workload& work) {
-  const auto& stage = runner_.stages().stages.front();
-  MicroContext context{batch};
-  runner_.forward(context, stage);
-  work.computed(stage, context.out);
+  MicroContext context{&runner_.stages().stages.front(), batch};
+  runner_.forward(context);
+  work.computed(context);
   work.start(micro, context);
-  runner_.backward(context, stage);
+  runner_.backward(context);
 }
 
 void Interpreter::act(const strategy::Action& action, Workload& work) {
@@ -132,7 +131,7 @@ std::vector<at::Tensor> Interpreter::gradients_for(const strategy::RankStage& st
 MicroContext& Interpreter::context_of(const strategy::Action& action, Workload& work) {
   const Key key{action.stage, action.micro};
   const auto found = contexts_.find(key);
-  return found != contexts_.end() ? found->second : contexts_[key] = {work.batch(action.micro)};
+  return found != contexts_.end() ? found->second : contexts_[key] = {&stage_of(action), work.batch(action.micro)};
 }
 
 void Interpreter::forward(const strategy::Action& action, Workload& work) {
@@ -140,8 +139,8 @@ void Interpreter::forward(const strategy::Action& action, Workload& work) {
   const auto& stage = stage_of(action);
   auto& context = context_of(action, work);
   if (stage.before >= 0) context.in = hidden_of(states_for(stage, action.micro));
-  runner_.forward(context, stage);
-  work.computed(stage, context.out);
+  runner_.forward(context);
+  work.computed(context);
   if (stage.after < 0) return;
   const bool stays = stage.after == runner_.stages().position;
   (stays ? states_[{action.stage + 1, action.micro}] : leaving_[key]) = leaves_of(context.out);
@@ -159,7 +158,7 @@ void Interpreter::backward(const strategy::Action& action, Workload& work) {
     context.gradients = gradients_for(stage, action.micro);
   }
   const bool is_part = action.kind == Kind::backward_input;
-  is_part ? runner_.backward_input(context, stage) : runner_.backward(context, stage);
+  is_part ? runner_.backward_input(context) : runner_.backward(context);
   if (stage.before >= 0) {
     const bool stays = stage.before == runner_.stages().position;
     (stays ? gradients_[{action.stage - 1, action.micro}] : leaving_[key]) = gradients_of(context.in);
@@ -175,7 +174,7 @@ void Interpreter::backward(const strategy::Action& action, Workload& work) {
 void Interpreter::backward_weight(const strategy::Action& action, Workload& work) {
   auto context = take(contexts_, {action.stage, action.micro});
   work.before_backward(backwards_++);
-  runner_.backward_weight(context, stage_of(action));
+  runner_.backward_weight(context);
 }
 
 nn::Hidden Interpreter::evaluate(const nn::Batch& batch, nn::KVCache* cache, const UnitRunner::Seen& seen) {
@@ -188,9 +187,10 @@ nn::Hidden Interpreter::evaluate(const nn::Batch& batch, nn::KVCache* cache, con
       transfers_.start_states(batch, stage.before, {Kind::receive_states, stage.number, 0});
       states = states_for(stage, 0);
     }
-    MicroContext context{batch};
+    MicroContext context{&stage, batch};
+    context.cache = cache;
     if (stage.before >= 0) context.in = hidden_of(states);
-    runner_.forward(context, stage, cache, seen);
+    runner_.forward(context, seen);
     if (stage.after < 0) {
       out = std::move(context.out);
     } else {

@@ -35,8 +35,8 @@ class Workload {
   /// Called before the `index`-th backward of the program on this rank, each part of one counted; where a forward is
   /// directly followed by its backward and is all of the model, before the forward.
   virtual void before_backward(int /*index*/) {}
-  /// A stage's forward is done; of the model's last one, `out` is what the head gives.
-  virtual void computed(const strategy::RankStage& /*stage*/, const nn::Hidden& /*out*/) {}
+  /// A stage's forward is done; of the model's last one, the context's output is what the head gives.
+  virtual void computed(const MicroContext& /*context*/) {}
   /// Called at the model's end: gives the context the root that its micro-batch's backward starts from, a tensor of one
   /// element, and the root's gradient.
   virtual void start(int micro, MicroContext& context) = 0;

@@ -21,7 +21,7 @@ MicroSteps::MicroSteps(const session::Session& session, const LossScale& scale, 
       others_(static_cast<std::size_t>(session.job->topology.batch.accumulation)) {
   const auto doubles = at::TensorOptions().dtype(at::kDouble).device(session.device);
   const auto& plan = passes_.objective().plan();
-  sums_.figures = at::zeros({static_cast<std::int64_t>(plan.figures.size())}, doubles);
+  sums_.objective_figures = at::zeros({static_cast<std::int64_t>(plan.figures.size())}, doubles);
   if (plan.terms.size() > 1 || plan.terms.front().weight != 1)
     factors_ = at::ones({static_cast<std::int64_t>(plan.terms.size())}, doubles);
   sums_.loss = at::zeros({}, doubles);
@@ -30,9 +30,8 @@ MicroSteps::MicroSteps(const session::Session& session, const LossScale& scale, 
   sums_.gives_losses = sums_.gives_experts && session.runner->stages().has_end();
 }
 
-const StepSums& MicroSteps::run(const StepInput& input, const std::vector<double>& counts, monitor::Tracer* tracer) {
+StepNumbers MicroSteps::run(const StepInput& input, const std::vector<double>& counts) {
   input_ = &input;
-  tracer_ = tracer;
   const auto end_of_step = c10::make_scope_exit([this] { later_.reset(); });
   begin(counts);
   run_others();
@@ -58,7 +57,7 @@ void MicroSteps::before(const strategy::Action& action) {
 void MicroSteps::before_backward(int index) { session_.engine->begin_backward(index); }
 
 // The micro-batch's passes without gradient come first, and are recorded with the rest.
-void MicroSteps::forward_backward(step::Interpreter& interpreter, int micro) {
+void MicroSteps::forward_backward(Interpreter& interpreter, int micro) {
   const auto all = [this, &interpreter, micro](const nn::Batch& batch) {
     auto& others = others_[static_cast<std::size_t>(micro)];
     others = passes_.run_others(batch);
@@ -79,7 +78,7 @@ void MicroSteps::begin(const std::vector<double>& counts) {
   divisor_ = strategy::divisor(counts.at(passes_.objective().base()));
   set_factors(counts);
   sums_.loss.zero_();
-  sums_.figures.zero_();
+  sums_.objective_figures.zero_();
   sums_.auxiliary.zero_();
   if (sums_.expert_tokens.defined()) sums_.expert_tokens.zero_();
   if (seed_.defined()) fill_seeds();
@@ -109,14 +108,16 @@ void MicroSteps::fill_seeds() {
 }
 
 // What of a micro-batch's numbers is known where a stage ends: its experts' tokens, and at the model's end its losses.
-void MicroSteps::computed(const strategy::RankStage& stage, const nn::Hidden& out) {
+void MicroSteps::computed(const MicroContext& context) {
+  const auto& out = context.out;
   if (!out.expert_tokens.empty()) {
     const auto tokens = at::stack(out.expert_tokens);
     if (!sums_.expert_tokens.defined())
       sums_.expert_tokens = at::zeros({layers_.count(), tokens.size(1)}, tokens.options());
-    sums_.expert_tokens.narrow(0, layers_.first_of(session_.runner->units()[stage.first]), tokens.size(0)) += tokens;
+    sums_.expert_tokens.narrow(0, layers_.first_of(session_.runner->units()[context.stage->first]), tokens.size(0)) +=
+        tokens;
   }
-  if (stage.after >= 0) return;
+  if (context.stage->after >= 0) return;
   sums_.has_auxiliary = !out.sums.empty();
   for (const auto& auxiliary : out.sums) sums_.auxiliary += auxiliary.detach().to(at::kDouble);
 }
@@ -132,13 +133,13 @@ at::Tensor MicroSteps::minimised(const std::vector<at::Tensor>& terms) const {
 }
 
 // Recorded in a graph it runs again with other numbers in the same memory: where backward starts is in memory too.
-void MicroSteps::start(int micro, step::MicroContext& context) {
+void MicroSteps::start(int micro, MicroContext& context) {
   const auto& out = context.out;
   const auto sums = passes_.sums(context.batch, std::move(others_[static_cast<std::size_t>(micro)]), out.states);
   session_.engine->leave_thread();
   const auto loss = minimised(sums.terms);
   sums_.loss += loss.detach().to(at::kDouble);
-  if (!sums.figures.empty()) sums_.figures += at::stack(sums.figures).detach().to(at::kDouble);
+  if (!sums.figures.empty()) sums_.objective_figures += at::stack(sums.figures).detach().to(at::kDouble);
   if (!seed_.defined()) {
     seed_ = at::empty({}, loss.options());
     auxiliary_seed_ = at::empty({}, loss.options());

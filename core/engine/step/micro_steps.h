@@ -10,46 +10,36 @@
 #include "step/expert_layers.h"
 #include "step/feed.h"
 #include "step/micro_graphs.h"
+#include "step/step_numbers.h"
 #include "step/tracing.h"
 #include "step/updates.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace step {
 
-/// What a rank's micro-steps add up on the device.
-struct StepSums {
-  at::Tensor loss;       ///< 0-dim float64: the objective's terms, times the count that the loss is a mean over
-  at::Tensor auxiliary;  ///< 0-dim float64: the model's auxiliary losses
-  /// [layers of the whole model, experts] float64, zero for those that other ranks compute; undefined: no layer of this
-  /// rank has experts.
-  at::Tensor expert_tokens;
-  at::Tensor figures;          ///< [F] float64: the objective's
-  bool has_auxiliary = false;  ///< the model has an auxiliary loss
-  bool gives_losses = true;    ///< the rank gives its data coordinate's losses: it computes the model's end
-  bool gives_experts = true;   ///< the rank gives its data coordinate's counts of the layers that it computes
-};
-
 /// Runs a step's program over its micro-batches. A micro-batch is trained on its sums of the objective's terms, divided
 /// by the step's counts, and on this rank's share of its auxiliary losses (Hidden::sums after the head), divided by the
 /// step's micro-batches. Gradients come multiplied by the loss scale. Where MicroGraphs can, it replays forward and
 /// backward. Where the model is cut into stages, an objective's passes without gradient go through them before the
 /// step's program, all micro-batches one after the other, and what they give stays until its backward starts.
-class MicroSteps : private step::Workload {
+class MicroSteps : private Workload {
  public:
   /// Both must outlive it.
   MicroSteps(const session::Session& session, const LossScale& scale, GraphSetting graphs);
-  /// All of the step: its gradients are in the engine. The sums of the next step have the same memory.
-  /// `counts`: the objective's, of all that the step's gradients are summed over. `tracer` may be null: it is told of
-  /// weights' gradients that come later than the rest of a backward, by micro-batch and stage.
-  const StepSums& run(const StepInput& input, const std::vector<double>& counts, monitor::Tracer* tracer = nullptr);
+  /// All of the step: its gradients are in the engine. Returns the rank's own sums; those of the next step have the
+  /// same memory. `counts`: the objective's, of all that the step's gradients are summed over.
+  StepNumbers run(const StepInput& input, const std::vector<double>& counts);
+  /// The tracer is told of weights' gradients that come later than the rest of a backward, by micro-batch and stage. It
+  /// must outlive this.
+  void trace(monitor::Tracer* tracer) { tracer_ = tracer; }
 
  private:
   nn::Batch batch(int micro) override;
   void before(const strategy::Action& action) override;
   void before_backward(int index) override;
-  void computed(const strategy::RankStage& stage, const nn::Hidden& out) override;
-  void start(int micro, step::MicroContext& context) override;
-  void forward_backward(step::Interpreter& interpreter, int micro) override;
+  void computed(const MicroContext& context) override;
+  void start(int micro, MicroContext& context) override;
+  void forward_backward(Interpreter& interpreter, int micro) override;
   void begin(const std::vector<double>& counts);
   void set_factors(const std::vector<double>& counts);
   at::Tensor minimised(const std::vector<at::Tensor>& terms) const;
@@ -64,7 +54,7 @@ class MicroSteps : private step::Workload {
   MicroGraphs graphs_;
   strategy::Passes passes_;
   std::vector<std::vector<at::Tensor>> others_;  // what passes without gradient gave, by micro-batch and pass
-  StepSums sums_;
+  StepNumbers sums_;
   at::Tensor factors_;  // [terms] float64, what each is multiplied by; undefined: a single term, by 1
   double divisor_ = 1;
   const StepInput* input_ = nullptr;

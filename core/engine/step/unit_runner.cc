@@ -110,25 +110,25 @@ bool UnitRunner::recomputes() const {
   });
 }
 
-nn::Hidden UnitRunner::forward(const nn::Batch& batch, nn::KVCache* cache, const Seen& seen) {
+nn::Hidden UnitRunner::forward(const nn::Batch& batch) {
   CAPSTAN_ASSERT(stages_.is_whole());
-  alone_ = {batch};
-  forward(alone_, stages_.stages.front(), cache, seen);
+  alone_ = {&stages_.stages.front(), batch};
+  forward(alone_);
   return std::exchange(alone_.out, {});
 }
 
 void UnitRunner::backward(const at::Tensor& loss, const at::Tensor& seed) {
   alone_.roots = {loss};
   alone_.gradients = {seed};
-  backward(alone_, stages_.stages.front());
+  backward(alone_);
   alone_.roots = alone_.gradients = {};
 }
 
-void UnitRunner::forward(MicroContext& context, const strategy::RankStage& stage, nn::KVCache* cache,
-                         const Seen& seen) {
+void UnitRunner::forward(MicroContext& context, const Seen& seen) {
+  const auto& stage = *context.stage;
   context.out = context.in;
   for (auto i = stage.first; i < stage.end; ++i) {
-    context.out = run(*links_[i], std::move(context.out), context.batch, cache);
+    context.out = run(*links_[i], std::move(context.out), context);
     if (seen) seen(stage.place + i - stage.first, context.out);
   }
 }
@@ -140,7 +140,8 @@ nn::Hidden UnitRunner::cross(const nn::Hidden& hidden, Link& link, bool enters) 
                    Crossing::apply(at::TensorList(tensors), c10::IValue::make_capsule(links_[link.index]), enters));
 }
 
-nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
+nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const MicroContext& context) {
+  const auto& batch = context.batch;
   for (auto& hooks : link.hooks) hooks->before_forward();
   link.unit->set_batch(without_teacher(batch));
   const bool with_grad = c10::GradMode::is_enabled() && link.index >= stages_.first_reached;
@@ -151,11 +152,11 @@ nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const nn::Batch& batch
       hidden.states = hidden.states.detach().requires_grad_(true);
     hidden = cross(hidden, link, /*enters=*/false);
     hidden = link.recompute ? strategy::recomputed(*link.unit, link.in_forward, std::move(hidden), batch)
-                            : strategy::run_unit(*link.unit, link.in_forward, std::move(hidden), batch, cache);
+                            : strategy::run_unit(*link.unit, link.in_forward, std::move(hidden), batch, context.cache);
     hidden = cross(hidden, link, /*enters=*/true);
   } else {
     const at::NoGradGuard no_grad;
-    hidden = strategy::run_unit(*link.unit, link.in_forward, std::move(hidden), batch, cache);
+    hidden = strategy::run_unit(*link.unit, link.in_forward, std::move(hidden), batch, context.cache);
   }
   std::for_each(link.hooks.rbegin(), link.hooks.rend(), [](auto& hooks) { hooks->after_forward(); });
   return hidden;
@@ -175,22 +176,22 @@ void UnitRunner::leave_backward(Link& link) {
   std::for_each(link.hooks.rbegin(), link.hooks.rend(), [](auto& hooks) { hooks->after_backward(); });
 }
 
-void UnitRunner::backward(MicroContext& context, const strategy::RankStage& stage) {
-  run_backward(context, stage);
-  end_backward(stage);
+void UnitRunner::backward(MicroContext& context) {
+  run_backward(context);
+  end_backward(context);
 }
 
-void UnitRunner::backward_input(MicroContext& context, const strategy::RankStage& stage) {
+void UnitRunner::backward_input(MicroContext& context) {
   context.left.resize(links_.size());
-  entered_ = stage.end - 1;
+  entered_ = context.stage->end - 1;
   const ops::LeaveWeightGradients leave([&] { return &context.left[entered_]; });
-  run_backward(context, stage);
-  leave_gradients(context, stage);
+  run_backward(context);
+  leave_gradients(context);
 }
 
 // Those that no product left: in their leaves autograd would add other micro-batches' to them, in the weights' dtype.
-void UnitRunner::leave_gradients(MicroContext& context, const strategy::RankStage& stage) {
-  for (auto i = first_reached(stage); i < stage.end; ++i) {
+void UnitRunner::leave_gradients(MicroContext& context) {
+  for (auto i = first_reached(context); i < context.stage->end; ++i) {
     for (const auto& weight : links_[i]->unit->weights()) {
       const auto& leaf = weight->value();
       if (!leaf.grad().defined()) continue;
@@ -201,28 +202,28 @@ void UnitRunner::leave_gradients(MicroContext& context, const strategy::RankStag
 }
 
 // From the last unit to the first, as backward does: what is complete is on its way to other ranks early.
-void UnitRunner::backward_weight(MicroContext& context, const strategy::RankStage& stage) {
-  for (auto i = stage.end; i-- > first_reached(stage);) {
+void UnitRunner::backward_weight(MicroContext& context) {
+  for (auto i = context.stage->end; i-- > first_reached(context);) {
     context.left[i].compute();
     auto& hooks = links_[i]->hooks;
     std::for_each(hooks.rbegin(), hooks.rend(), [](auto& each) { each->after_weight_gradients(); });
   }
-  end_backward(stage);
+  end_backward(context);
 }
 
-void UnitRunner::run_backward(MicroContext& context, const strategy::RankStage& stage) {
+void UnitRunner::run_backward(MicroContext& context) {
   context.in_backward.assign(links_.size(), false);
   current_ = &context;
   torch::autograd::backward(context.roots, context.gradients);
   // The embedding has no input with a gradient, so there is no node before it: it is finished here.
-  for (auto i = stage.end; i-- > stage.first;) {
+  for (auto i = context.stage->end; i-- > context.stage->first;) {
     if (context.in_backward[i]) leave_backward(*links_[i]);
   }
   current_ = nullptr;
 }
 
-void UnitRunner::end_backward(const strategy::RankStage& stage) {
-  for (auto i = first_reached(stage); i < stage.end; ++i) {
+void UnitRunner::end_backward(const MicroContext& context) {
+  for (auto i = first_reached(context); i < context.stage->end; ++i) {
     for (auto& hooks : links_[i]->hooks) hooks->end_backward();
   }
 }

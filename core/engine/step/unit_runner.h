@@ -19,13 +19,15 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace step {
 
-/// A micro-batch in flight in a stretch of units: what its backward needs of its forward. Several may be in flight.
+/// A micro-batch in flight in a stage: what its backward needs of its forward. Several may be in flight.
 struct MicroContext {
-  nn::Batch batch;
+  const strategy::RankStage* stage = nullptr;  ///< which the runner has
+  nn::Batch batch = {};
   nn::Hidden in = {};                      ///< what came from the stage before, leaves where its gradients are wanted
-  nn::Hidden out = {};                     ///< what the stretch computed
+  nn::Hidden out = {};                     ///< what the stage computed
   std::vector<at::Tensor> roots = {};      ///< where backward starts: the tensors of `out`, or what was made of them
   std::vector<at::Tensor> gradients = {};  ///< by root: the gradient that backward starts with
+  nn::KVCache* cache = nullptr;            ///< of answers that are generated; null: there are none
   std::vector<bool> in_backward = {};      ///< by unit: before_backward has run and after_backward has not
   std::vector<ops::WeightGradients> left = {};  ///< by unit: what backward_input leaves to backward_weight
 };
@@ -56,34 +58,33 @@ class UnitRunner {
   /// Called with the output of each unit, in order, and the unit's place in the whole model.
   using Seen = std::function<void(std::size_t unit, const nn::Hidden& output)>;
   /// All units in order. With labels in the batch, the result's `states` is the loss sum.
-  nn::Hidden forward(const nn::Batch& batch, nn::KVCache* cache = nullptr, const Seen& seen = {});
+  nn::Hidden forward(const nn::Batch& batch);
   /// Backward of the last forward(batch) that ran, from `loss` (0-dim) with gradient `seed` (0-dim, same dtype), then
   /// the hooks that the graph missed.
   void backward(const at::Tensor& loss, const at::Tensor& seed);
 
-  /// The units of a stage, from the context's batch and input to its output. `cache`: of an answer that is generated.
-  void forward(MicroContext& context, const strategy::RankStage& stage, nn::KVCache* cache = nullptr,
-               const Seen& seen = {});
+  /// The units of the context's stage, from its batch and input to its output.
+  void forward(MicroContext& context, const Seen& seen = {});
   /// Their backward from the context's roots: leaves have their gradients then, the context's input too.
-  void backward(MicroContext& context, const strategy::RankStage& stage);
+  void backward(MicroContext& context);
   /// The same in two parts, between which the context needs neither its input nor its output, nor roots: weights get
   /// their gradients in the second, which computes those of products.
-  void backward_input(MicroContext& context, const strategy::RankStage& stage);
-  void backward_weight(MicroContext& context, const strategy::RankStage& stage);
+  void backward_input(MicroContext& context);
+  void backward_weight(MicroContext& context);
 
  private:
   struct Link;
   class Crossing;
   nn::Hidden cross(const nn::Hidden& hidden, Link& link, bool enters);
-  nn::Hidden run(Link& link, nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache);
+  nn::Hidden run(Link& link, nn::Hidden hidden, const MicroContext& context);
   void enter_backward(Link& link);
   void leave_backward(Link& link);
-  std::size_t first_reached(const strategy::RankStage& stage) const {
-    return std::max(stage.first, stages_.first_reached);
+  std::size_t first_reached(const MicroContext& context) const {
+    return std::max(context.stage->first, stages_.first_reached);
   }
-  void run_backward(MicroContext& context, const strategy::RankStage& stage);
-  void leave_gradients(MicroContext& context, const strategy::RankStage& stage);
-  void end_backward(const strategy::RankStage& stage);
+  void run_backward(MicroContext& context);
+  void leave_gradients(MicroContext& context);
+  void end_backward(const MicroContext& context);
 
   std::vector<nn::Unit*> units_;
   strategy::RankStages stages_;

@@ -245,7 +245,7 @@ void NonFiniteSteps::bad(const monitor::StepEnded& event, const step::StepNumber
     }
     return;
   }
-  auto found = find_nonfinite(session_, numbers.norms(), scale);
+  auto found = find_nonfinite(session_, numbers.norms, scale);
   // Infinity need not reach the loss. Where gradients are local on an axis, not all ranks are here for a bad norm, but
   // all of them know the loss.
   if (session_.local_axes().empty() || !std::isfinite(event.loss)) found.output = find_bad_output(session_, input);

@@ -101,8 +101,8 @@ void StepPipeline::report() {
   if (step_.updates().loss_scale().on()) event.loss_scale = numbers.loss_scale();
   event.skipped = numbers.skipped();
   event.auxiliary_loss = numbers.auxiliary_loss();
-  for (auto& figure : numbers.figures()) event.values.push_back(std::move(figure));
-  step::add_expert_load(event.values, numbers.expert_tokens());
+  for (auto& figure : numbers.figure_values()) event.values.push_back(std::move(figure));
+  step::add_expert_load(event.values, numbers.tokens_by_expert());
   if (event.target_tokens == 0) {
     event.loss = std::numeric_limits<double>::quiet_NaN();
     log::info(cat("step ", event.step, " has no sample with a target: it updates nothing"));

@@ -53,7 +53,7 @@ Learnt gradients_of(const std::shared_ptr<AgainRecorder>& recorder, const std::v
     for (std::int64_t s = 0; s < 5; ++s) {
       auto input = feed.draw(s);
       if (change) change(input);
-      const auto& sums = steps.run(input, input.counts);
+      const auto sums = steps.run(input, input.counts);
       learnt.losses.push_back(sums.loss.item<double>());
       learnt.auxiliary.push_back(sums.auxiliary.item<double>());
       if (sums.expert_tokens.defined()) learnt.expert_tokens.push_back(sums.expert_tokens[0][0].item<double>());

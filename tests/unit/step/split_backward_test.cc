@@ -82,16 +82,15 @@ TEST_CASE("gradients of products' weights come in the second part, unit by unit,
   Calls calls;
   for (std::size_t i = 0; i < chain.size(); ++i)
     runner.add_hooks(i, std::make_unique<Noting>(calls, *chain[i], *chain[1]));
-  step::MicroContext context{tiny_batch(0)};
-  const auto& stage = runner.stages().stages.front();
-  runner.forward(context, stage);
+  step::MicroContext context{&runner.stages().stages.front(), tiny_batch(0)};
+  runner.forward(context);
   start(context, at::ones({}, at::kDouble));
-  runner.backward_input(context, stage);
+  runner.backward_input(context);
   CHECK(std::exchange(calls, {}) == Calls{"before head:", "after head:", "before product2:", "after product2:",
                                           "before product1:", "after product1: b", "before table: b",
                                           "after table: b"});
   context.in = context.out = {};
-  runner.backward_weight(context, stage);
+  runner.backward_weight(context);
   CHECK(calls == Calls{"weights of head:", "weights of product2:", "weights of product1: w b", "weights of table: w b",
                        "end table: w b", "end product1: w b", "end product2: w b", "end head: w b"});
   CHECK(bit_equal(take_gradients(chain), expected));
@@ -105,14 +104,13 @@ TEST_CASE("a unit that is run again leaves its gradients to the second part, not
   runner.set_recompute(1, true);
   Calls calls;
   runner.add_hooks(1, std::make_unique<Noting>(calls, *chain[1], *chain[1]));
-  step::MicroContext context{tiny_batch(0)};
-  const auto& stage = runner.stages().stages.front();
-  runner.forward(context, stage);
+  step::MicroContext context{&runner.stages().stages.front(), tiny_batch(0)};
+  runner.forward(context);
   start(context, at::ones({}, at::kDouble));
-  runner.backward_input(context, stage);
+  runner.backward_input(context);
   CHECK(calls.back() == "after product1: w b");
   CHECK_FALSE(chain[1]->weights()[0]->value().grad().defined());
-  runner.backward_weight(context, stage);
+  runner.backward_weight(context);
   CHECK(bit_equal(take_gradients(chain), expected));
 }
 
@@ -129,22 +127,22 @@ TEST_CASE("each micro-batch's gradients come by themselves where both second par
   runner.set_recompute(1, again);
   const auto& stage = runner.stages().stages.front();
   const auto seed = at::ones({}, at::kBFloat16);
-  step::MicroContext contexts[2] = {{tiny_batch(0)}, {tiny_batch(1)}};
+  step::MicroContext contexts[2] = {{&stage, tiny_batch(0)}, {&stage, tiny_batch(1)}};
   std::vector<std::map<std::string, at::Tensor>> expected;
   for (auto& context : contexts) {
-    runner.forward(context, stage);
+    runner.forward(context);
     start(context, seed);
-    runner.backward(context, stage);
+    runner.backward(context);
     expected.push_back(take_gradients(chain));
   }
-  for (auto& context : contexts) runner.forward(context, stage);
+  for (auto& context : contexts) runner.forward(context);
   for (auto& context : contexts) {
     start(context, seed);
-    runner.backward_input(context, stage);
+    runner.backward_input(context);
   }
   for (int i = 0; i < 2; ++i) {
     INFO("micro-batch " << i);
-    runner.backward_weight(contexts[i], stage);
+    runner.backward_weight(contexts[i]);
     CHECK(bit_equal(take_gradients(chain), expected[static_cast<std::size_t>(i)]));
   }
 }

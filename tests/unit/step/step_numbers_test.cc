@@ -1,5 +1,5 @@
 // A step's numbers in one tensor: what is put in comes out, with strategies' figures as shares.
-#include "step/step.h"
+#include "step/step_numbers.h"
 
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
@@ -12,12 +12,19 @@ namespace {
 
 at::Tensor number(double value) { return at::full({}, value, at::kDouble); }
 
-step::StepSums sums(const at::Tensor& experts) {
-  return {.loss = number(5), .auxiliary = number(0.5), .expert_tokens = experts, .has_auxiliary = true};
+step::StepNumbers numbers(const at::Tensor& experts, std::vector<strategy::Figure> figures) {
+  step::StepNumbers numbers;
+  numbers.loss = number(5);
+  numbers.auxiliary = number(0.5);
+  numbers.expert_tokens = experts;
+  numbers.figures = std::move(figures);
+  numbers.norms = at::tensor({4.0, 5.0}, at::kDouble);
+  numbers.has_auxiliary = true;
+  return numbers;
 }
 
-step::StepNumbers numbers(const step::StepSums& sums, const std::vector<strategy::Figure>& figures) {
-  step::StepNumbers numbers(sums, at::tensor({4.0, 5.0}, at::kDouble), figures);
+step::StepNumbers read(step::StepNumbers numbers) {
+  numbers.pack();
   numbers.read();
   return numbers;
 }
@@ -26,31 +33,30 @@ step::StepNumbers numbers(const step::StepSums& sums, const std::vector<strategy
 
 TEST_CASE("figures and experts' tokens stand next to each other") {
   const auto both =
-      numbers(sums(at::tensor({3, 4}, at::kLong)),
-              {{"share", number(1), number(4)}, {"", number(2), number(3)}, {"none", number(0), number(0)}});
+      read(numbers(at::tensor({3, 4}, at::kLong),
+                   {{"share", number(1), number(4)}, {"", number(2), number(3)}, {"none", number(0), number(0)}}));
   CHECK(both.grad_norm() == 3);
   CHECK(both.loss_sum() == 5);
   CHECK(both.auxiliary_loss() == 0.5);
-  CHECK(both.figures() == monitor::Values{{"share", 0.25}, {"none", 0}});
-  CHECK(at::equal(both.expert_tokens(), at::tensor({3.0, 4.0}, at::kDouble)));
-  const auto neither = numbers(sums({}), {});
-  CHECK(neither.figures().empty());
-  CHECK(neither.expert_tokens().numel() == 0);
+  CHECK(both.figure_values() == monitor::Values{{"share", 0.25}, {"none", 0}});
+  CHECK(at::equal(both.tokens_by_expert(), at::tensor({3.0, 4.0}, at::kDouble)));
+  const auto neither = read(numbers({}, {}));
+  CHECK(neither.figure_values().empty());
+  CHECK(neither.tokens_by_expert().numel() == 0);
 }
 
 TEST_CASE("a rank that does not report for its data counts its own figures") {
-  const std::vector<strategy::Figure> figures{{"share", number(1), number(4)}};
-  auto mine = sums(at::tensor({3}, at::kLong));
+  auto mine = numbers(at::tensor({3}, at::kLong), {{"share", number(1), number(4)}});
   mine.gives_losses = mine.gives_experts = false;
-  const auto silent = numbers(mine, figures);
+  const auto silent = read(mine);
   CHECK(silent.loss_sum() == 0);
-  CHECK(silent.expert_tokens().sum().item<double>() == 0);
-  CHECK(silent.figures() == monitor::Values{{"share", 0.25}});
+  CHECK(silent.tokens_by_expert().sum().item<double>() == 0);
+  CHECK(silent.figure_values() == monitor::Values{{"share", 0.25}});
   // Where the model is cut into stages, one has the loss, and each its own layers' experts.
   mine.gives_experts = true;
-  const auto inner = numbers(mine, figures);
+  const auto inner = read(mine);
   CHECK(inner.loss_sum() == 0);
-  CHECK(inner.expert_tokens().sum().item<double>() == 3);
+  CHECK(inner.tokens_by_expert().sum().item<double>() == 3);
 }
 
 TEST_CASE("what experts computed: over layers by expert, and the busiest against its layer's mean") {

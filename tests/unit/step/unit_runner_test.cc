@@ -90,13 +90,14 @@ TEST_CASE("who asks sees what comes out of each unit, in order, with and without
   const at::AutoGradMode mode(GENERATE(false, true));
   std::vector<std::size_t> order;
   std::vector<at::Tensor> seen;
-  const auto last = runner.forward(tiny_batch(0), nullptr, [&](std::size_t unit, const nn::Hidden& output) {
+  step::MicroContext context{&runner.stages().stages.front(), tiny_batch(0)};
+  runner.forward(context, [&](std::size_t unit, const nn::Hidden& output) {
     order.push_back(unit);
     seen.push_back(output.states.detach());
   });
   CHECK(order == std::vector<std::size_t>{0, 1, 2});
   REQUIRE(seen.size() == 3);
-  CHECK(at::equal(seen.back(), last.states.detach()));
+  CHECK(at::equal(seen.back(), context.out.states.detach()));
   nn::Hidden by_hand;
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < 3; ++i) {

@@ -113,7 +113,7 @@ std::vector<at::Tensor> decode(const Family& family, int world, const std::strin
     batch.sample_ids = at::zeros({2}, longs);
     std::vector<at::Tensor> logits;
     for (int n = 0; n < 4; ++n) {
-      logits.push_back(session.runner->forward(batch, &cache).states);
+      logits.push_back(session.interpreter->evaluate(batch, &cache).states);
       cache.set_filled();
       length = length + 1;
       batch.tokens = logits.back().argmax(-1, true);
