@@ -1,4 +1,8 @@
-"""How much a reader of a walk meets: the walks of docs/walks.md that have limits are counted, and complete."""
+"""How much a reader of a walk meets: the walks of docs/walks.md that have limits are counted, and complete.
+
+What is counted is what the walk links and names. It is complete if it names every type that stands in the text of a
+function which it names, from the function's head to its end; what a member or `auto` is of is not looked up.
+"""
 import re
 
 from .cxx import Walk
@@ -14,6 +18,8 @@ SPAN = re.compile(r'`([^`\n]+)`|\[(\w+)\]\(')
 FUNCTION = re.compile(r'([A-Z]\w*)::(~?\w+)')
 TYPE = re.compile(r'[A-Z]\w*')
 DECLARED = re.compile(r'(?<!enum )\b(?:class|struct)\s+(?:CAPSTAN_\w+\s+)?(?:\w+::)*([A-Z]\w*)(?:\s+final)?\s*(?::[^;{}()]*)?\{')
+ALIAS = re.compile(r'\busing (\w+) =')
+FOREIGN = re.compile(r'\b(?:std|at|c10|torch)(?:::\w+)+')
 # What all code uses, such as Error: no reader looks it up on the way.
 EVERYWHERE = ('core/include/capstan/base/', 'core/host/base/')
 SDK = 'core/include/'
@@ -37,15 +43,18 @@ class Types:
 
     def __init__(self, sources):
         self.places = {}
+        self.aliases = {name for source in sources if source.path.startswith(SDK) for name in ALIAS.findall(source.code)}
         for source in sources:
             if source.path.startswith(('core/', 'plugins/', 'models/')) and not source.path.startswith(EVERYWHERE):
                 for name in DECLARED.findall(source.code):
                     self.places.setdefault(name, set()).add(source.path)
 
-    def within(self, text):
-        return {name for name in TYPE.findall(text) if name in self.places}
+    def within(self, text, modules):
+        """The types that a text of these files names: of headers, or of the files themselves."""
+        return {name for name in TYPE.findall(FOREIGN.sub(' ', text))
+                if any(path.endswith(('.h', '.cuh')) or _module(path) in modules for path in self.places.get(name, ()))}
 
-    def stand_in(self, name, modules):
+    def stands_in(self, name, modules):
         """Does a reader of these files, or of the SDK's headers, find it?"""
         return any(_module(path) in modules or path.startswith(SDK) for path in self.places[name])
 
@@ -57,23 +66,6 @@ def _bodies(sources, owner, name):
         for found, first, last in Walk(source).functions:
             if found == f'{owner}::{name}':
                 yield '\n'.join(lines[first - 1:last])
-
-
-def _members(sources, owner, body):
-    """The declarations of the owner's members that the body uses."""
-    for source in sources:
-        for match in re.finditer(rf'\b(?:class|struct)\s+(?:\w+::)*{owner}\b[^;{{}}()]*\{{', source.code):
-            text = _block(source.code, match.end())
-            for member in set(re.findall(r'\b[a-z]\w*_\b', body)):
-                yield from re.findall(rf'[^;{{}}]*\b{member}\s*(?:=[^;]*|\{{[^;]*)?;', text)
-
-
-def _block(code, begin):
-    depth, at = 1, begin
-    while depth and at < len(code):
-        depth += {'{': 1, '}': -1}.get(code[at], 0)
-        at += 1
-    return code[begin:at]
 
 
 def walks(tree):
@@ -91,21 +83,21 @@ def _faults(tree, types, body, most):
     sources = [source for source in tree.sources if _module(source.path) in modules]
     spans = [code or linked for code, linked in SPAN.findall(body)]
     functions = {match.groups() for span in spans if (match := FUNCTION.match(span))}
-    named = {name for span in spans for name in types.within(span)}
+    named = {name for span in spans for name in types.within(span, modules)}
     if len(modules) > most[0]:
         yield f'leads through {len(modules)} files', f'{most[0]} at most: put together what is read together'
     if len(named) > most[1]:
-        yield f'has {len(named)} types: {", ".join(sorted(named))}', f'{most[1]} at most: let types go that say nothing of their own'
+        yield f'has {len(named)} types ({", ".join(sorted(named))})', f'{most[1]} at most: let types go that say nothing of their own'
     for name in sorted(named):
-        if not types.stand_in(name, modules):
+        if not types.stands_in(name, modules):
             yield f'names {name}, which no file declares that it links', 'link the file, or leave the type out'
+    aliases = types.aliases.union(*(ALIAS.findall(source.code) for source in sources))
     used = {}
     for owner, name in sorted(functions):
         bodies = list(_bodies(sources, owner, name))
         if not bodies:
             yield f'names {owner}::{name}, which no file defines that it links', 'correct the name, or link the file'
         for text in bodies:
-            for found in types.within('\n'.join([text, *_members(sources, owner, text)])):
-                used.setdefault(found, f'{owner}::{name}')
+            used |= {found: f'{owner}::{name}' for found in types.within(text, modules) - aliases}
     for name in sorted(used.keys() - named):
         yield f'does not name {name}, which {used[name]} uses', 'name it: a reader meets it there'
