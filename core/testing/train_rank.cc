@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 // Keeps what each step gave, and asks for the stop.
 class Watch final : public monitor::Monitor {
  public:
-  Watch(Collected& collected, bool keeps, std::int64_t end, execution::Stop& stop)
+  Watch(Collected& collected, bool keeps, std::int64_t end, step::Stop& stop)
       : collected_(collected), keeps_(keeps), end_(end), stop_(stop) {}
   monitor::Values step_ended(const monitor::StepEnded& step) override {
     if (keeps_) collected_.step(step.loss, step.grad_norm);
@@ -33,7 +33,7 @@ class Watch final : public monitor::Monitor {
   Collected& collected_;
   bool keeps_;
   std::int64_t end_;
-  execution::Stop& stop_;
+  step::Stop& stop_;
 };
 
 }  // namespace
@@ -120,7 +120,7 @@ void train_rank(session::Job job, comm::Communicator& communicator, const Stretc
   session::Resume resume;
   if (!stretch.from.empty()) resume.reader = std::make_unique<checkpoint::Reader>(stretch.from);
   auto session = session::materialise(job, communicator, {}, resume.reader.get());
-  execution::Stop stop;
+  step::Stop stop;
   Watch watch(collected, job.topology.rank == 0, stretch.end, stop);
   observe::RunFolder folder(collected.folder(), job.topology.rank);
   train::Loop loop(session, folder, stop, {&resume});

@@ -31,10 +31,12 @@ Reported reported(int world, int accumulation, const std::string& model) {
   comm::run_in_process(world, [&](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(file, {}, world, communicator.world().rank);
     auto session = session::materialise(job, communicator);
-    execution::Feed feed(job);
+    step::Feed feed(job);
     const auto input = feed.draw(0);
-    const auto result = execution::Step(session).run(input, {500.0}, 0.1);
-    if (job.topology.rank == 0) out = {result.numbers.read().auxiliary_loss, result.has_auxiliary};
+    auto numbers = step::Step(session).run(input, {500.0}, 0.1);
+    numbers.read();
+    const auto loss = numbers.auxiliary_loss();
+    if (job.topology.rank == 0) out = {loss.value_or(0), loss.has_value()};
   });
   return out;
 }

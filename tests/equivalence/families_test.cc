@@ -92,9 +92,9 @@ TEST_CASE("recomputing every unit gives the same gradients, those of the routers
         const auto job = testing::prepare_small(file, {}, 1, 0);
         auto session = session::materialise(job, communicator);
         for (std::size_t i = 0; recompute && i < session.units.size(); ++i) session.runner->set_recompute(i, true);
-        execution::Feed feed(job);
+        step::Feed feed(job);
         const auto input = feed.draw(0);
-        execution::Step(session).gradients(input, input.counts);
+        step::Step(session).gradients(input, input.counts);
         testing::Collected(runs[recompute ? 1 : 0]).gradients(session);
       });
     }

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "session/session.h"
+#include "step/session.h"
 #include "strategy/objective.h"
 #include "support/compositions.h"
 #include "support/model_folders.h"

@@ -97,8 +97,8 @@ struct Asked {
 
 Asked ask(const session::Job& job, session::Session& session, const std::vector<Question>& questions) {
   const Questions source(questions, job);
-  const execution::Feed feed(job);
-  execution::Evaluator evaluator(session, feed);
+  const step::Feed feed(job);
+  step::Evaluator evaluator(session, feed);
   return {evaluator.answers(source, -1), evaluator.loss(source)};
 }
 

@@ -88,10 +88,10 @@ TEST_CASE("float32: the packed loss is the unpacked one to 1e-5") {
 TEST_CASE("packing computes fewer positions, and counts the same samples and targets") {
   const Scratch scratch;
   const auto file = config_of(scratch, testing::odd_families().front());
-  execution::StepInput inputs[2];
+  step::StepInput inputs[2];
   for (const bool packing : {false, true}) {
     const auto job = testing::prepare_small(file, {std::string("data.packing=") + (packing ? "true" : "false")}, 1, 0);
-    inputs[packing ? 1 : 0] = execution::Feed(job).draw(1);
+    inputs[packing ? 1 : 0] = step::Feed(job).draw(1);
   }
   const auto& apart = inputs[0];
   const auto& packed = inputs[1];

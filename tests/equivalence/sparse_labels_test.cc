@@ -4,7 +4,7 @@
 #include <capstan_places.h>
 
 #include "checkpoint/scratch.h"
-#include "execution/loss_rows.h"
+#include "step/loss_rows.h"
 #include "support/compositions.h"
 #include "support/small_run.h"
 
@@ -54,7 +54,7 @@ Learnt run(const Family& family, const Layout& layout, bool picks) {
   testing::Collected collected(result);
   comm::run_in_process(layout.world, [&](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(file, overrides, layout.world, communicator.world().rank);
-    for (const auto& micro : execution::Feed(job).draw(1).micro) {
+    for (const auto& micro : step::Feed(job).draw(1).micro) {
       const std::lock_guard lock(mutex);
       CHECK((data::loss_rows(micro) < micro.padded_tokens()) == picks);
       if (micro.target_tokens == 0) ++result.idle;

@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "execution/evaluate.h"
+#include "step/evaluate.h"
 #include "support/compositions.h"
 #include "support/folder.h"
 #include "support/in_stages.h"
@@ -56,8 +56,8 @@ std::vector<execution::Evaluation> answers(const testing::Family& family, const 
     request.rank = communicator.world().rank;
     const auto job = testing::job_of(request, host);
     auto session = session::materialise(job, communicator);
-    const execution::Feed feed(job);
-    execution::Evaluator evaluator(session, feed);
+    const step::Feed feed(job);
+    step::Evaluator evaluator(session, feed);
     auto& mine = all[static_cast<std::size_t>(request.rank)];
     mine = evaluator.answers(*job.samples.eval, 7);
     mine.loss = evaluator.loss(*job.samples.eval).loss;  // forwards of other shapes follow

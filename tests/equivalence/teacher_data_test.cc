@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "data/collate.h"
-#include "execution/feed.h"
-#include "session/session.h"
+#include "step/feed.h"
+#include "step/session.h"
 #include "strategy/objective.h"
 #include "support/compositions.h"
 #include "support/model_folders.h"
@@ -110,7 +110,7 @@ std::string file_with_words() {
     const strategy::Passes passes(job.plugins.minimised, {}, session.frozen_runners());
     for (std::size_t i = 0; i < all.size(); ++i) {
       const auto sample = job.samples.train->get(static_cast<std::int64_t>(i));
-      auto batch = execution::to_device(data::collate({{&sample, static_cast<std::int64_t>(i)}}, {}), session.device);
+      auto batch = step::to_device(data::collate({{&sample, static_cast<std::int64_t>(i)}}, {}), session.device);
       batch.loss_rows = at::Tensor();
       add_words(all[i], passes.run_others(batch)[1], sample);
     }

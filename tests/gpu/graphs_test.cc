@@ -15,10 +15,10 @@
 #include <thread>
 
 #include "checkpoint/checkpoint.h"
-#include "execution/step.h"
 #include "ops/device_graph.h"
-#include "session/saved_state.h"
 #include "setup/schedule.h"
+#include "step/saved_state.h"
+#include "step/step.h"
 #include "support/folder.h"
 #include "support/job.h"
 #include "train/checkpoint_manager.h"
@@ -87,16 +87,17 @@ void train_steps(const session::Job& job, const Stretch& stretch, Learnt& learnt
   std::unique_ptr<checkpoint::Reader> reader;
   if (!stretch.from.empty()) reader = std::make_unique<checkpoint::Reader>(stretch.from);
   auto session = session::materialise(job, *alone, {}, reader.get());
-  execution::Feed feed(job);
-  execution::Step step(session);
+  step::Feed feed(job);
+  step::Step step(session);
   if (reader) train::resume_from(*reader, session, step.updates());
   step.hooks().begin(stretch.begin);
   for (auto s = stretch.begin; s < stretch.end; ++s) {
     const auto input = feed.draw(s);
     const auto lr = setup::learning_rate(*job.config.optimizer, s, job.samples.plan.steps);
-    const auto metrics = step.run(input, input.counts, lr).numbers.read();
-    learnt.losses.push_back(metrics.loss_sum);
-    learnt.norms.push_back(metrics.grad_norm);
+    auto numbers = step.run(input, input.counts, lr);
+    numbers.read();
+    learnt.losses.push_back(numbers.loss_sum());
+    learnt.norms.push_back(numbers.grad_norm());
   }
   learnt.gradients = copies(session.engine->gradient_boxes());
   learnt.weights = copies(session.engine->stored_boxes());

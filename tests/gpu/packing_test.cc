@@ -5,8 +5,8 @@
 #include <capstan_catch.h>
 
 #include "compare.h"
-#include "execution/feed.h"
 #include "models/bloom/attention.h"
+#include "step/feed.h"
 
 namespace packing_test {
 
@@ -27,7 +27,7 @@ nn::Batch packed_batch(at::Device device) {
   host.documents = {{0, 0, 130, 7}, {1, 0, 65, 8}, {0, 130, 64, 3}, {0, 194, 50, 9}, {0, 244, 1, 5}};
   host.lengths = {245, 65};
   host.sample_ids = {7, 8};
-  return execution::to_device(host, device);
+  return step::to_device(host, device);
 }
 
 struct Heads {

@@ -4,6 +4,7 @@ import re
 from . import limits
 from .cxx import Walk, mutable_static
 from .tree import ROOM_TABLES, Finding, room_of
+from .walks import walks
 from .words import plain_words
 
 FILE_LINES, FUNCTION_LINES, BRANCHES, PARAMETERS, MEMBERS = 350, 40, 12, 6, 15
@@ -309,4 +310,4 @@ def allow_list(tree):
     yield from tree.allowed.stale()
 
 
-ALL = (include_rules, unknown_rooms, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, document_words, words, plain_words, options, allow_list)
+ALL = (include_rules, unknown_rooms, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, document_words, words, plain_words, options, walks, allow_list)

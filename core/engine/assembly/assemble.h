@@ -1,7 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
 #include "nn/model_summary.h"
-#include "strategy/unit_runner.h"
 
 #include <memory>
 #include <set>
@@ -12,6 +11,7 @@
 #include "assembly/topology.h"
 #include "shard/options.h"
 #include "strategy/mesh_groups.h"
+#include "strategy/rank_stages.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
@@ -91,10 +91,6 @@ std::string settled_save(const setup::Configuration& config, const Plugins& plug
 ///     bf16       bfloat16, float32, float32    fp16   float16, float32, float32 (Micikevicius et al. 2018)
 ///     bf16_pure  bfloat16 throughout
 shard::Precision precision_of(const std::string& name, c10::Device device);
-
-/// Lets every strategy put its hooks around a unit of the runner and ask for its recomputation. What it throws, then or
-/// later in a hook, gets "while plugin 'x' was in phase before_forward of unit blocks.3" after its message.
-void wrap_unit(const Strategies& strategies, std::size_t index, strategy::UnitRunner& runner);
 
 }  // namespace assembly
 CAPSTAN_END_NAMESPACE

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/text.h>
-#include "strategy/interpreter.h"
+#include "step/interpreter.h"
 
 #include <algorithm>
 #include <functional>
@@ -31,11 +31,12 @@ nn::Hidden like(const nn::Hidden& hidden) {
   return other;
 }
 
-strategy::Start start_of(const objective::Sums& sums, const nn::Hidden& out) {
+void start_at(const objective::Sums& sums, step::MicroContext& context) {
   auto minimised = sums.terms.front();
   for (std::size_t i = 1; i < sums.terms.size(); ++i) minimised = minimised + sums.terms[i];
-  for (const auto& auxiliary : out.sums) minimised = minimised + auxiliary;
-  return {minimised, at::empty({}, minimised.options())};
+  for (const auto& auxiliary : context.out.sums) minimised = minimised + auxiliary;
+  context.roots = {minimised};
+  context.gradients = {at::empty({}, minimised.options())};
 }
 
 // What a program's actions compute and move: of those that differ in their micro-batch the last one, and the gathers of
@@ -123,10 +124,12 @@ std::vector<nn::Hidden> through_stages(const Models& models, const nn::Batch& ba
   for (std::size_t s = 0; s < positions.size(); ++s) {
     const auto position = static_cast<std::size_t>(positions[s]);
     auto& runner = models[position]->runner();
-    strategy::MicroContext context{batch, {}, {}};
+    const auto& stages = runner.stages();
+    step::MicroContext context{&stages.stages[stages.index_of(static_cast<int>(s))], batch};
+    context.cache = cache;
     const auto peak = models[position]->peak_of([&] {
       context.in = like(inputs.back());
-      runner.forward(context, runner.stages().stages[runner.stages().index_of(static_cast<int>(s))], cache);
+      runner.forward(context);
     });
     seen(position, peak);
     inputs.push_back(like(context.out));
@@ -183,17 +186,17 @@ void evaluate(const Models& models, const DryRunOf& what, std::vector<MicroStepM
 }
 
 // Groups that tell of what is sent.
-strategy::Channels planned_channels(const AssembledModel& model, const Topology& topology) {
+step::Channels planned_channels(const AssembledModel& model, const Topology& topology) {
   const auto ranks = topology.mesh.ranks_along({layout::Axis::pp}, topology.rank);
-  return strategy::channels_of(
-      model.stages, topology.position(), ranks, [&](const strategy::Channel& channel, const std::vector<int>& ends) {
+  return step::channels_of(
+      model.stages, topology.position(), ranks, [&](const step::Channel& channel, const std::vector<int>& ends) {
         const int own = channel.from == topology.position() ? 0 : 1;
         return std::make_shared<comm::PlannedGroup>("stages", ends, own, c10::Device(c10::DeviceType::Meta));
       });
 }
 
 // Tells what comes into this rank's stages, and what comes back to them.
-void expect(strategy::Interpreter& interpreter, const strategy::RankStages& stages, const nn::Batch& batch,
+void expect(step::Interpreter& interpreter, const strategy::RankStages& stages, const nn::Batch& batch,
             const std::vector<nn::Hidden>& inputs) {
   for (const auto& stage : stages.stages) {
     const auto number = static_cast<std::size_t>(stage.number);
@@ -227,39 +230,59 @@ plan::MicroStepWork of_micro_batch(const std::vector<plan::ActionWork>& actions)
   return sum;
 }
 
+// A step on the meta device: each micro-batch is the longest there can be.
+class CountedStep : public step::Workload {
+ public:
+  CountedStep(WatchedModel& model, const DryRunOf& what, std::int64_t& kept)
+      : model_(model), what_(what), counter_(model, what.topology), kept_(kept) {}
+
+  nn::Batch batch(int /*micro*/) override { return model_.passes().trained(longest()); }
+  void before(const strategy::Action& action) override { counter_.begin(action); }
+  void before_backward(int index) override {
+    if (!is_whole()) model_.protocol().begin_backward(index);
+  }
+  void computed(const step::MicroContext& /*context*/) override {
+    if (kept_ == 0) kept_ = model_.held();
+  }
+  void start(int /*micro*/, step::MicroContext& context) override {
+    const auto& output = context.out.states;
+    // In stages other passes come before the step, and give the same as the one that is trained.
+    if (!is_whole()) others_.assign(what_.plugins.minimised->plan().passes.size(), at::empty_like(output));
+    start_at(model_.passes().sums(context.batch, std::move(others_), output), context);
+  }
+  void forward_backward(step::Interpreter& interpreter, int micro) override {
+    const auto batch = longest();
+    others_ = model_.passes().run_others(batch);
+    interpreter.forward_backward(micro, model_.passes().trained(batch, others_), *this);
+  }
+  std::vector<plan::ActionWork> take() { return counter_.take(); }
+
+ private:
+  bool is_whole() const { return model_.runner().stages().is_whole(); }
+  nn::Batch longest() const {
+    return longest_batch(what_, model_.model().sequence_cut, what_.topology.batch.micro_batch, true);
+  }
+
+  WatchedModel& model_;
+  const DryRunOf& what_;
+  ActionCounter counter_;
+  std::int64_t& kept_;  // bytes that are held when the first stage is computed; 0 until then
+  std::vector<at::Tensor> others_;
+};
+
 // `inputs`: what comes into each stage of the model.
 void run_step(WatchedModel& model, const DryRunOf& what, const std::vector<nn::Hidden>& inputs,
               MicroStepMemory& result) {
   const auto& sizes = what.topology.batch;
   const auto& stages = model.runner().stages();
-  strategy::Interpreter interpreter(model.runner(), planned_channels(model.model(), what.topology));
-  ActionCounter counter(model, what.topology);
-  strategy::Interpreter::Calls calls;
-  calls.batch = [&](int) {
-    return model.passes().trained(longest_batch(what, model.model().sequence_cut, sizes.micro_batch, true));
-  };
-  calls.before = [&](const strategy::Action& action) { counter.begin(action); };
-  if (!stages.is_whole()) calls.before_backward = [&](int index) { model.protocol().begin_backward(index); };
-  calls.computed = [&](const auto&, const auto&) {
-    if (result.kept == 0) result.kept = model.held();
-  };
-  std::vector<at::Tensor> others;
-  calls.start = [&](int, const nn::Batch& batch, const nn::Hidden& out) {
-    // In stages other passes come before the step, and give the same as the one that is trained.
-    if (!stages.is_whole()) others.assign(what.plugins.minimised->plan().passes.size(), at::empty_like(out.states));
-    return start_of(model.passes().sums(batch, std::move(others), out.states), out);
-  };
-  calls.whole = [&](int, const std::function<void(const nn::Batch&)>& both) {
-    const auto batch = longest_batch(what, model.model().sequence_cut, sizes.micro_batch, true);
-    others = model.passes().run_others(batch);
-    both(model.passes().trained(batch, others));
-  };
-  expect(interpreter, stages, calls.batch(0), inputs);
+  step::Interpreter interpreter(model.runner(), planned_channels(model.model(), what.topology));
+  CountedStep step(model, what, result.kept);
+  expect(interpreter, stages, step.batch(0), inputs);
   const auto program = model.model().program(static_cast<int>(sizes.accumulation));
   const auto [part, in_flight] = strategy::busiest_part(program, stages);
-  static_cast<AtPeak&>(result) = model.peak_of([&, &part = part] { interpreter.run(part, calls); });
+  static_cast<AtPeak&>(result) = model.peak_of([&, &part = part] { interpreter.run(part, step); });
   result.in_flight = in_flight;
-  result.actions = counter.take();
+  result.actions = step.take();
   if (!stages.is_whole()) add_other_passes(what, result.actions);
   result.computed = of_micro_batch(result.actions);
   result.computed.recomputes = model.runner().recomputes();

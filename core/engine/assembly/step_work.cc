@@ -58,7 +58,7 @@ void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& 
   work.update_bytes += static_cast<double>(times * bucket.full_elements * cast_bytes(gradients, options));
 }
 
-// How many micro-steps are replayed, as execution::MicroGraphs decides: all, but the first where it gathers what an
+// How many micro-steps are replayed, as step::MicroGraphs decides: all, but the first where it gathers what an
 // update has changed.
 std::int64_t replayed(const plan::MicroStepWork& micro, const shard::ShardPlan& plan,
                       const shard::EngineOptions& options) {

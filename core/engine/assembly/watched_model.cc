@@ -82,7 +82,7 @@ WatchedModel::WatchedModel(const DryRunOf& what)
   const auto own = model_->own_units();
   units_ = std::make_unique<GatheredUnits>(
       own, what, what.options, [this](std::int64_t bytes) { gather(bytes); }, gathers_);
-  runner_ = std::make_unique<strategy::UnitRunner>(own, model_->rank_stages, what.plugins.model.name);
+  runner_ = std::make_unique<step::UnitRunner>(own, model_->rank_stages, what.plugins.model.name);
   follow(*runner_, *units_, own, at_);
   for (std::size_t i = 0; i < own.size(); ++i) wrap_unit(strategies_, i, *runner_);
   compare_with(what);

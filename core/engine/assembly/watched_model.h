@@ -1,6 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
-#include "strategy/unit_runner.h"
+#include "step/wrap_unit.h"
 
 #include <cstdint>
 #include <functional>
@@ -50,7 +50,7 @@ class WatchedModel {
   ~WatchedModel();
   WatchedModel(const WatchedModel&) = delete;
   WatchedModel& operator=(const WatchedModel&) = delete;
-  strategy::UnitRunner& runner() { return *runner_; }
+  step::UnitRunner& runner() { return *runner_; }
   const AssembledModel& model() const { return *model_; }
   shard::GatherProtocol& protocol() { return units_->protocol(); }
   void gather_again() { units_->gather_again(); }
@@ -72,7 +72,7 @@ class WatchedModel {
   std::shared_ptr<const AssembledModel> model_;
   std::unique_ptr<GatheredUnits> units_;
   std::string at_;  // the unit at work
-  std::unique_ptr<strategy::UnitRunner> runner_;
+  std::unique_ptr<step::UnitRunner> runner_;
   std::vector<std::unique_ptr<Other>> others_;
   std::optional<strategy::Passes> passes_;
   meta::MemoryCount* memory_ = nullptr;

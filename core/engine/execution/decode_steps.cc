@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "comm/agree.h"
-#include "execution/micro_graphs.h"
+#include "step/micro_graphs.h"
 
 namespace capstan::execution {
 namespace {
@@ -67,7 +67,7 @@ at::Tensor DecodeSteps::forward() { return session_.interpreter->evaluate(batch_
 
 // NCCL wants a collective recorded by all of its ranks or by none.
 void DecodeSteps::on_all(const std::function<void()>& work) const {
-  if (!splits_layers(session_.job->topology.mesh)) return work();
+  if (!step::splits_layers(session_.job->topology.mesh)) return work();
   comm::agree(*session_.world_host, "recording a token's step", "whether a token's step is recorded",
               [&] { return work(), std::string(); });
 }

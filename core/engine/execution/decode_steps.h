@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "ops/device_graph.h"
-#include "session/session.h"
+#include "step/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace execution {

@@ -10,7 +10,7 @@
 
 #include "data/eval_plan.h"
 #include "execution/answer_rows.h"
-#include "session/session.h"
+#include "step/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace execution {

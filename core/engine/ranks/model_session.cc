@@ -11,10 +11,10 @@
 
 #include "cli/commands.h"
 #include "config/to_toml.h"
-#include "execution/evaluate.h"
 #include "ranks/run_command.h"
 #include "ranks/start.h"
-#include "session/session.h"
+#include "step/evaluate.h"
+#include "step/session.h"
 #include "train/prepare_together.h"
 
 namespace capstan::ranks {
@@ -62,7 +62,7 @@ void load_model(const launch::RunArguments& arguments, const launch::Environment
   state.rank.emplace(rank);
   state.host = cli::plugin_host(env, rank.device.kind == "cuda");
   state.job.emplace(train::prepare_together(request_of_rank(arguments, env, rank), *state.host, *rank.communicator));
-  train::read_token_caches(*state.job, execution::Stop(), *rank.communicator, terminal::print_progress);
+  train::read_token_caches(*state.job, step::Stop(), *rank.communicator, terminal::print_progress);
   state.session = session::materialise(*state.job, *rank.communicator);
 }
 
@@ -84,8 +84,8 @@ std::string ModelSession::name() const { return state_.job->config.name; }
 
 ModelSession::Evaluated ModelSession::evaluate(const std::string& split, std::int64_t samples) {
   const auto& source = source_of(*state_.job, split);
-  const execution::Feed feed(*state_.job);
-  execution::Evaluator evaluator(*state_.session, feed);
+  const step::Feed feed(*state_.job);
+  step::Evaluator evaluator(*state_.session, feed);
   const auto held = state_.session->engine->hold();
   Evaluated evaluated;
   evaluated.loss = evaluator.loss(source, split);

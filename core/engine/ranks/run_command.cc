@@ -150,7 +150,7 @@ void judge_memory(const session::Job& job, const Rank& rank, plugin::Host& host)
 }
 
 train::RunSetting run_setting(const launch::RunArguments& arguments, const launch::Environment& env, const Rank& rank,
-                              plugin::Host& host, const execution::Stop& stop) {
+                              plugin::Host& host, const step::Stop& stop) {
   const auto print = [](const std::string& text) {
     terminal::print(text);
     std::fflush(stdout);

@@ -20,7 +20,7 @@ namespace capstan::ranks {
 namespace {
 
 struct Handlers {
-  execution::Stop stop;
+  step::Stop stop;
   std::atomic<bool> asks{false};
   std::atomic<bool> speaks{false};  // this rank says what an interruption does, once
   std::atomic<int> requeue_exit_code{0};
@@ -73,7 +73,7 @@ void catch_signals(int requeue_exit_code) {
   if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 }
 
-execution::Stop& ask_on_signals(bool speaks) {
+step::Stop& ask_on_signals(bool speaks) {
   handlers.speaks = speaks;
   handlers.asks = true;
   return handlers.stop;
@@ -94,7 +94,7 @@ std::optional<double> seconds_left(const std::string& text) {
   return days * 86400 + seconds;
 }
 
-std::optional<execution::Stop::Clock::time_point> job_deadline(const launch::Environment& env) {
+std::optional<step::Stop::Clock::time_point> job_deadline(const launch::Environment& env) {
   const auto job = env("SLURM_JOB_ID").value_or("");
   if (!is_number(job)) return std::nullopt;
   std::optional<double> left;
@@ -108,11 +108,11 @@ std::optional<execution::Stop::Clock::time_point> job_deadline(const launch::Env
   if (!left) return std::nullopt;
   constexpr double longest_s = 10.0 * 365 * 86400;  // "unlimited" as an end in the far future must not overflow a clock
   if (*left > longest_s) return std::nullopt;
-  return execution::Stop::Clock::now() +
-         std::chrono::duration_cast<execution::Stop::Clock::duration>(std::chrono::duration<double>(*left));
+  return step::Stop::Clock::now() +
+         std::chrono::duration_cast<step::Stop::Clock::duration>(std::chrono::duration<double>(*left));
 }
 
-Ending end_stopped(const train::RunEnd& run, const execution::Stop& stop, comm::Communicator& communicator) {
+Ending end_stopped(const train::RunEnd& run, const step::Stop& stop, comm::Communicator& communicator) {
   const auto reasons = communicator.exchange(stop.reason());
   const auto asked = std::find_if(reasons.begin(), reasons.end(), [](const auto& text) { return !text.empty(); });
   const bool by_person = std::find(reasons.begin(), reasons.end(), "SIGINT") != reasons.end();

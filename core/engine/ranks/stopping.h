@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "execution/stop.h"
 #include "launch/launch.h"
+#include "step/stop.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -21,14 +21,14 @@ void catch_signals(int requeue_exit_code);
 
 /// From now on they only request a stop, in the process's one Stop; a second SIGINT ends the process at once. `speaks`:
 /// at the first one this rank says so on standard error.
-execution::Stop& ask_on_signals(bool speaks);
+step::Stop& ask_on_signals(bool speaks);
 
 /// Seconds left according to squeue's %L: "1-02:03:04", "3:04", "59"; nothing for "UNLIMITED" and the like.
 std::optional<double> seconds_left(const std::string& text);
 
 /// When SLURM ends this job: from SLURM_JOB_END_TIME, else by asking squeue, for at most 10 s. Nothing outside of
 /// SLURM, without a time limit, or if squeue is missing, as in many containers.
-std::optional<execution::Stop::Clock::time_point> job_deadline(const launch::Environment& env);
+std::optional<step::Stop::Clock::time_point> job_deadline(const launch::Environment& env);
 
 /// How all ranks of a run that was stopped end it.
 struct Ending {
@@ -38,7 +38,7 @@ struct Ending {
 };
 
 /// Agreed over all ranks, any of which may have got the signal. A collective.
-Ending end_stopped(const train::RunEnd& run, const execution::Stop& stop, comm::Communicator& communicator);
+Ending end_stopped(const train::RunEnd& run, const step::Stop& stop, comm::Communicator& communicator);
 
 }  // namespace ranks
 CAPSTAN_END_NAMESPACE

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "strategy/unit_runner.h"
+#include "step/unit_runner.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace strategy {
@@ -32,7 +32,7 @@ class FrozenRunner {
 
  private:
   class Held;
-  UnitRunner runner_;
+  step::UnitRunner runner_;
   std::vector<Held*> held_;  ///< the last unit's hooks, which the runner owns
 };
 

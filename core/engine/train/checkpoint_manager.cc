@@ -15,8 +15,8 @@
 #include "session/adapter_state.h"
 #include "session/answer_ends.h"
 #include "session/changes.h"
-#include "session/saved_state.h"
 #include "setup/schedule.h"
+#include "step/saved_state.h"
 
 namespace capstan::train {
 
@@ -77,7 +77,7 @@ checkpoint::Meta meta_of(const session::Job& job, std::int64_t steps_done) {
   return meta;
 }
 
-std::map<std::string, std::string> sections_of(const session::Session& session, const execution::Updates& updates,
+std::map<std::string, std::string> sections_of(const session::Session& session, const step::Updates& updates,
                                                const observe::Statistics& statistics, std::int64_t steps_done) {
   auto sections = session::change_sections(*session.job);
   sections[schedule_section] = schedule_of(*session.job);
@@ -89,7 +89,7 @@ std::map<std::string, std::string> sections_of(const session::Session& session, 
   return sections;
 }
 
-observe::Statistics resume_from(checkpoint::Reader& reader, session::Session& session, execution::Updates& updates) {
+observe::Statistics resume_from(checkpoint::Reader& reader, session::Session& session, step::Updates& updates) {
   const auto& topology = session.job->topology;
   auto words = session::restore_state(session, reader);
   updates.restore(reader.section("updates"));
@@ -108,7 +108,7 @@ observe::Statistics resume_from(checkpoint::Reader& reader, session::Session& se
 }
 
 CheckpointManager::CheckpointManager(const session::Session& session, const fs::path& folder,
-                                     const execution::Updates& updates, observe::Observers& observers,
+                                     const step::Updates& updates, observe::Observers& observers,
                                      const SaveSetting& setting)
     : session_(session),
       options_(*session.job->config.checkpoint),

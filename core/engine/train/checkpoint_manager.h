@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "execution/updates.h"
 #include "session/resume.h"
-#include "session/session.h"
+#include "step/session.h"
+#include "step/updates.h"
 #include "train/observers.h"
 #include "train/run_folder.h"
 
@@ -40,20 +40,20 @@ struct Boundary {
 checkpoint::Meta meta_of(const session::Job& job, std::int64_t steps_done);
 
 /// The sections of a checkpoint: what of the run's state is no tensor, and what a run that resumes must have alike.
-std::map<std::string, std::string> sections_of(const session::Session& session, const execution::Updates& updates,
+std::map<std::string, std::string> sections_of(const session::Session& session, const step::Updates& updates,
                                                const observe::Statistics& statistics, std::int64_t steps_done);
 
 /// Gives optimizer, strategies and updates back what a checkpoint has of them, and returns the run's statistics. Rank 0
 /// says in the log what is not as it was: another mesh, another schedule.
-observe::Statistics resume_from(checkpoint::Reader& reader, session::Session& session, execution::Updates& updates);
+observe::Statistics resume_from(checkpoint::Reader& reader, session::Session& session, step::Updates& updates);
 
 /// A run's checkpoints: when they are due, what they hold, which is the best; and the final weights. All ranks call it
 /// alike. Observers are told of a checkpoint once it is committed.
 class CheckpointManager {
  public:
   /// Makes a group over the world where checkpoints are saved. `folder`: the run's. References must outlive it.
-  CheckpointManager(const session::Session& session, const std::filesystem::path& folder,
-                    const execution::Updates& updates, observe::Observers& observers, const SaveSetting& setting);
+  CheckpointManager(const session::Session& session, const std::filesystem::path& folder, const step::Updates& updates,
+                    observe::Observers& observers, const SaveSetting& setting);
 
   /// Allocates the memory for copies of all that is there now: strategies' own tensors too, once they have begun.
   void reserve();
@@ -97,7 +97,7 @@ class CheckpointManager {
   const session::Session& session_;
   const setup::CheckpointOptions& options_;
   std::filesystem::path run_folder_;
-  const execution::Updates& updates_;
+  const step::Updates& updates_;
   observe::Observers& observers_;
   SaveSetting setting_;
   std::unique_ptr<checkpoint::Writer> writer_;

@@ -9,8 +9,8 @@
 namespace capstan::train {
 namespace {
 
-using execution::StepCounts;
-using execution::Wishes;
+using step::StepCounts;
+using step::Wishes;
 
 // The numbers: counts, requests, whether a name is new; then the objective's counts and those of sources, each rank's
 // time and monitors' pairs (value, present).
@@ -28,7 +28,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
-void Control::start(const execution::StepInput& input, const execution::Wishes& wishes, const monitor::Values& monitors,
+void Control::start(const step::StepInput& input, const step::Wishes& wishes, const monitor::Values& monitors,
                     std::optional<double> collective_s) {
   CAPSTAN_ASSERT(!pending_);
   mine_.clear();

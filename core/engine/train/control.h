@@ -8,17 +8,17 @@
 #include <string>
 #include <vector>
 
-#include "execution/feed.h"
-#include "execution/stop.h"
+#include "step/feed.h"
+#include "step/stop.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
 
 /// Sums over all data coordinates, known before the step's backward.
-struct StepTotals : execution::StepCounts {
+struct StepTotals : step::StepCounts {
   std::vector<double> objective;     ///< the objective's counts
   std::vector<double> sources;       ///< tokens of each source
-  execution::Wishes wishes;          ///< each of them, when some rank has it
+  step::Wishes wishes;               ///< each of them, when some rank has it
   monitor::Values monitors;          ///< means over the ranks that returned them
   std::vector<double> collective_s;  ///< by rank; empty where they were not measured on all
 };
@@ -33,7 +33,7 @@ class Control {
   Control(std::shared_ptr<comm::Group> world, comm::Communicator& communicator, bool counts)
       : world_(std::move(world)), communicator_(communicator), counts_(counts) {}
   /// Starts the sums for a step that was just drawn. One may be under way. `collective_s`: this rank's seconds.
-  void start(const execution::StepInput& input, const execution::Wishes& wishes, const monitor::Values& monitors,
+  void start(const step::StepInput& input, const step::Wishes& wishes, const monitor::Values& monitors,
              std::optional<double> collective_s = {});
   StepTotals wait();
   bool is_under_way() const { return pending_ != nullptr; }

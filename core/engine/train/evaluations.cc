@@ -12,7 +12,7 @@ constexpr std::size_t shown_of_a_split = 5;
 
 }  // namespace
 
-Evaluations::Evaluations(session::Session& session, const execution::Feed& feed, execution::StopAgreement agreement,
+Evaluations::Evaluations(session::Session& session, const step::Feed& feed, step::StopAgreement agreement,
                          observe::Observers& observers, observe::RunFolder& folder)
     : session_(session),
       samples_(session.job->samples),

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "execution/evaluate.h"
+#include "step/evaluate.h"
 #include "train/observers.h"
 #include "train/run_folder.h"
 
@@ -16,7 +16,7 @@ namespace train {
 class Evaluations {
  public:
   /// All references must outlive it.
-  Evaluations(session::Session& session, const execution::Feed& feed, execution::StopAgreement agreement,
+  Evaluations(session::Session& session, const step::Feed& feed, step::StopAgreement agreement,
               observe::Observers& observers, observe::RunFolder& folder);
   /// Is one due when `steps_done` steps are done?
   bool due(std::int64_t steps_done) const;
@@ -39,8 +39,8 @@ class Evaluations {
   session::Session& session_;
   const assembly::Samples& samples_;
   const setup::TrainOptions& options_;
-  execution::StopAgreement agreement_;
-  execution::Evaluator evaluator_;
+  step::StopAgreement agreement_;
+  step::Evaluator evaluator_;
   observe::Observers& observers_;
   observe::RunFolder& folder_;
   std::vector<execution::Answer> answers_;

@@ -62,16 +62,15 @@ void describe(const session::Session& session, const std::filesystem::path& fold
 
 }  // namespace
 
-Loop::Loop(session::Session& session, observe::RunFolder& folder, const execution::Stop& stop,
-           const SaveSetting& setting, monitor::RunStarted started)
+Loop::Loop(session::Session& session, observe::RunFolder& folder, const step::Stop& stop, const SaveSetting& setting,
+           monitor::RunStarted started)
     : session_(session),
       folder_(folder),
       stop_(stop),
       started_(std::move(started)),
       pipeline_(session, folder.path(), observers_, [this] { return wishes(); }),
       evaluations_(session, pipeline_.feed(),
-                   execution::StopAgreement(session.world_host, stop, [this] { return time_is_up(); }), observers_,
-                   folder),
+                   step::StopAgreement(session.world_host, stop, [this] { return time_is_up(); }), observers_, folder),
       checkpoints_(session, folder.path(), pipeline_.step().updates(), observers_, setting),
       replicas_(session, job().config.run->verify_replicas) {
   describe(session, folder.path(), started_);
@@ -114,9 +113,7 @@ bool Loop::time_is_up() const {
   return step_s > 0 && stop_.time_is_up(std::chrono::duration<double>(ending_s));
 }
 
-execution::Wishes Loop::wishes() const {
-  return {stop_.asked(), stop_.asks() > 1, time_is_up(), checkpoints_.clock_asks()};
-}
+step::Wishes Loop::wishes() const { return {stop_.asked(), stop_.asks() > 1, time_is_up(), checkpoints_.clock_asks()}; }
 
 double Loop::usual_step_s(std::int64_t steps_done) const {
   if (steps_done < 2) return 0;
@@ -128,7 +125,7 @@ monitor::RunEnded Loop::run() {
     return run_all();
   } catch (const comm::PeerFailed&) {
     throw;  // the rank that failed says why
-  } catch (const execution::Stopped&) {
+  } catch (const step::Stopped&) {
     throw;
   } catch (const std::exception& error) {
     observers_.run_failed({error.what(), observe::is_out_of_memory(error)});
@@ -188,9 +185,9 @@ monitor::RunEnded Loop::ended_after(std::int64_t steps_done) const {
 // Spans of units cost nothing where no monitor asks for any.
 void Loop::trace() {
   auto tracers = observers_.tracers();
-  if (!tracers.empty()) pipeline_.step().trace(std::make_shared<execution::Tracers>(tracers));
+  if (!tracers.empty()) pipeline_.step().trace(std::make_shared<step::Tracers>(tracers));
   if (started_.world_size > 1) tracers.push_back(pipeline_.clock());
-  if (!tracers.empty()) session_.communicator->trace(std::make_shared<execution::Tracers>(std::move(tracers)));
+  if (!tracers.empty()) session_.communicator->trace(std::make_shared<step::Tracers>(std::move(tracers)));
 }
 
 // Returns the number of steps done since the run's beginning.
@@ -240,7 +237,7 @@ void Loop::judge_progress(std::int64_t steps_done) {
 void Loop::evaluate(std::int64_t steps_done, void (Evaluations::*what)(std::int64_t)) {
   try {
     pipeline_.step().during_evaluation(steps_done, [&] { (evaluations_.*what)(steps_done); });
-  } catch (const execution::Stopped&) {
+  } catch (const step::Stopped&) {
     pipeline_.stop();
     stopped_ = true;
   }

@@ -23,7 +23,7 @@ class Loop {
   /// With setting.resume the session was materialised from it; the run then resumes where that was saved.
   /// `started`: what monitors are told that only the process knows: output, environment, the GPU, questions of memory
   /// except for what is held.
-  Loop(session::Session& session, observe::RunFolder& folder, const execution::Stop& stop,
+  Loop(session::Session& session, observe::RunFolder& folder, const step::Stop& stop,
        const SaveSetting& setting = SaveSetting(), monitor::RunStarted started = monitor::RunStarted());
   /// Adds an observer that is told what the run does; called before the run begins.
   void observe(monitor::Monitor& observer) { observers_.add("", observer); }
@@ -41,7 +41,7 @@ class Loop {
   /// It has saved checkpoints, from which a later one continues.
   bool saves() const { return checkpoints_.on(); }
   /// What all ranks agreed on when they stopped.
-  const execution::Wishes& agreed() const { return pipeline_.agreed(); }
+  const step::Wishes& agreed() const { return pipeline_.agreed(); }
   /// What is said of the folder that transformers loads; empty when none was asked for.
   const std::string& model() const { return model_; }
   /// Why the run ended before its last step, by train.stop_after_evals; empty: it did not.
@@ -58,7 +58,7 @@ class Loop {
   monitor::RunEnded run_all();
   monitor::RunEnded ended_after(std::int64_t steps_done) const;
   std::int64_t run_steps();
-  execution::Wishes wishes() const;
+  step::Wishes wishes() const;
   bool time_is_up() const;
   void pass_boundary(std::int64_t steps_done);
   void judge_progress(std::int64_t steps_done);
@@ -72,7 +72,7 @@ class Loop {
   using Clock = std::chrono::steady_clock;
   session::Session& session_;
   observe::RunFolder& folder_;
-  const execution::Stop& stop_;
+  const step::Stop& stop_;
   observe::Statistics statistics_;
   observe::Observers observers_;
   monitor::RunStarted started_;

@@ -93,7 +93,7 @@ Json matrix(const std::vector<std::int64_t>& values, std::int64_t rows, std::int
   return out;
 }
 
-Json json_of(const execution::StepInput& input, int rank) {
+Json json_of(const step::StepInput& input, int rank) {
   Json json{{"rank", rank}, {"micro_batches", Json::array()}};
   for (const auto& batch : input.micro) {
     json["micro_batches"].push_back({{"sample_ids", batch.sample_ids},
@@ -120,12 +120,12 @@ at::Tensor is_bad(const nn::Hidden& hidden) {
 }
 
 // Whether the output of each micro-batch and unit is bad: [micro-batches, units] bool.
-at::Tensor bad_outputs(const session::Session& session, const execution::StepInput& input) {
+at::Tensor bad_outputs(const session::Session& session, const step::StepInput& input) {
   const auto micros = static_cast<std::int64_t>(input.micro.size());
   const auto units = static_cast<std::int64_t>(session.units.size());
   const auto bad = at::zeros({micros, units}, at::TensorOptions().dtype(at::kBool).device(session.device));
   for (std::int64_t m = 0; m < micros; ++m) {
-    const auto batch = execution::training_batch(session, input.micro[static_cast<std::size_t>(m)], input.step);
+    const auto batch = step::training_batch(session, input.micro[static_cast<std::size_t>(m)], input.step);
     session.interpreter->evaluate(batch, nullptr, [&](std::size_t unit, const nn::Hidden& hidden) {
       bad[m][static_cast<std::int64_t>(unit)].copy_(is_bad(hidden));
     });
@@ -162,7 +162,7 @@ std::string BadOutput::text() const {
   return text;
 }
 
-std::optional<BadOutput> find_bad_output(const session::Session& session, const execution::StepInput& input) {
+std::optional<BadOutput> find_bad_output(const session::Session& session, const step::StepInput& input) {
   auto& world = *session.world_device;
   const auto bad = bad_outputs(session, input);
   const auto micros = bad.size(0);
@@ -235,8 +235,8 @@ NonFinite find_nonfinite(const session::Session& session, const at::Tensor& norm
   return found;
 }
 
-void NonFiniteSteps::bad(const monitor::StepEnded& event, const execution::StepResult& result,
-                         const execution::StepInput& input) {
+void NonFiniteSteps::bad(const monitor::StepEnded& event, const step::StepNumbers& numbers,
+                         const step::StepInput& input) {
   const double scale = event.loss_scale.value_or(1.0);
   if (std::isfinite(event.loss) && scale_.can_shrink(scale)) {
     if (group_of(session_).rank() == 0) {
@@ -245,7 +245,7 @@ void NonFiniteSteps::bad(const monitor::StepEnded& event, const execution::StepR
     }
     return;
   }
-  auto found = find_nonfinite(session_, result.norms, scale);
+  auto found = find_nonfinite(session_, numbers.norms, scale);
   // Infinity need not reach the loss. Where gradients are local on an axis, not all ranks are here for a bad norm, but
   // all of them know the loss.
   if (session_.local_axes().empty() || !std::isfinite(event.loss)) found.output = find_bad_output(session_, input);
@@ -287,7 +287,7 @@ void NonFiniteSteps::skip(const std::string& what) {
 }
 
 std::string NonFiniteSteps::dump(const monitor::StepEnded& event, const NonFinite& found,
-                                 const execution::StepInput& input) {
+                                 const step::StepInput& input) {
   auto& group = group_of(session_);
   const auto rank = session_.world_device->rank();
   const auto batches = gather_texts(group, json_of(input, rank).dump());

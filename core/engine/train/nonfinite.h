@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "execution/feed.h"
-#include "execution/step.h"
-#include "execution/updates.h"
+#include "step/feed.h"
+#include "step/step.h"
+#include "step/updates.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -35,7 +35,7 @@ struct BadOutput {
 /// Runs a step's forward once more, without gradients, and looks at what comes out of each unit. Backward cannot tell:
 /// after one value that is not finite nearly all gradients are nan. It computes with the weights as they are now: on a
 /// GPU the next step may have updated them since. Waits for the device. Collective over the world.
-std::optional<BadOutput> find_bad_output(const session::Session& session, const execution::StepInput& input);
+std::optional<BadOutput> find_bad_output(const session::Session& session, const step::StepInput& input);
 
 /// Where numbers are not finite, over all ranks; lists in forward order, the same on each.
 struct NonFinite {
@@ -47,8 +47,8 @@ struct NonFinite {
   std::string text() const;
 };
 
-/// Looks at the parameters as they are now, and at the gradients by what a step left: `norms` as in StepResult, `scale`
-/// the loss scale in them; not at outputs. Waits for the device. Collective over the ranks that share a norm.
+/// Looks at the parameters as they are now, and at the gradients by what a step left: `norms` as in StepNumbers,
+/// `scale` the loss scale in them; not at outputs. Waits for the device. Collective over the ranks that share a norm.
 NonFinite find_nonfinite(const session::Session& session, const at::Tensor& norms, double scale);
 
 /// What is done about steps that were not finite: train.on_nonfinite. Their update was masked on the device, so weights
@@ -59,7 +59,7 @@ class NonFiniteSteps {
   static constexpr int most_in_a_row = 20;
 
   /// `folder`: for dumps. The others must outlive it.
-  NonFiniteSteps(const session::Session& session, const execution::LossScale& scale, std::filesystem::path folder)
+  NonFiniteSteps(const session::Session& session, const step::LossScale& scale, std::filesystem::path folder)
       : session_(session), scale_(scale), folder_(std::move(folder)) {}
 
   void good() { in_a_row_ = 0; }
@@ -69,17 +69,17 @@ class NonFiniteSteps {
   /// A step without an update, with its loss and norm in `event`. Returns when the run continues: the loss scale was
   /// too large, or on_nonfinite is "skip"; rank 0 logs it. Throws Error that names parameter and unit, the same on all
   /// ranks. Collective over the world.
-  void bad(const monitor::StepEnded& event, const execution::StepResult& result, const execution::StepInput& input);
+  void bad(const monitor::StepEnded& event, const step::StepNumbers& numbers, const step::StepInput& input);
 
  private:
   std::string fix(const NonFinite& found, std::int64_t step) const;
   void skip(const std::string& what);
-  std::string dump(const monitor::StepEnded& event, const NonFinite& found, const execution::StepInput& input);
+  std::string dump(const monitor::StepEnded& event, const NonFinite& found, const step::StepInput& input);
 
   const setup::TrainOptions& options() const { return *session_.job->config.train; }
 
   const session::Session& session_;
-  const execution::LossScale& scale_;
+  const step::LossScale& scale_;
   std::filesystem::path folder_;
   int in_a_row_ = 0;
 };

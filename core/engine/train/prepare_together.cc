@@ -77,7 +77,7 @@ bool somebody_works(const std::string& state, comm::Communicator& communicator) 
     stopped = stopped || text == asked;
     works = works || text == unfinished;
   }
-  if (stopped) throw execution::Stopped();
+  if (stopped) throw step::Stopped();
   return works;
 }
 
@@ -107,7 +107,7 @@ session::Job prepare_together(const setup::JobRequest& request, plugin::Host& ho
   return std::move(*job);
 }
 
-void read_token_caches(session::Job& job, const execution::Stop& stop, comm::Communicator& communicator,
+void read_token_caches(session::Job& job, const step::Stop& stop, comm::Communicator& communicator,
                        const ShowProgress& show) {
   auto samples = job.samples;
   for (const auto& split : cached_splits(job.config, job.plugins, samples)) {

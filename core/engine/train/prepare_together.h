@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "execution/stop.h"
 #include "session/job.h"
+#include "step/stop.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -29,9 +29,9 @@ using ShowProgress = std::function<void(const std::string& line, bool is_last)>;
 
 /// Lets the job's samples be read from the token caches that it asks for. Rank 0 of each node writes them, or verifies
 /// those that are there, and the others hear from it every few seconds, so that none waits in a collective for as
-/// long as it takes; `show` is called on rank 0. Throws execution::Stopped, or ConfigurationRefused, on all ranks at
+/// long as it takes; `show` is called on rank 0. Throws step::Stopped, or ConfigurationRefused, on all ranks at
 /// once.
-void read_token_caches(session::Job& job, const execution::Stop& stop, comm::Communicator& communicator,
+void read_token_caches(session::Job& job, const step::Stop& stop, comm::Communicator& communicator,
                        const ShowProgress& show);
 
 }  // namespace train

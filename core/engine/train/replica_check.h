@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "session/session.h"
+#include "step/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {

@@ -55,7 +55,7 @@ fs::path shared_run_folder(const setup::Configuration& config, comm::Communicato
 
 std::unique_ptr<record::RunLock> hold_run_folder(const std::filesystem::path& folder, const std::string& job,
                                                  comm::Communicator& communicator,
-                                                 const execution::StopAgreement& agreement) {
+                                                 const step::StopAgreement& agreement) {
   constexpr std::chrono::seconds between{1};
   const auto& world = communicator.world();
   std::unique_ptr<record::RunLock> lock;

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "execution/stop.h"
 #include "record/run_lock.h"
 #include "session/resume.h"
+#include "step/stop.h"
 #include "train/run_folder.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -22,7 +22,7 @@ std::filesystem::path shared_run_folder(const setup::Configuration& config, comm
 /// record::LockHolder. A collective over the world, and one that can be stopped.
 std::unique_ptr<record::RunLock> hold_run_folder(const std::filesystem::path& folder, const std::string& job,
                                                  comm::Communicator& communicator,
-                                                 const execution::StopAgreement& agreement);
+                                                 const step::StopAgreement& agreement);
 
 /// Finds and verifies what the run continues from. Rank 0 says in the log what was passed over and why, moves that
 /// aside in the run's own folder (its steps will be saved again; nothing is removed). What cannot be read is refused,

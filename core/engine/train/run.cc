@@ -23,7 +23,7 @@ template <class Call>
 auto call_extension(const Extension& extension, const char* phase, const Call& call) {
   try {
     return call(*extension.object);
-  } catch (const execution::Stopped&) {
+  } catch (const step::Stopped&) {
     throw;
   } catch (...) {
     plugin::rethrow_with_context(cat("plugin '", extension.name, "' was in phase ", phase));
@@ -47,7 +47,7 @@ RunEnd Run::train() {
   try {
     const int code = load();
     end.exit_code = code == 0 ? train_loaded() : code;
-  } catch (const execution::Stopped&) {
+  } catch (const step::Stopped&) {
     log::debug(cat("stopped ", when_));
   }
   end.when = when_;
@@ -74,7 +74,7 @@ std::string Run::memory_text() const {
 
 // All that comes before training. Returns an exit code other than 0 where an extension ends the run.
 int Run::load() {
-  const execution::StopAgreement agreement(comm::group_of_all(setting_.communicator, "loading"), setting_.stop);
+  const step::StopAgreement agreement(comm::group_of_all(setting_.communicator, "loading"), setting_.stop);
   read_job(agreement);
   when_ = "while loading the model";
   hold_folder(agreement);
@@ -86,7 +86,7 @@ int Run::load() {
   return 0;
 }
 
-void Run::read_job(const execution::StopAgreement& agreement) {
+void Run::read_job(const step::StopAgreement& agreement) {
   auto& communicator = setting_.communicator;
   when_ = "while reading the configuration";
   job_.emplace(prepare_together(setting_.request(), setting_.plugins, communicator));
@@ -102,7 +102,7 @@ void Run::read_job(const execution::StopAgreement& agreement) {
                    [](const auto& a, const auto& b) { return a.name < b.name; });
 }
 
-void Run::hold_folder(const execution::StopAgreement& agreement) {
+void Run::hold_folder(const step::StopAgreement& agreement) {
   auto& communicator = setting_.communicator;
   const auto folder = shared_run_folder(job_->config, communicator);
   lock_ = hold_run_folder(folder, setting_.job, communicator, agreement);
@@ -118,7 +118,7 @@ void Run::hold_folder(const execution::StopAgreement& agreement) {
   observe::warn_of_options(*job_);
 }
 
-int Run::call_extensions(const execution::StopAgreement& agreement) {
+int Run::call_extensions(const step::StopAgreement& agreement) {
   const command::RankOfRun rank{setting_.communicator, setting_.device, folder_->path(), setting_.environment,
                                 [&] { agreement.check(); }};
   for (const auto& extension : extensions_) {
@@ -128,7 +128,7 @@ int Run::call_extensions(const execution::StopAgreement& agreement) {
   return 0;
 }
 
-void Run::load_model(const execution::StopAgreement& agreement) {
+void Run::load_model(const step::StopAgreement& agreement) {
   resume_ = resume_run(*job_, setting_.communicator);
   agreement.check();
   const auto show = first() ? fill_progress(setting_.output.show, setting_.output.overwrites) : nullptr;

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "execution/stop.h"
 #include "record/run_lock.h"
 #include "session/resume.h"
-#include "session/session.h"
+#include "step/session.h"
+#include "step/stop.h"
 #include "train/loop.h"
 #include "train/prepare_together.h"
 #include "train/run_folder.h"
@@ -40,7 +40,7 @@ struct RunOutput {
 struct RunSetting {
   comm::Communicator& communicator;
   plugin::Host& plugins;
-  const execution::Stop& stop;
+  const step::Stop& stop;
   command::RankDevice device;
   std::function<std::optional<std::string>(const std::string&)> environment;
   RunOutput output;
@@ -80,10 +80,10 @@ class Run {
 
  private:
   int load();
-  void read_job(const execution::StopAgreement& agreement);
-  void hold_folder(const execution::StopAgreement& agreement);
-  int call_extensions(const execution::StopAgreement& agreement);
-  void load_model(const execution::StopAgreement& agreement);
+  void read_job(const step::StopAgreement& agreement);
+  void hold_folder(const step::StopAgreement& agreement);
+  int call_extensions(const step::StopAgreement& agreement);
+  void load_model(const step::StopAgreement& agreement);
   std::optional<int> train_loaded();
   void end_extensions(const Loop& loop, std::int64_t steps_done);
   std::string start_text() const;

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "config/to_toml.h"
-#include "execution/evaluate.h"
 #include "shard/engine.h"
+#include "step/evaluate.h"
 #include "train/memory.h"
 #include "train/statistics.h"
 

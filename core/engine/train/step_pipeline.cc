@@ -14,7 +14,7 @@
 namespace capstan::train {
 
 StepPipeline::StepPipeline(session::Session& session, const std::filesystem::path& folder,
-                           observe::Observers& observers, std::function<execution::Wishes()> wishes)
+                           observe::Observers& observers, std::function<step::Wishes()> wishes)
     : job_(*session.job),
       device_(session.device),
       feed_(job_),
@@ -32,7 +32,7 @@ void StepPipeline::begin(std::int64_t first_step) {
 }
 
 void StepPipeline::leave_out() {
-  CAPSTAN_ASSERT(under_way_.empty());
+  CAPSTAN_ASSERT(!under_way_);
   clock_->forget();
   last_end_ = Clock::now();
   if (!device_.is_cpu()) last_end_on_gpu_ = std::make_shared<c10::Event>(observe::timed_event(device_));
@@ -66,32 +66,20 @@ bool StepPipeline::take(std::int64_t step) {
   agreed_ = totals.wishes;
   if (agreed_.stop || agreed_.time_is_up) return false;
   const double lr = setup::learning_rate(*job_.config.optimizer, step, plan().steps);
-  UnderWay taken{event_of(step, totals, lr), {}, std::move(next_), 1, {}, {}};
-  taken.result = step_.run(taken.input, totals.objective, lr);
-  taken.divisor = strategy::divisor(totals.objective.at(job_.plugins.minimised->base()));
-  // A mean over nothing is none: the loss of a source that the step has no sample of.
-  const auto& figures = job_.plugins.minimised->plan().figures;
-  const auto first = taken.result.figures.end() - std::ssize(figures);
-  for (std::size_t i = 0; i < figures.size(); ++i) {
-    if (totals.objective.at(figures[i].count) == 0) (first + static_cast<std::ptrdiff_t>(i))->clear();
-  }
-  const auto& numbers = taken.result.numbers.tensor();
-  if (device_.is_cpu()) {
-    taken.host = numbers;
-  } else {
-    taken.host = at::empty(numbers.sizes(), at::TensorOptions().dtype(at::kDouble).pinned_memory(true));
-    taken.host.copy_(numbers, /*non_blocking=*/true);
-    taken.arrived = std::make_shared<c10::Event>(observe::timed_event(device_));
-  }
-  under_way_.push_back(std::move(taken));
+  auto event = event_of(step, totals, lr);
+  auto input = std::move(next_);
+  auto numbers = step_.run(input, totals.objective, lr);
+  numbers.start_copy();
+  const auto arrived = device_.is_cpu() ? nullptr : std::make_shared<c10::Event>(observe::timed_event(device_));
+  const auto divisor = strategy::divisor(totals.objective.at(job_.plugins.minimised->base()));
   const std::int64_t following = step + 1;
   if (following < plan().steps) next_ = feed_.draw(following);
-  finish(device_.is_cpu() ? 0 : 1);
+  report();
+  under_way_ = UnderWay{std::move(event), std::move(input), std::move(numbers), divisor, arrived};
+  if (device_.is_cpu()) report();
   if (following < plan().steps) control_.start(next_, wishes_(), observers_.values(), clock_->next_step());
   return true;
 }
-
-void StepPipeline::drain() { finish(0); }
 
 void StepPipeline::end_early() {
   if (control_.is_under_way()) (void)control_.wait();
@@ -103,41 +91,33 @@ void StepPipeline::stop() {
   agreed_.stop = true;
 }
 
-void StepPipeline::finish(std::size_t leave) {
-  while (under_way_.size() > leave) {
-    report(under_way_.front());
-    under_way_.pop_front();
-  }
-}
-
-void StepPipeline::report(UnderWay& step) {
-  if (step.arrived) step.arrived->synchronize();
-  const auto metrics = step.result.numbers.read(step.host);
-  auto& event = step.event;
-  event.grad_norm = metrics.grad_norm;
-  event.loss = metrics.loss_sum / step.divisor;
-  if (step_.updates().loss_scale().on()) event.loss_scale = metrics.loss_scale;
-  event.skipped = metrics.skipped;
-  if (step.result.has_auxiliary) event.auxiliary_loss = metrics.auxiliary_loss;
-  for (std::size_t i = 0; i < metrics.figures.size(); ++i) {
-    const auto& name = step.result.figures[i];
-    if (!name.empty()) event.values.emplace_back(name, metrics.figures[i]);
-  }
-  execution::add_expert_load(event.values, metrics.expert_tokens);
+// Tells the observers of the step that is under way, if there is one.
+void StepPipeline::report() {
+  if (!under_way_) return;
+  auto& [event, input, numbers, divisor, arrived] = *under_way_;
+  if (arrived) arrived->synchronize();
+  event.grad_norm = numbers.grad_norm();
+  event.loss = numbers.loss_sum() / divisor;
+  if (step_.updates().loss_scale().on()) event.loss_scale = numbers.loss_scale();
+  event.skipped = numbers.skipped();
+  event.auxiliary_loss = numbers.auxiliary_loss();
+  for (auto& figure : numbers.figure_values()) event.values.push_back(std::move(figure));
+  step::add_expert_load(event.values, numbers.tokens_by_expert());
   if (event.target_tokens == 0) {
     event.loss = std::numeric_limits<double>::quiet_NaN();
     log::info(cat("step ", event.step, " has no sample with a target: it updates nothing"));
   } else if (event.skipped) {
-    nonfinite_.bad(event, step.result, step.input);
+    nonfinite_.bad(event, numbers, input);
   } else {
     nonfinite_.good();
   }
-  event.step_time_s = step.arrived ? last_end_on_gpu_->elapsedTime(*step.arrived) / 1000 : seconds_since(last_end_);
+  event.step_time_s = arrived ? last_end_on_gpu_->elapsedTime(*arrived) / 1000 : seconds_since(last_end_);
   last_end_ = Clock::now();
-  last_end_on_gpu_ = step.arrived;
+  last_end_on_gpu_ = arrived;
   longest_step_s_ = std::max(longest_step_s_, event.step_time_s);
   observers_.step_ended(event);
   if (!event.skipped) step_.hooks().loss_known(event.step, event.loss);
+  under_way_.reset();
 }
 
 }  // namespace capstan::train

@@ -2,13 +2,13 @@
 #include <capstan/base/export.h>
 
 #include <chrono>
-#include <deque>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 
-#include "execution/feed.h"
-#include "execution/step.h"
+#include "step/feed.h"
+#include "step/step.h"
 #include "train/collective_clock.h"
 #include "train/control.h"
 #include "train/nonfinite.h"
@@ -25,9 +25,9 @@ class StepPipeline {
   /// `folder`: for dumps of steps that are not finite. `wishes`: this rank's, asked once a step. Session and observers
   /// must outlive it.
   StepPipeline(session::Session& session, const std::filesystem::path& folder, observe::Observers& observers,
-               std::function<execution::Wishes()> wishes);
-  const execution::Feed& feed() const { return feed_; }
-  execution::Step& step() { return step_; }
+               std::function<step::Wishes()> wishes);
+  const step::Feed& feed() const { return feed_; }
+  step::Step& step() { return step_; }
   NonFiniteSteps& nonfinite() { return nonfinite_; }
   /// Called before the first step.
   void begin(std::int64_t first_step);
@@ -35,13 +35,13 @@ class StepPipeline {
   /// finite and train.on_nonfinite says so. Collective over the world.
   bool take(std::int64_t step);
   /// Waits until the observers know all steps that were taken.
-  void drain();
+  void drain() { report(); }
   /// The run ends before a step whose sums are under way.
   void end_early();
   /// The ranks have agreed to stop elsewhere: what the next step's sums say no longer counts.
   void stop();
   /// What the ranks agreed on at the last step boundary; its `save`: a checkpoint is due by the clock after this step.
-  const execution::Wishes& agreed() const { return agreed_; }
+  const step::Wishes& agreed() const { return agreed_; }
   /// The next step's time leaves out what has passed since the last one's end: evaluation, saving. Called when the
   /// observers know all steps that were taken.
   void leave_out();
@@ -54,30 +54,28 @@ class StepPipeline {
   // A step whose metrics may still be on their way from the device.
   struct UnderWay {
     monitor::StepEnded event;
-    execution::StepResult result;
-    execution::StepInput input;  // a step that fails is run again, and shown
-    double divisor = 1;          // what its loss is a mean over
-    at::Tensor host;
-    std::shared_ptr<c10::Event> arrived;
+    step::StepInput input;  // a step that fails is run again, and shown
+    step::StepNumbers numbers;
+    double divisor;                       // what its loss is a mean over
+    std::shared_ptr<c10::Event> arrived;  // when the numbers are in host memory; null: they are
   };
   using Clock = std::chrono::steady_clock;
   monitor::StepEnded event_of(std::int64_t step, const StepTotals& totals, double lr) const;
-  void finish(std::size_t leave);
-  void report(UnderWay& step);
+  void report();
   const data::Plan& plan() const { return job_.samples.plan; }
 
   const session::Job& job_;
   const c10::Device device_;
-  execution::Feed feed_;
+  step::Feed feed_;
   Control control_;
-  execution::Step step_;
+  step::Step step_;
   NonFiniteSteps nonfinite_;
   observe::Observers& observers_;
-  std::function<execution::Wishes()> wishes_;
+  std::function<step::Wishes()> wishes_;
   std::shared_ptr<observe::CollectiveClock> clock_;
-  execution::StepInput next_;
-  std::deque<UnderWay> under_way_;
-  execution::Wishes agreed_;
+  step::StepInput next_;
+  std::optional<UnderWay> under_way_;
+  step::Wishes agreed_;
   // The end of the last step, from which the next one's time counts: on a GPU where its stream is then, since the host
   // reports a step when it has queued the next one.
   Clock::time_point last_end_;

@@ -9,7 +9,7 @@
 
 #include "parity/models.h"
 #include "parity/reference.h"
-#include "session/session.h"
+#include "step/session.h"
 
 namespace missing_keys_test {
 

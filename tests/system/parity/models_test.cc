@@ -12,11 +12,11 @@
 #include <set>
 
 #include "execution/generate.h"
-#include "execution/step.h"
 #include "parity/models.h"
 #include "parity/reference.h"
-#include "session/session.h"
 #include "setup/schedule.h"
+#include "step/session.h"
+#include "step/step.h"
 #include "train/loop.h"
 
 namespace models_test {
@@ -136,19 +136,20 @@ data::HostBatch host_batch(const at::Tensor& ids, const at::Tensor& labels) {
 /// The losses of the loop in models.py, before each update.
 at::Tensor train(const session::Job& job, comm::Communicator& communicator, const Tensors& reference) {
   auto session = session::materialise(job, communicator);
-  execution::Step step(session);
+  step::Step step(session);
   const auto& ids = reference.at("steps.ids");
   std::vector<double> losses;
   for (std::int64_t s = 0; s < ids.size(0); ++s) {
-    execution::StepInput input;
+    step::StepInput input;
     input.step = s;
     for (std::int64_t m = 0; m < ids.size(1); ++m) {
       input.micro.push_back(host_batch(ids[s][m], reference.at("steps.labels")[s][m]));
       input.target_tokens += input.micro.back().target_tokens;
     }
     input.counts = {static_cast<double>(input.target_tokens)};
-    const auto result = step.run(input, input.counts, setup::learning_rate(*job.config.optimizer, s, ids.size(0)));
-    losses.push_back(result.numbers.read().loss_sum / static_cast<double>(input.target_tokens));
+    auto numbers = step.run(input, input.counts, setup::learning_rate(*job.config.optimizer, s, ids.size(0)));
+    numbers.read();
+    losses.push_back(numbers.loss_sum() / static_cast<double>(input.target_tokens));
   }
   return at::tensor(losses, at::kDouble);
 }

@@ -15,7 +15,7 @@
 #include "nn/init_source.h"
 #include "parity/python.h"
 #include "session/exports.h"
-#include "session/session.h"
+#include "step/session.h"
 #include "support/job.h"
 
 namespace peft_test {

@@ -4,7 +4,7 @@
 
 #include "parity/models.h"
 #include "parity/reference.h"
-#include "session/session.h"
+#include "step/session.h"
 
 namespace qwen_test {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "session/session.h"
+#include "step/session.h"
 
 namespace parity {
 

@@ -6,7 +6,7 @@
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 #include <torch/library.h>
-#include "strategy/unit_runner.h"
+#include "step/wrap_unit.h"
 
 #include "assembly/assemble.h"
 #include "assembly/dry_job.h"
@@ -93,8 +93,8 @@ std::int64_t really_kept(const session::Job& job, at::ScalarType compute) {
           at::randn(planned.sharding.shape, at::TensorOptions(compute)).set_requires_grad(bucket.trainable));
     }
   }
-  strategy::UnitRunner runner(list);
-  for (std::size_t i = 0; i < list.size(); ++i) assembly::wrap_unit(job.plugins.strategies, i, runner);
+  step::UnitRunner runner(list);
+  for (std::size_t i = 0; i < list.size(); ++i) step::wrap_unit(job.plugins.strategies, i, runner);
   { const auto warm = runner.forward(real_batch()); }  // what is made once (ALiBi's slopes) is not kept by a step
   const CpuMemory memory;
   const auto hidden = runner.forward(real_batch());

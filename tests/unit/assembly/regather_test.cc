@@ -9,8 +9,8 @@
 #include <mutex>
 
 #include "assembly/dry_job.h"
-#include "execution/step.h"
-#include "session/session.h"
+#include "step/session.h"
+#include "step/step.h"
 #include "support/in_stages.h"
 
 namespace regather_test {
@@ -102,8 +102,8 @@ std::vector<Moved> counted(const std::string& form, const std::string& regather)
     const auto plan = plan_of(prepared(form, regather, "cpu", communicator.world().rank), position, "cpu");
     const auto calls = std::make_shared<Calls>();
     auto session = session::materialise(job, communicator);
-    execution::Feed feed(job);
-    execution::Step step(session);
+    step::Feed feed(job);
+    step::Step step(session);
     communicator.trace(calls);
     const auto input = feed.draw(0);
     step.run(input, input.counts, 0.1);

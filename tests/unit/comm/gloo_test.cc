@@ -7,7 +7,7 @@
 
 #include "comm/collective_cases.h"
 #include "comm/processes.h"
-#include "strategy/staged_chain.h"
+#include "step/staged_chain.h"
 #include "support/in_stages.h"
 
 namespace gloo_test {

@@ -52,8 +52,8 @@ std::vector<Asked> ask(int world, const std::string& strategy, std::vector<std::
     }
     const auto& job = *prepared;
     auto session = session::materialise(job, communicator);
-    const execution::Feed feed(job);
-    execution::Evaluator evaluator(session, feed);
+    const step::Feed feed(job);
+    step::Evaluator evaluator(session, feed);
     auto& mine = all[static_cast<std::size_t>(job.topology.rank)];
     mine.answers = evaluator.answers(*job.samples.eval, 29);
     mine.loss = evaluator.loss(*job.samples.eval);
@@ -307,8 +307,8 @@ TEST_CASE("questions leave room for a whole answer, so that none shows how long 
   CHECK(cut > 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     auto session = session::materialise(job, communicator);
-    const execution::Feed feed(job);
-    const auto answers = execution::Evaluator(session, feed).answers(*job.samples.eval, 5).answers;
+    const step::Feed feed(job);
+    const auto answers = step::Evaluator(session, feed).answers(*job.samples.eval, 5).answers;
     REQUIRE(answers.size() == 5);
     for (const auto& answer : answers) {
       const auto asked = job.samples.question(*job.samples.eval, answer.index);
@@ -333,8 +333,8 @@ TEST_CASE("an expected answer without a prompt is a question that is missed") {
   const auto job = prepare_small(small_config(), {"train.max_new_tokens=3", "train.temperature=3"}, 1, 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     auto session = session::materialise(job, communicator);
-    const execution::Feed feed(job);
-    const auto result = execution::Evaluator(session, feed).answers(Source(), -1);
+    const step::Feed feed(job);
+    const auto result = step::Evaluator(session, feed).answers(Source(), -1);
     CHECK(result.samples == 2);
     CHECK(result.scores == monitor::Values{{"asked", 50.0}, {"empty", 50.0}});
     REQUIRE(result.answers.size() == 2);

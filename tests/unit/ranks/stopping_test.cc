@@ -20,8 +20,8 @@ using namespace capstan;
 
 namespace {
 
-double seconds_until(execution::Stop::Clock::time_point when) {
-  return std::chrono::duration<double>(when - execution::Stop::Clock::now()).count();
+double seconds_until(step::Stop::Clock::time_point when) {
+  return std::chrono::duration<double>(when - step::Stop::Clock::now()).count();
 }
 
 std::string epoch_in(int seconds) {
@@ -34,7 +34,7 @@ std::vector<ranks::Ending> endings(const train::RunEnd& run, int signal) {
   std::vector<ranks::Ending> out(3);
   comm::run_in_process(3, [&](comm::Communicator& communicator) {
     const auto rank = static_cast<std::size_t>(communicator.world().rank);
-    execution::Stop stop;
+    step::Stop stop;
     if (signal != 0 && rank == 2) stop.ask(signal);
     out[rank] = ranks::end_stopped(run, stop, communicator);
   });

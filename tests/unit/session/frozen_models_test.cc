@@ -7,7 +7,7 @@
 #include "config/to_toml.h"
 #include "session/changes.h"
 #include "session/halves.h"
-#include "session/session.h"
+#include "step/session.h"
 #include "support/errors.h"
 #include "support/model_folders.h"
 

@@ -7,7 +7,7 @@
 
 #include <atomic>
 
-#include "session/session.h"
+#include "step/session.h"
 #include "support/folder.h"
 #include "testing/tiny.h"
 

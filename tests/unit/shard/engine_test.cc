@@ -283,7 +283,7 @@ TEST_CASE("a weight that the loss does not reach has a gradient of zero, not an 
     shard::Engine engine(options, pointers(chain), [&](const auto&, std::int64_t) { return group; });
     nn::InitSource source(5);
     engine.fill(source);
-    strategy::UnitRunner runner(pointers(chain));
+    step::UnitRunner runner(pointers(chain));
     for (std::size_t i = 0; i < chain.size(); ++i) runner.add_hooks(i, engine.hooks(i));
     for (const bool now : {true, false}) {
       reached = now;

@@ -59,7 +59,7 @@ class MeshRig {
     });
     nn::InitSource source(5);
     engine->fill(source);
-    runner_ = std::make_unique<strategy::UnitRunner>(pointers(chain_));
+    runner_ = std::make_unique<step::UnitRunner>(pointers(chain_));
     for (std::size_t i = 0; i < chain_.size(); ++i) runner_->add_hooks(i, engine->hooks(i));
   }
 
@@ -83,7 +83,7 @@ class MeshRig {
   int rank_;
   TinyChain chain_;
   std::map<std::pair<std::vector<layout::Axis>, std::int64_t>, std::shared_ptr<comm::Group>> groups_;
-  std::unique_ptr<strategy::UnitRunner> runner_;
+  std::unique_ptr<step::UnitRunner> runner_;
 };
 
 /// What a step sums, and the parameters after an update with the second step's sums.

@@ -3,7 +3,7 @@
 #include <ATen/Parallel.h>
 #include <capstan/comm/communicator.h>
 #include <torch/csrc/autograd/autograd.h>
-#include "strategy/unit_runner.h"
+#include "step/unit_runner.h"
 
 #include <algorithm>
 #include <map>
@@ -119,7 +119,7 @@ struct Rig {
   TinyChain chain;
   std::shared_ptr<RuleOf> rule = std::make_shared<RuleOf>(2);
   std::unique_ptr<shard::Engine> engine;
-  std::unique_ptr<strategy::UnitRunner> runner;
+  std::unique_ptr<step::UnitRunner> runner;
   std::shared_ptr<comm::Group> group;
 
   /// Outermost hooks of each unit, before the engine's own; null for none.
@@ -160,7 +160,7 @@ struct Rig {
     });
     nn::InitSource source(5);
     engine->fill(source);
-    runner = std::make_unique<strategy::UnitRunner>(pointers(chain));
+    runner = std::make_unique<step::UnitRunner>(pointers(chain));
     for (std::size_t i = 0; i < chain.size(); ++i) {
       if (outside) runner->add_hooks(i, outside(i));
       runner->add_hooks(i, engine->hooks(i));

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <set>
 
-#include "session/saved_state.h"
+#include "step/saved_state.h"
 #include "support/file_limit.h"
 #include "support/small_run.h"
 #include "train/loop.h"
@@ -43,7 +43,7 @@ Outcome run_loop(const std::string& name, std::vector<std::string> overrides, co
   Outcome outcome;
   const auto log_file = dir / (name + ".log");
   log::configure(log_file.string(), log::Level::error, 0);
-  const execution::Stop stop;
+  const step::Stop stop;
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, overrides, 2, rank);
@@ -124,7 +124,7 @@ TEST_CASE("check predicts the memory of a copy, which is what is saved") {
         const int rank = communicator.world().rank;
         const auto job = testing::prepare_small(file, {cat("train.precision=", precision)}, 3, rank);
         auto session = session::materialise(job, communicator);
-        const execution::Step step(session);
+        const step::Step step(session);
         const auto at = static_cast<std::size_t>(rank);
         for (const auto& part : job.prediction.footprints)
           predicted[at] += part.part == "checkpoint copy" ? part.bytes : 0;

@@ -14,8 +14,8 @@ constexpr int ranks = 3;
 
 // What each rank gives to one step's sums.
 struct Given {
-  execution::StepInput input;
-  execution::Wishes wishes;
+  step::StepInput input;
+  step::Wishes wishes;
   monitor::Values monitors;
   std::optional<double> collective_s;
 };

@@ -89,7 +89,7 @@ Ended run(const std::string& name, const Words& more, const std::string& tables 
   overrides.emplace_back(eval_file);
   overrides.insert(overrides.end(), more.begin(), more.end());
   Ended ended;
-  const execution::Stop stop;
+  const step::Stop stop;
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
     const auto job = prepare(file, overrides, 2, rank);

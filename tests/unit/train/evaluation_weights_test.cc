@@ -108,7 +108,7 @@ fs::path run_loop(const std::string& name, const std::string& tables) {
                                            "train.precision=fp32",   "run.dir=" + dir.string(), "run.save_weights=true",
                                            "run.deterministic=true", "checkpoint.every_steps=2"};
   fs::path folder;
-  const execution::Stop stop;
+  const step::Stop stop;
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
     const auto job = prepare(file, overrides, 2, rank);

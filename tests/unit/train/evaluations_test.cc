@@ -25,7 +25,7 @@ class Watcher final : public monitor::Monitor {
 using Work = std::function<void(train::Evaluations&, const Watcher&)>;
 
 // A run of 6 steps, 3 an epoch, with these options.
-void with_evaluations(std::vector<std::string> overrides, const Work& work, const execution::Stop& stop = {}) {
+void with_evaluations(std::vector<std::string> overrides, const Work& work, const step::Stop& stop = {}) {
   at::set_num_threads(1);
   for (const char* more : {"train.max_steps=6", "train.global_batch=24", "train.precision=fp32"})
     overrides.emplace_back(more);
@@ -33,12 +33,12 @@ void with_evaluations(std::vector<std::string> overrides, const Work& work, cons
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(testing::small_config(), overrides, 1, 0);
     auto session = session::materialise(job, communicator);
-    const execution::Feed feed(job);
+    const step::Feed feed(job);
     observe::RunFolder run(folder.path(), 0);
     observe::Observers observers;
     Watcher watcher;
     observers.add("", watcher);
-    train::Evaluations evaluations(session, feed, execution::StopAgreement(session.world_host, stop), observers, run);
+    train::Evaluations evaluations(session, feed, step::StopAgreement(session.world_host, stop), observers, run);
     work(evaluations, watcher);
   });
 }
@@ -133,12 +133,12 @@ TEST_CASE("evaluation sets with a name are part of each evaluation, whether ther
 }
 
 TEST_CASE("an evaluation ends when the run is asked to stop, and nobody is told of it") {
-  execution::Stop stop;
+  step::Stop stop;
   stop.ask(15);
   with_evaluations(
       {eval_file},
       [](train::Evaluations& evaluations, const Watcher& watcher) {
-        CHECK_THROWS_AS(evaluations.run(3), execution::Stopped);
+        CHECK_THROWS_AS(evaluations.run(3), step::Stopped);
         CHECK(watcher.events.empty());
       },
       stop);

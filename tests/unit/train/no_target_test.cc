@@ -11,7 +11,7 @@
 #include <set>
 
 #include "data/content.h"
-#include "execution/evaluate.h"
+#include "step/evaluate.h"
 #include "support/folder.h"
 #include "support/job.h"
 #include "testing/tiny.h"
@@ -153,7 +153,7 @@ TEST_CASE("metrics.jsonl says how many were left out, and that a step of nothing
   plugin::Host host;
   host.add(testing::tiny_model());
   host.add(blank_data());
-  const execution::Stop stop;
+  const step::Stop stop;
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     setup::JobRequest request;
     request.file = file;
@@ -206,8 +206,8 @@ TEST_CASE("a loss over nothing is an error on every rank, and samples without a 
     request.rank = communicator.world().rank;
     const auto job = testing::job_of(request, host);
     auto session = session::materialise(job, communicator);
-    const execution::Feed feed(job);
-    execution::Evaluator evaluator(session, feed);
+    const step::Feed feed(job);
+    step::Evaluator evaluator(session, feed);
     BlankOptions options;
     options.samples = 3;
     options.blank = {0, 1, 2};

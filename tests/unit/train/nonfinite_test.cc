@@ -27,7 +27,7 @@ struct Outcome {
   std::vector<std::string> metrics;         // lines
   std::string log;
   monitor::RunEnded ended;
-  std::vector<execution::StepInput> inputs{2};  // the step's that was asked for, by rank
+  std::vector<step::StepInput> inputs{2};  // the step's that was asked for, by rank
 };
 
 using Prepare = std::function<void(session::Session&, int rank)>;
@@ -40,14 +40,14 @@ Outcome run_loop(std::vector<std::string> overrides, const Prepare& prepare, std
   outcome.folder = observe::RunFolder::make(std::filesystem::path(file).parent_path().string(), "nonfinite");
   const auto log_file = outcome.folder / "test.log";
   log::configure(log_file.string(), log::Level::error, 0);
-  const execution::Stop stop;
+  const step::Stop stop;
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, overrides, 2, rank);
     auto session = session::materialise(job, communicator);
     prepare(session, rank);
     observe::RunFolder folder(outcome.folder, rank);
-    outcome.inputs[static_cast<std::size_t>(rank)] = execution::Feed(job).draw(input_of_step);
+    outcome.inputs[static_cast<std::size_t>(rank)] = step::Feed(job).draw(input_of_step);
     train::Loop loop(session, folder, stop);
     try {
       const auto ended = loop.run();

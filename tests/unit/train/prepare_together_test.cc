@@ -49,7 +49,7 @@ Read read_caches(const test::Folder& folder, int asked) {
     auto job = testing::prepare_small(file, {"data.cache=" + folder.path().string()}, 2, rank);
     const auto size = job.samples.train->size();
     const auto before = job.samples.train->get(3).tokens;
-    execution::Stop stop;
+    step::Stop stop;
     if (rank == asked) stop.ask(15);
     auto& ended = out.ended[static_cast<std::size_t>(rank)];
     try {
@@ -60,7 +60,7 @@ Read read_caches(const test::Folder& folder, int asked) {
       });
       const bool same = job.samples.train->size() == size && job.samples.train->get(3).tokens == before;
       ended = same ? "read" : "other samples";
-    } catch (const execution::Stopped&) {
+    } catch (const step::Stopped&) {
       ended = "stopped";
     }
   });

@@ -34,8 +34,8 @@ std::vector<std::string> faults_in(const std::string& file, int world,
     const auto job = testing::job_of(request, host);
     auto session = session::materialise(job, communicator);
     train::ReplicaCheck check(session, 100);
-    execution::Step step(session);
-    execution::Feed feed(job);
+    step::Step step(session);
+    step::Feed feed(job);
     try {
       for (int s = 0; s < steps; ++s) {
         step.run(feed.draw(s), {500.0}, 0.01);

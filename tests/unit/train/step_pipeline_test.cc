@@ -25,7 +25,7 @@ class Watcher final : public monitor::Monitor {
   std::vector<monitor::StepEnded> events;
 };
 
-using Wishes = std::function<execution::Wishes(int rank, int call)>;
+using Wishes = std::function<step::Wishes(int rank, int call)>;
 using Work = std::function<void(train::StepPipeline&, const Watcher&, int rank)>;
 
 // Two ranks with 6 steps ahead; `wishes` is asked with the number of earlier calls.
@@ -46,7 +46,7 @@ void with_pipeline(const Wishes& wishes, const Work& work) {
   });
 }
 
-execution::Wishes none(int /*rank*/, int /*call*/) { return {}; }
+step::Wishes none(int /*rank*/, int /*call*/) { return {}; }
 
 void require(bool condition, const char* what) {
   if (!condition) throw std::logic_error(what);
@@ -56,7 +56,7 @@ void require(bool condition, const char* what) {
 
 TEST_CASE("one rank's wish to stop, said while a step is under way, stops all ranks before the next one") {
   const auto stops = [](int rank, int call) {
-    execution::Wishes wishes;
+    step::Wishes wishes;
     wishes.stop = rank == 1 && call == 2;
     wishes.save = rank == 0 && call == 1;
     return wishes;

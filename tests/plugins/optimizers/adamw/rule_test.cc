@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "execution/updates.h"
+#include "step/updates.h"
 
 namespace rule_test {
 
@@ -24,9 +24,7 @@ optimizer::Slice slice_of(double lr, double decay, const at::Tensor& master, con
 
 at::Tensor doubles(const std::vector<double>& values) { return at::tensor(values, at::kDouble); }
 
-execution::Updates make_updates(const setup::OptimizerOptions& options) {
-  return {options, {}, c10::Device(c10::kCPU)};
-}
+step::Updates make_updates(const setup::OptimizerOptions& options) { return {options, {}, c10::Device(c10::kCPU)}; }
 
 // Loshchilov & Hutter 2019, algorithm 2, one element.
 struct Reference {

@@ -80,8 +80,8 @@ TEST_CASE("merged weights compute what adapters do") {
     const auto without = testing::prepare_small(
         write("without.toml", one.config.substr(0, one.config.find("[strategy.lora]"))), {}, 1, 0);
     const auto loss = [&](const session::Job& job, session::Session& session) {
-      execution::Feed feed(job);
-      return execution::Evaluator(session, feed).loss(*job.samples.train).loss;
+      step::Feed feed(job);
+      return step::Evaluator(session, feed).loss(*job.samples.train).loss;
     };
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       auto adapted = session::materialise(with, communicator);

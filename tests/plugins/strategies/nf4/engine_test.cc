@@ -32,7 +32,7 @@ struct Kept {
   std::shared_ptr<comm::Group> group;
   std::shared_ptr<comm::Group> alone;
   std::unique_ptr<shard::Engine> engine;
-  std::unique_ptr<strategy::UnitRunner> runner;
+  std::unique_ptr<step::UnitRunner> runner;
 
   Kept(comm::Communicator& communicator, bool sharded, bool broadcasts) {
     const auto rank = communicator.world().rank, world = communicator.world().size;
@@ -52,7 +52,7 @@ struct Kept {
         options, pointers(chain), [&](const auto& axes, std::int64_t) { return axes.empty() ? alone : group; });
     nn::InitSource source(5);
     engine->fill(source);
-    runner = std::make_unique<strategy::UnitRunner>(pointers(chain));
+    runner = std::make_unique<step::UnitRunner>(pointers(chain));
     for (std::size_t i = 0; i < chain.size(); ++i) runner->add_hooks(i, engine->hooks(i));
   }
 };

@@ -2,7 +2,7 @@
 
 #include <fstream>
 
-#include "execution/evaluate.h"
+#include "step/evaluate.h"
 #include "support/folder.h"
 #include "support/job.h"
 #include "support/layouts.h"
@@ -55,8 +55,8 @@ TEST_CASE("an evaluation trains nothing, so that a base in 4 bits needs no adapt
     double loss = 0;
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       auto session = session::materialise(job, communicator);
-      const execution::Feed feed(job);
-      loss = execution::Evaluator(session, feed).loss(*job.samples.train).loss;
+      const step::Feed feed(job);
+      loss = step::Evaluator(session, feed).loss(*job.samples.train).loss;
     });
     return loss;
   };

@@ -4,7 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <capstan/strategy_parts/claims.h>
 #include <capstan_catch.h>
-#include "strategy/unit_runner.h"
+#include "step/unit_runner.h"
 
 #include <memory>
 
@@ -85,7 +85,7 @@ struct One {
   One(comm::Communicator& communicator, const std::string& table)
       : job(testing::prepare_small(testing::small_config(table), {}, 1, 0)),
         session(session::materialise(job, communicator)),
-        batch(execution::to_device(execution::Feed(job).draw(0).micro.front(), session.device)) {
+        batch(step::to_device(step::Feed(job).draw(0).micro.front(), session.device)) {
     batch.training = true;
     session.engine->begin_backward(0);
   }
@@ -221,7 +221,7 @@ TEST_CASE("units before the first trainable one run once: they have no backward"
   for (auto& unit : tiny) units.emplace_back(unit.get());
   auto strategy = make({});
   strategy->structure(units);
-  strategy::UnitRunner runner(testing::pointers(tiny));
+  step::UnitRunner runner(testing::pointers(tiny));
   for (std::size_t i = 0; i < units.size(); ++i) runner.set_recompute(i, strategy->recompute(*units[i], i));
   for (auto& unit : units) static_cast<void>(unit.release());
   const auto loss = runner.forward(testing::tiny_batch(0)).states;

@@ -55,8 +55,8 @@ Stored stored(const Family& family, int world, const std::string& strategy, layo
       const std::lock_guard lock(mutex);  // a source is for one thread
       session.engine->fill(*source);
     }
-    execution::Feed feed(job);
-    execution::Step step(session);
+    step::Feed feed(job);
+    step::Step step(session);
     for (int s = 0; s < steps; ++s) step.run(feed.draw(s), {500.0}, 1e-2);
     collected.weights(session);
     const std::lock_guard lock(mutex);
@@ -113,7 +113,7 @@ std::vector<at::Tensor> decode(const Family& family, int world, const std::strin
     batch.sample_ids = at::zeros({2}, longs);
     std::vector<at::Tensor> logits;
     for (int n = 0; n < 4; ++n) {
-      logits.push_back(session.runner->forward(batch, &cache).states);
+      logits.push_back(session.interpreter->evaluate(batch, &cache).states);
       cache.set_filled();
       length = length + 1;
       batch.tokens = logits.back().argmax(-1, true);
