@@ -17,7 +17,7 @@
 #include "session/cut_answers.h"
 #include "session/gpu_fit.h"
 #include "session/host_memory.h"
-#include "session/job.h"
+#include "session/settle.h"
 #include "train/unsaved.h"
 
 namespace capstan::ranks {
@@ -146,7 +146,7 @@ int check_command(const launch::CheckArguments& arguments, const launch::Environ
   refuse_own_file(arguments);
   monitor::check_output(arguments.resolved);
   Diagnostics diagnostics;
-  const auto prepared = session::prepare(request, host, diagnostics);
+  const auto prepared = session::make_job(request, host, diagnostics);
   if (gpu && prepared) plan::judge_gpu(*gpu, prepared->config.train->precision, gpu_module_cuda(), diagnostics);
   if (prepared && request.any_host_memory) check_told_memory(*prepared, diagnostics);
   diagnostics.throw_if_any();

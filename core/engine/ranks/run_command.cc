@@ -26,6 +26,7 @@
 #include "ranks/torch_words.h"
 #include "session/against_actual.h"
 #include "session/gpu_fit.h"
+#include "session/settle.h"
 #include "train/memory.h"
 #include "train/run.h"
 
@@ -76,7 +77,7 @@ std::vector<monitor::MemorySaving> savings(setup::JobRequest request, plugin::Ho
   }
   request.any_host_memory = true;
   Diagnostics faults;
-  const auto job = session::prepare(request, host, faults);
+  const auto job = session::make_job(request, host, faults);
   faults.throw_if_any();
   const auto peak = layout::total_bytes(job->prediction.footprints, job->config.device);
   std::vector<monitor::MemorySaving> list;

@@ -4,10 +4,9 @@
 
 #include <capstan/config/model_path.h>
 #include "predict/step_time.h"
-#include "session/automatic_length.h"
 #include "session/gpu_fit.h"
 #include "session/host_memory.h"
-#include "session/job.h"
+#include "session/settle.h"
 
 namespace capstan::plan {
 namespace {
@@ -72,10 +71,9 @@ Predictor::Predictor(const std::string& config, const std::vector<std::string>& 
   request.file = config;
   request.overrides = overrides;
   request.hub = config::hub_cache(env);
-  if (const auto settled = session::settle_length(request, host)) {
-    settled->faults.throw_if_any();
-    request = settled->request;
-  }
+  Diagnostics unknown;
+  request = session::settle_length(request, host, unknown);
+  unknown.throw_if_any();
   Diagnostics faults;
   const auto read = setup::read_configuration(request, faults, &host);
   faults.throw_if_any();
@@ -157,7 +155,7 @@ std::optional<Estimate> Predictor::predict(const std::vector<std::string>& overr
 
 void Predictor::judge() const {
   Diagnostics faults;
-  (void)session::prepare(impl_->request, impl_->host, faults);
+  (void)session::make_job(impl_->request, impl_->host, faults);
   faults.throw_if_any();
 }
 

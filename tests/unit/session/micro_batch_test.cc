@@ -1,10 +1,8 @@
 // train.micro_batch = "auto": the largest that the prediction allows, the same on all ranks and in a resumed run.
-#include "session/micro_batch.h"
-
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
-#include "session/job.h"
+#include "session/settle.h"
 #include "support/folder.h"
 
 namespace micro_batch_test {
@@ -39,7 +37,7 @@ Prepared prepare(const test::Folder& folder, const std::string& train, std::int6
   request.gpu_room = gpu_room;
   Diagnostics faults;
   Prepared prepared;
-  prepared.job = session::prepare(request, host, faults);
+  prepared.job = session::make_job(request, host, faults);
   if (!faults.empty()) prepared.faults = Error(faults.list()).what();
   return prepared;
 }
@@ -106,6 +104,44 @@ TEST_CASE(
   INFO(two.faults);
   REQUIRE(two.job);
   CHECK(two.job->topology.batch.micro_batch == 24);
+}
+
+TEST_CASE("what is settled is a number at the line that says auto, and prepare chooses nothing") {
+  const test::Folder folder;
+  const auto chosen = prepare(folder, "global_batch = 48\n", 1000000 * mib).job;
+  REQUIRE(chosen);
+  const auto& settled = chosen->config.request;
+  REQUIRE(settled.settled.values.size() == 1);
+  const auto& size = settled.settled.values.front();
+  CHECK(size.path == std::vector<std::string>{"train", "micro_batch"});
+  CHECK(size.value == config::Value(std::int64_t{24}));
+  CHECK_THAT(size.origin.text(), Contains("job.toml:19"));
+  plugin::Host host;
+  Diagnostics faults;
+  const auto same = session::prepare(settled, host, faults);
+  REQUIRE(same);
+  CHECK(same->topology.batch.micro_batch == 24);
+  CHECK(same->text() == chosen->text());
+  CHECK_THAT(same->config.train.where(&setup::TrainOptions::micro_batch), Contains("job.toml:19"));
+  auto open = settled;
+  open.settled = {};
+  const auto unsettled = session::prepare(open, host, faults);
+  REQUIRE(unsettled);
+  CHECK(unsettled->topology.batch.micro_batch == 1);
+}
+
+TEST_CASE("with other options what depends on them is settled again") {
+  const test::Folder folder;
+  const auto job = prepare(folder, "global_batch = 48\n", 1000000 * mib).job;
+  REQUIRE(job);
+  plugin::Host host;
+  const auto batches = [&](const std::string& override) {
+    const auto other = session::predict_with(job->config.request, {override}, host);
+    REQUIRE(other);
+    return other->topology.batch;
+  };
+  CHECK(batches("train.global_batch=40").micro_batch == 20);
+  CHECK(batches("train.micro_batch=2").micro_batch == 2);
 }
 
 TEST_CASE("auto is refused in words where nothing can be chosen") {

@@ -3,8 +3,7 @@
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
-#include "session/job.h"
-#include "session/micro_batch.h"
+#include "session/settle.h"
 #include "support/folder.h"
 #include "support/in_stages.h"
 
@@ -35,7 +34,7 @@ class Runs {
   }
   session::Job job(const setup::JobRequest& request) {
     Diagnostics faults;
-    auto job = session::prepare(request, host_, faults);
+    auto job = session::make_job(request, host_, faults);
     faults.throw_if_any();
     return std::move(*job);
   }

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 
-#include "session/job.h"
+#include "session/settle.h"
 #include "support/folder.h"
 #include "testing/tiny.h"
 
-namespace automatic_length_test {
+namespace settle_length_test {
 
 using namespace capstan;
 
@@ -94,7 +94,7 @@ Prepared prepared(const std::string& data, const std::vector<std::string>& overr
           "\n[train]\nmax_steps = 1\nglobal_batch = 1\n");
   Diagnostics faults;
   Prepared made;
-  made.job = session::prepare(request, host_with_plugins(), faults);
+  made.job = session::make_job(request, host_with_plugins(), faults);
   for (const auto& one : faults.list()) made.faults += one.text() + "\n";
   return made;
 }
@@ -118,6 +118,9 @@ TEST_CASE("the longest sample's length is rounded up as rows are, said, and what
   CHECK(made.job->samples.length == 9);  // 8 columns of a row, and the token after them
   CHECK(written(*made.job) == config::Value(std::int64_t{9}));
   CHECK_THAT(made.job->text(), Contains("max_length auto: 9, the longest sample has 5 tokens\n"));
+  const auto& settled = made.job->config.request.settled.values;
+  REQUIRE(settled.size() == 1);
+  CHECK_THAT(settled.front().origin.text(), Contains("a.toml:9"));  // the line that says "auto"
   CHECK(prepared(automatic + "longest = 9").job->samples.length == 9);
   CHECK(prepared(automatic + "longest = 10", {"train.pad_to_multiple=3"}).job->samples.length == 10);
 }
@@ -144,4 +147,4 @@ TEST_CASE("why a length is not known is said once, with other faults before it")
   CHECK_THAT(other.faults, Contains("train.lr") && !Contains("broken"));
 }
 
-}  // namespace automatic_length_test
+}  // namespace settle_length_test

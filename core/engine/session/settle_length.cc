@@ -1,5 +1,3 @@
-#include "session/automatic_length.h"
-
 #include <capstan/base/text.h>
 #include <capstan/session/sample_lengths.h>
 #include "plugin/guard.h"
@@ -7,6 +5,7 @@
 #include <algorithm>
 
 #include "assembly/open_tokenizer.h"
+#include "session/settle.h"
 #include "setup/collect.h"
 
 namespace capstan::session {
@@ -47,25 +46,24 @@ std::int64_t longest_sample(const assembly::LoadedPlugins& loaded, const setup::
 
 }  // namespace
 
-std::optional<SettledLength> settle_length(const setup::JobRequest& request, plugin::Host& host) {
+setup::JobRequest settle_length(const setup::JobRequest& request, plugin::Host& host, Diagnostics& unknown) {
   Diagnostics said;  // once more by those who prepare what is left
   const auto section = setup::read_configuration(request, said, &host).document.section("data");
   const auto* entry = section.find("max_length");
   if (request.purpose == setup::Purpose::generate || !entry || entry->value != config::Value(std::string("auto")))
-    return {};
-  SettledLength settled{request, {}, {}};
-  auto& overrides = settled.request.overrides;
-  overrides.emplace_back("data.max_length=0");
-  const auto open = setup::read_configuration(settled.request, said, &host);
+    return request;
+  auto settled = request;
+  settled.settled.values.push_back({{"data", "max_length"}, std::int64_t{0}, false, entry->origin});
+  const auto open = setup::read_configuration(settled, said, &host);
   const auto loaded = assembly::load_plugins(open, assembly::Needs::all, host, said);
   if (!loaded.data) return settled;
-  const auto longest = longest_sample(loaded, open, host, settled.faults);
+  const auto longest = longest_sample(loaded, open, host, unknown);
   if (longest == 0) return settled;
   const auto multiple = open.row_multiple();  // of a row's columns, which are one less than the sample's tokens
   const auto length = std::min((longest + multiple - 2) / multiple * multiple + 1, loaded.model_facts.max_positions);
-  overrides.back() = cat("data.max_length=", length);
-  settled.note = cat("max_length auto: ", length, ", the longest sample has ", thousands(longest), " tokens",
-                     length < longest ? ", and the model no more positions" : "", "\n");
+  settled.settled.values.back().value = length;
+  settled.settled.note += cat("max_length auto: ", length, ", the longest sample has ", thousands(longest), " tokens",
+                              length < longest ? ", and the model no more positions" : "", "\n");
   return settled;
 }
 

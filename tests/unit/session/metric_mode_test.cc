@@ -9,7 +9,7 @@
 #include "support/job.h"
 #include "testing/tiny.h"
 
-namespace choose_mode_test {
+namespace metric_mode_test {
 
 using namespace capstan;
 
@@ -118,4 +118,4 @@ TEST_CASE("a checkpoint.mode that takes the worst evaluation for the best is ref
   }
 }
 
-}  // namespace choose_mode_test
+}  // namespace metric_mode_test
