@@ -1,31 +1,25 @@
 #include "session/settle.h"
 
-#include <algorithm>
+#include "predict/door.h"
 
 namespace capstan::session {
 namespace {
 
-// The request with overrides on top. The length stays, and a saving but for what is replaced of it; all else that was
-// settled may be otherwise with these.
-setup::JobRequest with(setup::JobRequest request, const std::vector<std::string>& overrides) {
-  auto& values = request.settled.values;
-  const auto open = [&](const std::vector<std::string>& option) {
-    std::erase_if(values, [&](const auto& value) { return value.path == option; });
-  };
-  open({"train", "micro_batch"});
-  open({"train", "regather"});
-  Diagnostics said_again;
-  for (const auto& override : overrides) {
-    for (const auto& item : config::read_override(override, said_again)) open(item.path);
-  }
-  request.overrides.insert(request.overrides.end(), overrides.begin(), overrides.end());
-  return request;
+// May an option say "auto" for which there is something to choose?
+bool may_be_open(const setup::Configuration& config) {
+  const auto data = config.document.section("data");
+  const auto* length = data.find("max_length");
+  const bool reads_data = config.request.purpose != setup::Purpose::generate;
+  if (reads_data && length && length->value == config::Value(std::string("auto"))) return true;
+  return config.trains() && config.device == "cuda" && (config.auto_micro_batch || config.request.gpu_room > 0);
 }
 
 }  // namespace
 
 setup::JobRequest settle(const setup::JobRequest& request, plugin::Host& host, Diagnostics& unknown) {
-  return settle_by_memory(settle_length(request, host, unknown), host);
+  Diagnostics said;  // once more by prepare()
+  if (!may_be_open(setup::read_configuration(request, said, &host))) return request;
+  return predict::door().settle(request, host, unknown);
 }
 
 std::optional<Job> make_job(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
@@ -34,18 +28,6 @@ std::optional<Job> make_job(const setup::JobRequest& request, plugin::Host& host
   if (!faults.empty() || unknown.empty()) return job;
   for (const auto& fault : unknown.list()) faults.add(fault);
   return {};
-}
-
-std::optional<Job> predict_with(const setup::JobRequest& request, const std::vector<std::string>& overrides,
-                                plugin::Host& host) {
-  auto other = with(request, overrides);
-  other.sizes_only = other.activations = other.any_host_memory = true;
-  Diagnostics faults;
-  try {
-    return make_job(other, host, faults);
-  } catch (const Error&) {
-    return {};
-  }
 }
 
 }  // namespace capstan::session

@@ -8,8 +8,8 @@
 #include <map>
 #include <mutex>
 
-#include "assembly/dry_job.h"
 #include "execution/step.h"
+#include "predict/dry_job.h"
 #include "session/session.h"
 #include "support/in_stages.h"
 

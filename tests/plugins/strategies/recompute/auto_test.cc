@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "assembly/dry_job.h"
+#include "predict/dry_job.h"
 #include "support/folder.h"
 
 namespace auto_test {
