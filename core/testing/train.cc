@@ -12,6 +12,7 @@
 #include <capstan/plugin/host.h>
 #include "plugin/loader.h"
 #include "session/resume.h"
+#include "session/settle.h"
 #include "testing/tiny.h"
 #include "testing/train_rank.h"
 
@@ -50,7 +51,7 @@ class Preparation {
     request.overrides = setting_.overrides;
     request.world_size = setting_.world;
     request.rank = rank;
-    auto job = session::prepare(request, host_, diagnostics);
+    auto job = session::make_job(request, host_, diagnostics);
     diagnostics.throw_if_any();
     return std::move(*job);
   }

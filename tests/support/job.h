@@ -4,7 +4,7 @@
 #include <utility>
 
 #include <capstan/plugin/host.h>
-#include "session/job.h"
+#include "session/settle.h"
 
 namespace capstan::testing {
 
@@ -13,7 +13,7 @@ inline session::Job job_of(const setup::JobRequest& request, plugin::Host& host)
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   Diagnostics diagnostics;
-  auto job = session::prepare(request, host, diagnostics);
+  auto job = session::make_job(request, host, diagnostics);
   diagnostics.throw_if_any();
   return std::move(*job);
 }

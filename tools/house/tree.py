@@ -39,7 +39,7 @@ class Rooms:
         for line in text.splitlines():
             if line.startswith('#'):
                 in_table = re.fullmatch(r'#+ The rooms', line) is not None
-            row = re.fullmatch(r'\| ([a-z]+)(?: \(([a-z ]+)\))? \|[^|]*\|([^|]*)\|\s*', line) if in_table else None
+            row = re.fullmatch(r'\| ([a-z_]+)(?: \(([a-z ]+)\))? \|[^|]*\|([^|]*)\|\s*', line) if in_table else None
             if in_table and 'above this line' in line:
                 above, self.plain = False, set(self.allowed)
             if not row or row.group(1) == 'room':
@@ -111,7 +111,7 @@ class Tree:
 
 def room_of(path, rooms=None):
     """The room of a file of core, or None. `rooms` knows which SDK folders a room has besides that of its name."""
-    match = re.match(r'core/(include/capstan|host|engine)/([a-z]+)/|core/(testing|hf|predict|arguments|json|data)/', path)
+    match = re.match(r'core/(include/capstan|host|engine)/([a-z]+)/|core/(testing|hf|predict|step_time|arguments|json|data)/', path)
     if not match:
         return None
     folder = match.group(2) or match.group(3)

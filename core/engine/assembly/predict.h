@@ -9,7 +9,7 @@
 #include "assembly/assemble.h"
 #include "assembly/frozen_models.h"
 #include "assembly/samples.h"
-#include "assembly/step_work.h"
+#include "step_time/work.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
@@ -32,13 +32,10 @@ struct Prediction {
   std::vector<layout::Footprint> peaks = {};
 };
 
-/// A prediction may be wrong by 5 %.
-inline bool fits_into(std::int64_t room, std::int64_t peak) { return peak + peak / 20 <= room; }
-
 /// What a rank will allocate for parameters, gradients, optimizer state (as many tensors as the rule asks for),
-/// collectives and checkpoints, and what strategies say. No rank is asked. Where the request asks for activations, a
-/// model more for each position on pp is assembled for the dry run of a micro-step. `frozen`: the objective's models,
-/// which have rows of their own.
+/// collectives and checkpoints, and what strategies say. No rank is asked. Where the request asks for activations on a
+/// GPU, libcapstan_predict.so adds what a micro-step takes and computes. `frozen`: the objective's models, which have
+/// rows of their own.
 Prediction predict(const setup::Configuration& config, const Plugins& plugins, const Topology& topology,
                    const Samples& samples, const AssembledModel& model, const std::vector<FrozenModel>& frozen);
 

@@ -13,11 +13,11 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "predict/door.h"
 #include "ranks/gpu_module.h"
 #include "session/cut_answers.h"
-#include "session/gpu_fit.h"
 #include "session/host_memory.h"
-#include "session/job.h"
+#include "session/settle.h"
 #include "train/unsaved.h"
 
 namespace capstan::ranks {
@@ -86,42 +86,6 @@ void print_checked(const session::Job& job, const launch::CheckArguments& argume
 
 }  // namespace
 
-std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Change& change, std::int64_t global_batch,
-                                    plugin::Host& host) {
-  if (change.ranks > 0) {
-    request.world_size = change.ranks;
-    request.ranks_per_node = change.nodes > 0 ? change.ranks / change.nodes : 0;
-  }
-  // The run will be on other machines than this one: what it needs there is said, and held only against what was told.
-  auto overrides = change.overrides;
-  // The same samples in a step, whatever the ranks have their own of.
-  if (change.ranks == 0) overrides.push_back(cat("train.global_batch=", global_batch));
-  const auto job = session::predict_with(request, overrides, host);
-  if (!job || !job->prediction.activations) return {};
-  plan::Peak peak{layout::total_bytes(job->prediction.footprints, job->config.device),
-                  session::host_bytes(job->prediction, job->config.device)};
-  Diagnostics diagnostics;
-  check_told_memory(*job, diagnostics);
-  peak.host_fits = diagnostics.empty();
-  return peak;
-}
-
-plan::Trials trials_of(const session::Job& job, plugin::Host& host) {
-  return {plan::offers_of(host), [&](const plan::Change& change) {
-            return peak_with(job.config.request, change, job.topology.batch.global_batch, host);
-          }};
-}
-
-std::string too_large_text(const session::Job& job, plugin::Host& host) {
-  const auto& request = job.config.request;
-  if (request.gpu_room == 0 || !job.prediction.activations) return {};
-  const plan::RankCounts ranks{request.world_size, request.world_size / job.topology.ranks_per_node};
-  const plan::Gpu smallest{"the run's smallest GPU", request.gpu_room + plan::Gpu::reserve};
-  const auto fit =
-      plan::judge_fit({job.prediction, job.config.device, job.topology.batch}, smallest, ranks, trials_of(job, host));
-  return fit.fits ? "" : job.memory_summary() + fit.text;
-}
-
 int check_command(const launch::CheckArguments& arguments, const launch::Environment& env) {
   auto host = cli::plugin_host(env);
   setup::JobRequest request;
@@ -135,7 +99,7 @@ int check_command(const launch::CheckArguments& arguments, const launch::Environ
   request.may_move = true;
   std::optional<plan::Gpu> gpu;
   if (!arguments.gpu.empty()) {
-    gpu = plan::gpu_named(arguments.gpu);
+    gpu = predict::door().gpu_named(arguments.gpu);
     request.device = "cuda";
     request.gpu_capability = gpu->capability;
     request.gpu_room = gpu->room();
@@ -146,16 +110,16 @@ int check_command(const launch::CheckArguments& arguments, const launch::Environ
   refuse_own_file(arguments);
   monitor::check_output(arguments.resolved);
   Diagnostics diagnostics;
-  const auto prepared = session::prepare(request, host, diagnostics);
-  if (gpu && prepared) plan::judge_gpu(*gpu, prepared->config.train->precision, gpu_module_cuda(), diagnostics);
+  const auto prepared = session::make_job(request, host, diagnostics);
+  if (gpu && prepared)
+    predict::door().judge_gpu(*gpu, prepared->config.train->precision, gpu_module_cuda(), diagnostics);
   if (prepared && request.any_host_memory) check_told_memory(*prepared, diagnostics);
   diagnostics.throw_if_any();
   const auto& job = *prepared;
   if (!arguments.resolved.empty()) monitor::write_output(arguments.resolved, config::to_toml(job.tables()));
   print_checked(job, arguments, ranks, request.device);
   if (!gpu) return static_cast<int>(ExitCode::success);
-  const auto fit =
-      plan::judge_fit({job.prediction, job.config.device, job.topology.batch}, *gpu, ranks, trials_of(job, host));
+  const auto fit = predict::door().judge_fit(job, *gpu, ranks, host);
   terminal::print(fit.text);
   if (request.any_host_memory) terminal::print(host_elsewhere_text(job));
   return static_cast<int>(fit.fits ? ExitCode::success : ExitCode::usage);

@@ -19,13 +19,11 @@
 #include "cli/commands.h"
 #include "comm/agree.h"
 #include "launch/error_report.h"
-#include "predict/step_time.h"
+#include "predict/door.h"
 #include "ranks/check_command.h"
 #include "ranks/restart.h"
 #include "ranks/stopping.h"
 #include "ranks/torch_words.h"
-#include "session/against_actual.h"
-#include "session/gpu_fit.h"
 #include "train/memory.h"
 #include "train/run.h"
 
@@ -69,22 +67,6 @@ struct RankState {
   std::optional<train::Run> run;
 };
 
-std::vector<monitor::MemorySaving> savings(setup::JobRequest request, plugin::Host& host) {
-  if (request.device == "cpu") {
-    request.device = "cuda";
-    request.overrides.emplace_back("run.device=auto");
-  }
-  request.any_host_memory = true;
-  Diagnostics faults;
-  const auto job = session::prepare(request, host, faults);
-  faults.throw_if_any();
-  const auto peak = layout::total_bytes(job->prediction.footprints, job->config.device);
-  std::vector<monitor::MemorySaving> list;
-  for (const auto& [change, with] : plan::what_saves_most(job->topology.batch, peak, trials_of(*job, host)))
-    list.push_back({change.words, join(change.overrides, " "), with.gpu});
-  return list;
-}
-
 // What was predicted for this request, and what would save most: on a CPU rank what a GPU would save. At the run's end
 // the prediction against what was measured.
 class Predictions final : public command::RunExtension {
@@ -93,16 +75,13 @@ class Predictions final : public command::RunExtension {
 
   void answer(monitor::MemoryQuestions& questions) override {
     questions.predicted = [this] { return observe::memory_parts(job_.prediction.footprints); };
-    questions.savings = [this] { return savings(job_.config.request, host_); };
+    questions.savings = [this] { return predict::door().savings(job_.config.request, host_); };
   }
 
   std::string after_training(const command::TrainedRun& run) override {
-    const auto figures = plan::figures_of_device(rank_.device.description, rank_.device.bytes);
-    double step_s = 0;
-    if (job_.prediction.work && figures)
-      step_s = plan::step_time(job_.prediction.work_of_positions(), job_.topology.batch.accumulation, *figures).total();
-    return plan::against_actual(job_.prediction, job_.config.device, {run.setup_bytes, run.peak_bytes, run.step_s},
-                                step_s);
+    if (!job_.prediction.activations) return {};
+    return predict::door().against_actual(
+        job_, {run.setup_bytes, run.peak_bytes, run.step_s, rank_.device.description, rank_.device.bytes});
   }
 
  private:
@@ -124,7 +103,7 @@ std::int64_t smallest_gpu_room(const Rank& rank) {
 void judge_memory(const session::Job& job, const Rank& rank, plugin::Host& host) {
   if (job.config.request.gpu_room == 0) return;
   const auto text = comm::from_first_rank(*rank.communicator, "holding the prediction against the GPUs",
-                                          [&] { return too_large_text(job, host); });
+                                          [&] { return predict::door().too_large_text(job, host); });
   if (text.empty()) return;
   if (job.config.run->memory_check == "refuse") {
     throw train::ConfigurationRefused(

@@ -4,11 +4,11 @@
 
 #include "assembly/objective.h"
 #include "assembly/open_tokenizer.h"
-#include "session/automatic_length.h"
 #include "session/changes.h"
 #include "session/frozen_models.h"
 #include "session/host_memory.h"
-#include "session/micro_batch.h"
+#include "session/metric_mode.h"
+#include "session/open_micro_batch.h"
 #include "session/resume.h"
 #include "session/start_values.h"
 #include "setup/collect.h"
@@ -44,19 +44,19 @@ void judge_start(Job& job, Diagnostics& faults) {
 void judge_samples(const setup::Configuration& config, const assembly::LoadedPlugins& loaded,
                    const std::vector<assembly::FrozenPlugin>& others, assembly::Samples& samples, Diagnostics& faults) {
   check_samples(others, samples, faults);
-  setup::collect(faults, [&] { choose_mode(config, loaded, samples, faults); });
+  setup::collect(faults, [&] { samples.lowest_is_best = lowest_is_best(config, loaded, samples, faults); });
 }
 
-// All stages, of a request that leaves no length open.
-std::optional<Job> prepare_stages(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
+}  // namespace
+
+std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
   auto config = setup::read_configuration(request, faults, &host);
-  choose_saving(config, host, faults);
   auto loaded = assembly::load_plugins(config, needs_of(request.purpose), host, faults);
   std::vector<assembly::FrozenPlugin> others;
   if (request.purpose != setup::Purpose::generate) others = load_frozen(config, loaded, host, faults);
-  choose_micro_batch(config, loaded, host, faults);
-  choose_regather(config, loaded, host, faults);
+  judge_open_micro_batch(config, faults);
   auto topology = assembly::make_topology(config, loaded, faults);
+  if (faults.empty()) judge_open_room(config, faults);
   request.ended("configuration");
   auto samples = assembly::open_samples(config, loaded, topology, host, faults);
   request.ended("data");
@@ -87,30 +87,6 @@ std::optional<Job> prepare_stages(const setup::JobRequest& request, plugin::Host
           std::move(model),  std::move(frozen),  std::move(*prediction)};
   if (job.samples.train || !job.config.trains()) judge_start(job, faults);
   return faults.empty() ? std::optional(std::move(job)) : std::nullopt;
-}
-
-}  // namespace
-
-std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
-  const auto settled = settle_length(request, host);
-  if (!settled) return prepare_stages(request, host, faults);
-  auto job = prepare_stages(settled->request, host, faults);
-  if (job) job->config.micro_batch_note.insert(0, settled->note);
-  if (!faults.empty() || settled->faults.empty()) return job;
-  for (const auto& fault : settled->faults.list()) faults.add(fault);  // why it is not known, as nothing else says
-  return {};
-}
-
-std::optional<Job> predict_with(setup::JobRequest request, const std::vector<std::string>& overrides,
-                                plugin::Host& host) {
-  request.overrides.insert(request.overrides.end(), overrides.begin(), overrides.end());
-  request.sizes_only = request.activations = request.any_host_memory = true;
-  Diagnostics faults;
-  try {
-    return prepare(request, host, faults);
-  } catch (const Error&) {
-    return {};
-  }
 }
 
 data::Padding Job::padding() const {

@@ -55,15 +55,11 @@ struct Job {
   std::string ranks_summary(bool brief = false) const;
 };
 
-/// Goes through the stages. Faults of any kind are added to `faults`: a stage that they make impossible is left out,
+/// Goes through the stages, each made from those before it, of a request whose options have values (settle() gives them
+/// to those that say "auto"). Faults of any kind are added to `faults`: a stage that they make impossible is left out,
 /// and those that do not need it say what they find. Nothing where there are any. Throws Error where continuing would
 /// only give misleading faults (a missing or broken file, a plugin that does not load).
 std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults);
-
-/// A job with other options, as far as its prediction: no file of the data is opened, and host memory is not judged.
-/// Nothing where it cannot be made.
-std::optional<Job> predict_with(setup::JobRequest request, const std::vector<std::string>& overrides,
-                                plugin::Host& host);
 
 /// What `export` needs: a model's units without a mesh, and what its folder is written from.
 struct ModelJob {

@@ -4,7 +4,7 @@
 #include <capstan/config/model_path.h>
 #include "plugin/guard.h"
 #include "session/cut_answers.h"
-#include "session/job.h"
+#include "session/settle.h"
 
 namespace capstan::session {
 namespace {
@@ -18,7 +18,7 @@ Job job_to_look_at(const std::string& config, const std::vector<std::string>& ov
   request.hub = config::hub_cache(env);
   request.purpose = setup::Purpose::evaluate;
   request.split = split == data::Split::train ? "train" : "eval";
-  auto job = prepare(request, host, faults);
+  auto job = make_job(request, host, faults);
   faults.throw_if_any();
   return std::move(*job);
 }

@@ -101,7 +101,7 @@ std::string Job::ranks_summary(bool brief) const {
   if (!brief || mesh.world_size() > ranks_per_node) text += nodes_text(mesh.world_size(), ranks_per_node);
   if (!mesh.left_over().empty()) text += mesh.left_over() + "\n";
   const bool in_vain = config.trains() && config.train->regather == "step";
-  text += config.micro_batch_note +
+  text += config.request.settled.note +
           (gathers_once ? "sharded parameters are gathered once a step; how backward gathers has no effect\n"
            : in_vain    ? "note: train.regather has no effect: nothing shards parameters\n"
                         : "");

@@ -12,6 +12,7 @@
 #include "data/token_cache.h"
 #include "launch/error_report.h"
 #include "plugin/hints.h"
+#include "session/settle.h"
 #include "train/token_caches.h"
 
 namespace capstan::train {
@@ -91,7 +92,7 @@ session::Job prepare_together(const setup::JobRequest& request, plugin::Host& ho
   log::configure({}, rank == 0 ? log::Level::warning : log::Level::error, rank);
   try {
     Diagnostics diagnostics;
-    job = session::prepare(request, host, diagnostics);
+    job = session::make_job(request, host, diagnostics);
     diagnostics.throw_if_any();
   } catch (const Error& error) {
     faults = launch::error_text(plugin::with_hints(error, host));

@@ -193,7 +193,7 @@ Document parse(const std::string& text, const std::string& name, Diagnostics& di
 }
 
 Document load(const std::filesystem::path& file, const std::vector<std::string>& overrides, Diagnostics& diagnostics,
-              const IsCommand& is_command) {
+              const IsCommand& is_command, const std::vector<Item>& settled) {
   std::vector<Item> items;
   try {
     if (!file.empty()) items = read_layers(file.string(), diagnostics);
@@ -205,6 +205,7 @@ Document load(const std::filesystem::path& file, const std::vector<std::string>&
     auto more = read_override(text, diagnostics);
     items.insert(items.end(), more.begin(), more.end());
   }
+  items.insert(items.end(), settled.begin(), settled.end());
   Merger merger(items, diagnostics, is_command);
   return {file.string(), std::move(merger.sections)};
 }

@@ -44,9 +44,9 @@ using IsCommand = std::function<bool(const std::string& table)>;
 /// later layers win, table by table, and each value keeps its own origin. Without a file (an empty path) there are only
 /// overrides. A table that is none of table_names() is refused unless `is_command` says that it is one's. Faults are
 /// added to `diagnostics`. Throws Error (with those found so far) when a file is missing or is no TOML: checks of the
-/// rest would mislead.
+/// rest would mislead. `settled`: values that stand for options which say "auto", over all layers.
 Document load(const std::filesystem::path& file, const std::vector<std::string>& overrides, Diagnostics& diagnostics,
-              const IsCommand& is_command = {});
+              const IsCommand& is_command = {}, const std::vector<Item>& settled = {});
 
 /// The same of a text of TOML that a program wrote, as a checkpoint's manifest has one; `name` is its file in messages.
 Document parse(const std::string& text, const std::string& name, Diagnostics& diagnostics);

@@ -101,8 +101,8 @@ config::Document with_defaults(const config::Document& document) {
 }  // namespace
 
 Configuration read_configuration(const JobRequest& request, Diagnostics& faults, const plugin::Host* host) {
-  auto document = config::load(request.file, request.overrides, faults,
-                               [host](const std::string& table) { return host && host->has_table(table); });
+  const auto is_command = [host](const std::string& table) { return host && host->has_table(table); };
+  auto document = config::load(request.file, request.overrides, faults, is_command, request.settled.values);
   const bool is_run = request.phases && request.purpose == Purpose::train;  // of a rank
   if (is_run && host) document = with_defaults(document);
   config::Options<RunOptions> run(document.section("run"), faults);
@@ -128,8 +128,7 @@ Configuration read_configuration(const JobRequest& request, Diagnostics& faults,
                        name,
                        device,
                        cache,
-                       auto_micro_batch,
-                       {}};
+                       auto_micro_batch};
   check_host_tables(config, faults);
   check_precision(config.train, config.device, faults);
   return config;

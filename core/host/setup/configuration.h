@@ -22,10 +22,17 @@ enum class Purpose {
   generate  ///< no data either: only the tokenizer counts in [data]
 };
 
+/// What stands for the options of a request that say "auto".
+struct Settled {
+  std::vector<config::Item> values;  ///< each has the origin of the option that says "auto"; they win over overrides
+  std::string note;                  ///< for people: what was chosen, and why, a line each
+};
+
 /// What a job is made from: a configuration and the number of ranks it is for.
 struct JobRequest {
   std::string file;
   std::vector<std::string> overrides;
+  Settled settled = {};  ///< what session::settle has made of "auto"
   int world_size = 1;
   int rank = 0;
   std::string device = "cpu";  ///< what run.device = "auto" means here
@@ -65,8 +72,7 @@ struct Configuration {
   std::string name;               ///< the run's
   std::string device;             ///< "cpu" or "cuda"
   std::string cache;              ///< folder that runs share; empty: none
-  bool auto_micro_batch = false;  ///< train.micro_batch is "auto": 1 until session::prepare has chosen it
-  std::string micro_batch_note;   ///< for people: what was chosen then, and why
+  bool auto_micro_batch = false;  ///< train.micro_batch is "auto", and nothing has settled it: 1 stands for it
 
   bool trains() const { return request.purpose == Purpose::train; }
   /// train.pad_to_multiple, or what it is where that says 0.

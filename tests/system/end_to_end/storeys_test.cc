@@ -1,4 +1,4 @@
-// Commands that need no tensors load nothing of LibTorch.
+// Commands that need no tensors load nothing of LibTorch, and runs no library beside the engine that they do not need.
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
@@ -49,6 +49,16 @@ TEST_CASE("commands without tensors open neither the engine nor LibTorch") {
   }
   CHECK_THAT(opened_by(work, {"check", "absent.toml"}),
              Contains("libcapstan_engine.so") && Contains("libtorch_cpu.so"));
+}
+
+TEST_CASE("a run on CPUs with numbers opens no library of predictions; check of a GPU does, and what says auto") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config());
+  CHECK_THAT(opened_by(work, {"run", file}), Contains("libcapstan_engine.so") && !Contains("libcapstan_predict.so"));
+  CHECK(fs::exists(work.folder() / "runs/small/summary.json"));  // it has trained
+  CHECK_THAT(opened_by(work, {"check", file, "--gpu", "h100-80g", "run.device=cuda"}),
+             Contains("libcapstan_predict.so"));
+  CHECK_THAT(opened_by(work, {"check", file, "data.max_length=auto"}), Contains("libcapstan_predict.so"));
 }
 
 TEST_CASE("where the engine cannot be opened, check says the host's own faults of a configuration too") {

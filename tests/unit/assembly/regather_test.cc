@@ -8,7 +8,7 @@
 #include <map>
 #include <mutex>
 
-#include "assembly/dry_job.h"
+#include "predict/dry_job.h"
 #include "step/session.h"
 #include "step/step.h"
 #include "support/in_stages.h"

@@ -2,7 +2,7 @@
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
-#include "assembly/dry_job.h"
+#include "predict/dry_job.h"
 #include "support/errors.h"
 #include "support/in_stages.h"
 

@@ -8,7 +8,7 @@
 #include <map>
 
 #include <capstan/config/model_path.h>
-#include "session/job.h"
+#include "session/settle.h"
 #include "support/folder.h"
 
 namespace configs_test {
@@ -43,7 +43,7 @@ Checked check(const std::string& name, int ranks, std::vector<std::string> overr
   request.hub = hub;
   Diagnostics diagnostics;
   Checked out;
-  out.prepared = session::prepare(request, host, diagnostics);
+  out.prepared = session::make_job(request, host, diagnostics);
   Diagnostics again;
   out.model_options =
       assembly::load_plugins(setup::read_configuration(request, again), assembly::Needs::all, host, again)

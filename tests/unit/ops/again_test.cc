@@ -8,9 +8,9 @@
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "assembly/memory_counter.h"
 #include "ops/add_norm.h"
 #include "ops/jacobian.h"
+#include "predict/memory_counter.h"
 
 namespace again_test {
 

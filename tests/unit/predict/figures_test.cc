@@ -1,4 +1,4 @@
-#include "predict/figures.h"
+#include "step_time/figures.h"
 
 #include <capstan_catch.h>
 

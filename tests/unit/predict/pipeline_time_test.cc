@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "predict/step_time.h"
+#include "step_time/step_time.h"
 #include "support/in_stages.h"
 
 namespace pipeline_time_test {

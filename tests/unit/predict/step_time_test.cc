@@ -1,5 +1,5 @@
 // The step times that the figures of plan/gpus/*.json give, against those that tools/bench measured on H200s.
-#include "predict/step_time.h"
+#include "step_time/step_time.h"
 
 #include <capstan/base/files.h>
 #include <capstan/base/json.h>

@@ -11,7 +11,7 @@
 #include "cli/commands.h"
 #include "launch/error_report.h"
 #include "launch/launch.h"
-#include "session/job.h"
+#include "session/settle.h"
 #include "support/folder.h"
 #include "support/small_config.h"
 
@@ -45,7 +45,7 @@ inline std::string refusal(const std::string& config, const Overrides& overrides
   request.activations = true;
   capstan::Diagnostics faults;
   try {
-    (void)capstan::session::prepare(request, host, faults);
+    (void)capstan::session::make_job(request, host, faults);
     faults.throw_if_any();
   } catch (const capstan::Error& error) {
     return capstan::launch::error_text(error);

@@ -3,7 +3,6 @@
 
 #include <capstan/layout/footprint.h>
 
-#include "assembly/dry_run.h"
 #include "config/to_toml.h"
 #include "session/changes.h"
 #include "session/halves.h"

@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t gib = std::int64_t{1} << 30;
 
 struct Offloading {
-  setup::Configuration config{{}, {"", {}}, {}, {}, {}, {}, {}, {}, {}, {}, false, {}};
+  setup::Configuration config{{}, {"", {}}, {}, {}, {}, {}, {}, {}, {}, {}, false};
   assembly::Topology topology;
   assembly::Prediction prediction;
 };

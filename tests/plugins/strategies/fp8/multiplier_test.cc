@@ -6,9 +6,9 @@
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "assembly/work_counter.h"
 #include "plugins/strategies/fp8/layers.h"
 #include "plugins/strategies/fp8/numbers.h"
+#include "predict/work_counter.h"
 #include "support/open_plugin.h"
 
 namespace multiplier_test {

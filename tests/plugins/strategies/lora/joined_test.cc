@@ -4,8 +4,8 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
-#include "assembly/dry_job.h"
 #include "plugins/strategies/lora/jobs.h"
+#include "predict/dry_job.h"
 
 namespace joined_test {
 

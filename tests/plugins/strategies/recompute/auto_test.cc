@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "assembly/dry_job.h"
+#include "predict/dry_job.h"
 #include "support/folder.h"
 
 namespace auto_test {
@@ -29,7 +29,7 @@ Decided decided(const std::string& device, std::int64_t room, const std::string&
   request.gpu_room = room;
   plugin::Host host;
   Diagnostics faults;
-  const auto job = session::prepare(request, host, faults);
+  const auto job = session::make_job(request, host, faults);
   Decided result;
   for (const auto& fault : faults.list()) result.faults += fault.text() + "\n";
   if (!job) return result;

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "assembly/dry_job.h"
 #include "comm/planned_group.h"
-#include "predict/step_time.h"
+#include "predict/dry_job.h"
+#include "step_time/step_time.h"
 #include "support/small_run.h"
 
 namespace predicted_copies_test {

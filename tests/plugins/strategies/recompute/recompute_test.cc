@@ -8,8 +8,8 @@
 
 #include <memory>
 
-#include "assembly/dry_job.h"
 #include "memory.h"
+#include "predict/dry_job.h"
 #include "strategy/tiny_units.h"
 #include "support/small_run.h"
 

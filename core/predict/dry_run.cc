@@ -1,0 +1,329 @@
+#include "predict/dry_run.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <capstan/base/text.h>
+#include "step/interpreter.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "assembly/assemble.h"
+#include "comm/planned_group.h"
+#include "predict/watched_model.h"
+#include "predict/work_counter.h"
+#include "strategy/passed_over.h"
+
+namespace capstan::assembly {
+namespace {
+
+using Kind = strategy::Action::Kind;
+
+// Tensors of the same shapes.
+nn::Hidden like(const nn::Hidden& hidden) {
+  nn::Hidden other;
+  if (hidden.states.defined())
+    other.states = at::empty_like(hidden.states).set_requires_grad(hidden.states.requires_grad());
+  for (const auto& sum : hidden.sums) other.sums.push_back(at::empty_like(sum).set_requires_grad(sum.requires_grad()));
+  return other;
+}
+
+void start_at(const objective::Sums& sums, step::MicroContext& context) {
+  auto minimised = sums.terms.front();
+  for (std::size_t i = 1; i < sums.terms.size(); ++i) minimised = minimised + sums.terms[i];
+  for (const auto& auxiliary : context.out.sums) minimised = minimised + auxiliary;
+  context.roots = {minimised};
+  context.gradients = {at::empty({}, minimised.options())};
+}
+
+// What a program's actions compute and move: of those that differ in their micro-batch the last one, and the gathers of
+// the first.
+class ActionCounter {
+ public:
+  ActionCounter(WatchedModel& model, const Topology& topology) : model_(model), topology_(topology) {}
+  void begin(const strategy::Action& action) {
+    end();
+    auto found = find(action.kind, action.stage);
+    is_first_ = found == actions_.end();
+    if (is_first_) found = actions_.insert(found, plan::ActionWork{{action.kind, action.stage, 0}, {}});
+    now_ = &found->work;
+    *now_ = {{}, std::move(now_->gathers), {}, {}};
+    copies_.clear();
+    model_.count_gathers_into(is_first_ ? &now_->gathers : &now_->later_gathers);
+    is_first_ = is_first_ && action.kind != Kind::forward;
+    listening_.emplace([this](const comm::PlannedCall& call) { hear(call); });
+    compute_.emplace();
+  }
+  void end() {
+    if (!now_) return;
+    add_computed();
+    if (is_first_) now_->later_gathers = now_->gathers;  // it may be the part's only backward in the stage
+    compute_.reset();
+    listening_.reset();
+    model_.count_gathers_into(nullptr);
+    now_ = nullptr;
+  }
+  // A receive only starts a transfer. What it computes, the micro-batch's fields, is the forward's.
+  std::vector<plan::ActionWork> take() {
+    end();
+    for (auto& [action, work] : actions_) {
+      if (action.kind != Kind::forward) continue;
+      const auto receive = find(Kind::receive_states, action.stage);
+      if (receive != actions_.end()) add(work, receive->work);
+    }
+    std::erase_if(actions_, [](const auto& one) {
+      return one.action.kind == Kind::receive_states || one.action.kind == Kind::receive_gradients;
+    });
+    return std::move(actions_);
+  }
+
+ private:
+  std::vector<plan::ActionWork>::iterator find(Kind kind, int stage) {
+    return std::find_if(actions_.begin(), actions_.end(),
+                        [&](const auto& one) { return one.action.kind == kind && one.action.stage == stage; });
+  }
+  void hear(const comm::PlannedCall& call) {
+    if (!call.key) {
+      const auto nodes = nodes_of(call.ranks, topology_.ranks_per_node);
+      ++waited_[{call.operation, static_cast<int>(call.ranks.size()), nodes, call.bytes}];
+    } else if (call.bytes > 0 || copies_.contains(call.key)) {  // what an earlier action began to copy is there
+      if (call.bytes > 0) copies_[call.key] = now_->copies.size();
+      now_->copies.push_back({add_computed(), call.bytes, copies_.at(call.key)});
+    }
+  }
+  // What was computed since this was last asked.
+  plan::Computing add_computed() {
+    plan::Computing computed{std::exchange(compute_->work(), {}), std::exchange(waited_, {})};
+    add(*now_, computed);
+    return computed;
+  }
+
+  WatchedModel& model_;
+  const Topology& topology_;
+  std::vector<plan::ActionWork> actions_;
+  plan::MicroStepWork* now_ = nullptr;
+  plan::Transfers waited_;                     // of the action, since add_computed()
+  std::map<const void*, std::size_t> copies_;  // which were begun in the action: their places
+  bool is_first_ = false;
+  std::optional<comm::PlannedCalls> listening_;
+  std::optional<meta::WorkCounter> compute_;
+};
+
+using Models = std::vector<std::unique_ptr<WatchedModel>>;
+
+// Forward of a batch through the stages of all positions, without gradient: what comes into each stage. `seen` is told
+// what each takes.
+std::vector<nn::Hidden> through_stages(const Models& models, const nn::Batch& batch, nn::KVCache* cache,
+                                       const std::function<void(std::size_t position, const AtPeak&)>& seen) {
+  const at::NoGradGuard no_grad;
+  std::vector<nn::Hidden> inputs(1);
+  const auto& positions = models.front()->model().stages.positions;
+  for (std::size_t s = 0; s < positions.size(); ++s) {
+    const auto position = static_cast<std::size_t>(positions[s]);
+    auto& runner = models[position]->runner();
+    const auto& stages = runner.stages();
+    step::MicroContext context{&stages.stages[stages.index_of(static_cast<int>(s))], batch};
+    context.cache = cache;
+    const auto peak = models[position]->peak_of([&] {
+      context.in = like(inputs.back());
+      runner.forward(context);
+    });
+    seen(position, peak);
+    inputs.push_back(like(context.out));
+  }
+  return inputs;
+}
+
+// Questions that a rank answers at once.
+std::int64_t asked_at_once(const DryRunOf& what) {
+  const auto& train = *what.config.train;
+  if (!what.config.trains()) return train.eval_batch;
+  const auto of_split = [&](std::int64_t asked) {
+    return asked < 0 ? train.eval_batch : std::min(asked, train.eval_batch);
+  };
+  return std::max(what.samples.evaluates ? of_split(train.generate_samples) : 0,
+                  of_split(train.generate_train_samples));
+}
+
+// The loss of a batch of the evaluation split, and a batch of questions up to their first tokens, into `results`.
+void evaluate(const Models& models, const DryRunOf& what, AtPeak MicroStepMemory::*into,
+              std::vector<MicroStepMemory>& results) {
+  const auto& train = *what.config.train;
+  const auto seen = [&](std::size_t position, const AtPeak& peak) {
+    auto& evaluation = results[position].*into;
+    if (peak.bytes() > evaluation.bytes()) evaluation = peak;
+  };
+  try {
+    const auto longest = what.samples.longest_prompt, length = what.samples.length;
+    if (what.samples.evaluates || (!what.config.trains() && length > 0)) {
+      auto& first = *models.front();
+      const auto batch = longest_batch(what, first.model().sequence_cut, train.eval_batch, false);
+      if (first.runner().stages().is_whole()) {
+        seen(0, first.peak_of([&] { first.passes().evaluate(batch); }));
+      } else {
+        through_stages(models, first.passes().trained(batch), nullptr, seen);
+      }
+    }
+    const auto questions = asked_at_once(what), prompt = length > 0 ? std::min(longest, length) : longest;
+    if (questions == 0 || prompt < 1) return;
+    nn::KVCache cache(std::min(what.plugins.model_facts.max_positions, prompt + train.max_new_tokens));
+    through_stages(models, longest_prompts(questions, prompt), &cache, seen);
+  } catch (const std::exception& error) {
+    for (auto& result : results) result.evaluation_note = error.what();
+  }
+}
+
+// The same where each forward gathers, and where all is there from the first one on.
+void evaluate(const Models& models, const DryRunOf& what, std::vector<MicroStepMemory>& results) {
+  evaluate(models, what, &MicroStepMemory::evaluation, results);
+  if (std::none_of(results.begin(), results.end(), [](const auto& one) { return one.evaluation.gathered > 0; })) return;
+  std::vector<std::shared_ptr<void>> held;
+  for (const auto& model : models) held.push_back(model->protocol().hold());
+  for (int forwards = 0; forwards < 2; ++forwards) evaluate(models, what, &MicroStepMemory::held, results);
+}
+
+// Groups that tell of what is sent.
+step::Channels planned_channels(const AssembledModel& model, const Topology& topology) {
+  const auto ranks = topology.mesh.ranks_along({layout::Axis::pp}, topology.rank);
+  return step::channels_of(
+      model.stages, topology.position(), ranks, [&](const step::Channel& channel, const std::vector<int>& ends) {
+        const int own = channel.from == topology.position() ? 0 : 1;
+        return std::make_shared<comm::PlannedGroup>("stages", ends, own, c10::Device(c10::DeviceType::Meta));
+      });
+}
+
+// Tells what comes into this rank's stages, and what comes back to them.
+void expect(step::Interpreter& interpreter, const strategy::RankStages& stages, const nn::Batch& batch,
+            const std::vector<nn::Hidden>& inputs) {
+  for (const auto& stage : stages.stages) {
+    const auto number = static_cast<std::size_t>(stage.number);
+    if (stage.before >= 0) interpreter.expect(stage.number, batch, inputs[number]);
+    if (stage.after >= 0) interpreter.expect(stage.number + 1, batch, inputs[number + 1]);
+  }
+}
+
+// In stages the passes without gradient are forwards too, which come before the program and gather for themselves.
+void add_other_passes(const DryRunOf& what, std::vector<plan::ActionWork>& actions) {
+  for (auto& [action, work] : actions) {
+    if (action.kind != Kind::forward && action.kind != Kind::send_states) continue;
+    auto one = work;
+    one.copies.clear();
+    if (what.options.gathers_once) one.later_gathers = one.gathers;
+    for (std::size_t i = 1; i < what.plugins.minimised->plan().passes.size(); ++i) add(work, one);
+  }
+}
+
+// What a micro-batch computes in all stages. A program may have a stage's backward whole and in parts: it counts once.
+plan::MicroStepWork of_micro_batch(const std::vector<plan::ActionWork>& actions) {
+  const auto has_whole = [&](int stage) {
+    return std::any_of(actions.begin(), actions.end(),
+                       [&](const auto& one) { return one.action.kind == Kind::backward && one.action.stage == stage; });
+  };
+  plan::MicroStepWork sum;
+  for (const auto& one : actions) {
+    const bool is_part = one.action.kind == Kind::backward_input || one.action.kind == Kind::backward_weight;
+    if (!strategy::is_transfer(one.action) && !(is_part && has_whole(one.action.stage))) add(sum, one.work);
+  }
+  return sum;
+}
+
+// A step on the meta device: each micro-batch is the longest there can be.
+class CountedStep : public step::Workload {
+ public:
+  CountedStep(WatchedModel& model, const DryRunOf& what, std::int64_t& kept)
+      : model_(model), what_(what), counter_(model, what.topology), kept_(kept) {}
+
+  nn::Batch batch(int /*micro*/) override { return model_.passes().trained(longest()); }
+  void before(const strategy::Action& action) override { counter_.begin(action); }
+  void before_backward(int index) override {
+    if (!is_whole()) model_.protocol().begin_backward(index);
+  }
+  void computed(const step::MicroContext& /*context*/) override {
+    if (kept_ == 0) kept_ = model_.held();
+  }
+  void start(int /*micro*/, step::MicroContext& context) override {
+    const auto& output = context.out.states;
+    // In stages other passes come before the step, and give the same as the one that is trained.
+    if (!is_whole()) others_.assign(what_.plugins.minimised->plan().passes.size(), at::empty_like(output));
+    start_at(model_.passes().sums(context.batch, std::move(others_), output), context);
+  }
+  void forward_backward(step::Interpreter& interpreter, int micro) override {
+    const auto batch = longest();
+    others_ = model_.passes().run_others(batch);
+    interpreter.forward_backward(micro, model_.passes().trained(batch, others_), *this);
+  }
+  std::vector<plan::ActionWork> take() { return counter_.take(); }
+
+ private:
+  bool is_whole() const { return model_.runner().stages().is_whole(); }
+  nn::Batch longest() const {
+    return longest_batch(what_, model_.model().sequence_cut, what_.topology.batch.micro_batch, true);
+  }
+
+  WatchedModel& model_;
+  const DryRunOf& what_;
+  ActionCounter counter_;
+  std::int64_t& kept_;  // bytes that are held when the first stage is computed; 0 until then
+  std::vector<at::Tensor> others_;
+};
+
+// `inputs`: what comes into each stage of the model.
+void run_step(WatchedModel& model, const DryRunOf& what, const std::vector<nn::Hidden>& inputs,
+              MicroStepMemory& result) {
+  const auto& sizes = what.topology.batch;
+  const auto& stages = model.runner().stages();
+  step::Interpreter interpreter(model.runner(), planned_channels(model.model(), what.topology));
+  CountedStep step(model, what, result.kept);
+  expect(interpreter, stages, step.batch(0), inputs);
+  const auto program = model.model().program(static_cast<int>(sizes.accumulation));
+  const auto [part, in_flight] = strategy::busiest_part(program, stages);
+  static_cast<AtPeak&>(result) = model.peak_of([&, &part = part] { interpreter.run(part, step); });
+  result.in_flight = in_flight;
+  result.actions = step.take();
+  if (!stages.is_whole()) add_other_passes(what, result.actions);
+  result.computed = of_micro_batch(result.actions);
+  result.computed.recomputes = model.runner().recomputes();
+}
+
+// What comes into each stage in training, where gradients of some of it are wanted.
+std::vector<nn::Hidden> inputs_of(const Models& models, const DryRunOf& what) {
+  const auto& model = models.front()->model();
+  const auto reached = strategy::last_in_backward(pointers(model.units));
+  const auto batch =
+      models.front()->passes().trained(longest_batch(what, model.sequence_cut, what.topology.batch.micro_batch, true));
+  auto inputs = through_stages(models, batch, nullptr, [](std::size_t, const AtPeak&) {});
+  for (std::size_t s = 1; s < model.stages.first_units.size(); ++s) {
+    const bool wanted = reached < model.stages.first_units[s];
+    inputs[s].states.set_requires_grad(wanted);
+    for (auto& sum : inputs[s].sums) sum.set_requires_grad(wanted);
+  }
+  return inputs;
+}
+
+}  // namespace
+
+std::vector<MicroStepMemory> dry_run(const std::vector<DryRunOf>& positions) {
+  Models models;
+  for (const auto& what : positions) models.push_back(std::make_unique<WatchedModel>(what));
+  const auto& first = positions.front();
+  std::vector<MicroStepMemory> results(positions.size());
+  std::vector<nn::Hidden> inputs;
+  const bool is_whole = models.front()->runner().stages().is_whole();
+  const bool trains = first.config.trains();
+  if (!is_whole && trains) inputs = inputs_of(models, first);
+  // What is in use when a part of a program ends stays gathered.
+  const bool evaluates_last = is_whole && !first.options.gathers_once;
+  if (!evaluates_last) evaluate(models, first, results);
+  for (std::size_t i = 0; trains && i < models.size(); ++i) {
+    models[i]->gather_again();
+    run_step(*models[i], positions[i], inputs, results[i]);
+    results[i].passed_over = strategy::passed_over(models[i]->runner().units());
+  }
+  if (evaluates_last) evaluate(models, first, results);
+  return results;
+}
+
+}  // namespace capstan::assembly

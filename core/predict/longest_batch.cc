@@ -1,0 +1,57 @@
+#include "predict/dry_run.h"
+
+#include <ATen/ATen.h>
+
+namespace capstan::assembly {
+namespace {
+
+at::TensorOptions ids() { return at::TensorOptions().device(at::kMeta).dtype(at::kLong); }
+
+nn::Field meta_field(const data::FieldSpec& spec, std::int64_t samples, std::int64_t rows, std::int64_t columns) {
+  using Per = data::FieldSpec::Per;
+  const auto options = spec.type == data::FieldSpec::Type::float32 ? ids().dtype(at::kFloat) : ids();
+  if (spec.per == Per::token) return {spec.name, at::empty({rows, columns}, options)};
+  return {spec.name, at::empty({spec.per == Per::sample ? samples : rows}, options)};
+}
+
+}  // namespace
+
+nn::Batch longest_batch(const DryRunOf& what, const nn::SequenceCut& cut, std::int64_t samples, bool training) {
+  const auto columns = what.samples.longest_row;
+  const auto& form = what.plugins.data_parts.form;
+  const auto rows = samples * form.sequences;
+  nn::Batch batch;
+  batch.samples.count = samples;
+  batch.samples.per_sample = form.sequences;
+  for (const auto& field : form.fields) batch.samples.fields.push_back(meta_field(field, samples, rows, columns));
+  batch.tokens = at::empty({rows, columns}, ids());
+  batch.labels = at::empty({rows, columns}, ids());
+  batch.positions = at::empty({rows, columns}, ids());
+  batch.real = at::empty({rows, columns}, ids().dtype(at::kBool));
+  batch.sample_ids = at::empty({rows}, ids());
+  batch.training = training;
+  if (what.plugins.data_options->packing) {
+    // One sequence a row is as much memory as many short ones.
+    nn::Documents documents;
+    documents.packed = at::empty({rows * columns}, ids());
+    documents.alone = at::empty({rows * columns}, ids());
+    documents.sample_ids = batch.sample_ids;
+    documents.count = rows;
+    documents.longest = columns;
+    documents.bounds = at::empty({rows + 1}, ids().dtype(at::kInt));
+    documents.sequences = at::empty({rows}, ids());
+    batch.documents = documents;
+  }
+  return cut.own ? nn::cut_columns(std::make_shared<const nn::Batch>(std::move(batch)), cut) : batch;
+}
+
+nn::Batch longest_prompts(std::int64_t rows, std::int64_t columns) {
+  nn::Batch batch;
+  batch.tokens = at::empty({rows, columns}, ids());
+  batch.positions = at::empty({rows, columns}, ids());
+  batch.last = at::empty({rows}, ids());
+  batch.sample_ids = at::empty({rows}, ids());
+  return batch;
+}
+
+}  // namespace capstan::assembly
