@@ -7,6 +7,7 @@
 #include <set>
 
 #include "execution/evaluate.h"
+#include "generation/generation.h"
 #include "support/compositions.h"
 #include "support/folder.h"
 #include "support/in_stages.h"
@@ -59,7 +60,7 @@ std::vector<execution::Evaluation> answers(const testing::Family& family, const 
     const execution::Feed feed(job);
     execution::Evaluator evaluator(session, feed);
     auto& mine = all[static_cast<std::size_t>(request.rank)];
-    mine = evaluator.answers(*job.samples.eval, 7);
+    mine = generation::library().answers(session, *job.samples.eval, 7, nullptr);
     mine.loss = evaluator.loss(*job.samples.eval).loss;  // forwards of other shapes follow
   });
   return all;

@@ -1,4 +1,4 @@
-#include "execution/decode_steps.h"
+#include "generation/decode_steps.h"
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
@@ -12,7 +12,7 @@
 #include "comm/agree.h"
 #include "execution/micro_graphs.h"
 
-namespace capstan::execution {
+namespace capstan::generation {
 namespace {
 
 // Libraries make their handles, plans and workspaces in the first runs of a shape.
@@ -67,7 +67,7 @@ at::Tensor DecodeSteps::forward() { return session_.interpreter->evaluate(batch_
 
 // NCCL wants a collective recorded by all of its ranks or by none.
 void DecodeSteps::on_all(const std::function<void()>& work) const {
-  if (!splits_layers(session_.job->topology.mesh)) return work();
+  if (!execution::splits_layers(session_.job->topology.mesh)) return work();
   comm::agree(*session_.world_host, "recording a token's step", "whether a token's step is recorded",
               [&] { return work(), std::string(); });
 }
@@ -90,4 +90,4 @@ void DecodeSteps::record() {
   }
 }
 
-}  // namespace capstan::execution
+}  // namespace capstan::generation
