@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "execution/generate.h"
+#include "generation/generate.h"
 #include "support/families.h"
 #include "support/folder.h"
 #include "support/small_run.h"
@@ -27,7 +27,7 @@ std::vector<std::string> answers(const Family& family, int rows) {
                                  "/configs/data/mini_squad_train.json\"\n[train]\nmax_steps = 1\nprecision = \"fp64\"\n"
                                  "temperature = 1.5\nmax_new_tokens = 20\neval_batch = " +
                                  std::to_string(rows) + "\n");
-  std::vector<execution::Prompt> prompts;
+  std::vector<generation::Prompt> prompts;
   for (std::int64_t i = 0; i < 17; ++i) {
     std::vector<std::int64_t> tokens;
     for (std::int64_t t = 0; t < 3 + i * 37 % 57; ++t) tokens.push_back(32 + (t * t + 7 * i) % 90);
@@ -39,7 +39,7 @@ std::vector<std::string> answers(const Family& family, int rows) {
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     const auto job = prepare_small(file, {}, 1, 0);
     auto session = session::materialise(job, communicator);
-    all = execution::Generator(session).answer_batches(prompts, end);
+    all = generation::Generator(session).answer_batches(prompts, end);
   });
   return all;
 }

@@ -7,7 +7,8 @@
 #include <map>
 #include <utility>
 
-#include "execution/generate.h"
+#include "generation/generate.h"
+#include "step/evaluate.h"
 #include "support/compositions.h"
 #include "support/folder.h"
 #include "support/small_run.h"
@@ -74,9 +75,9 @@ std::vector<std::int64_t> some_prompt(std::int64_t index) {
 
 // A prompt whose answer, as the question of this row, is as long as it may be and has words; or is none at all.
 Question find_question(const session::Job& job, session::Session& session, std::int64_t row) {
-  std::vector<execution::Prompt> prompts;
+  std::vector<generation::Prompt> prompts;
   for (std::int64_t i = 0; i < 2000; ++i) prompts.push_back({some_prompt(i), row});
-  const auto answers = execution::Generator(session).tokens(prompts);
+  const auto answers = generation::Generator(session).tokens(prompts);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const auto text = job.samples.tokenizer.object->decode(answers[i]);
     const auto nearly = text + " zebra";
@@ -99,7 +100,7 @@ Asked ask(const session::Job& job, session::Session& session, const std::vector<
   const Questions source(questions, job);
   const step::Feed feed(job);
   step::Evaluator evaluator(session, feed);
-  return {evaluator.answers(source, -1), evaluator.loss(source)};
+  return {generation::library().answers(session, source, -1, nullptr), evaluator.loss(source)};
 }
 
 struct Reference {

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "generation/generation.h"
 #include "step/evaluate.h"
 #include "support/compositions.h"
 #include "support/folder.h"
@@ -59,7 +60,7 @@ std::vector<execution::Evaluation> answers(const testing::Family& family, const 
     const step::Feed feed(job);
     step::Evaluator evaluator(session, feed);
     auto& mine = all[static_cast<std::size_t>(request.rank)];
-    mine = evaluator.answers(*job.samples.eval, 7);
+    mine = generation::library().answers(session, *job.samples.eval, 7, nullptr);
     mine.loss = evaluator.loss(*job.samples.eval).loss;  // forwards of other shapes follow
   });
   return all;

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "execution/generate.h"
+#include "generation/generate.h"
 #include "gpu/compare.h"
 #include "ops/decode_attention.h"
 #include "support/folder.h"
@@ -165,7 +165,7 @@ Generated generate(const std::string& model, const std::vector<std::string>& ove
   job.prediction.holds = holds;
   const auto alone = comm::connect({});
   auto session = session::materialise(job, *alone);
-  std::vector<execution::Prompt> prompts;
+  std::vector<generation::Prompt> prompts;
   for (std::int64_t i = 0; i < 20; ++i) {
     std::vector<std::int64_t> tokens;
     for (std::int64_t t = 0; t <= i * i * 620 / 361; ++t) tokens.push_back(32 + (t * t + 7 * i) % 90);
@@ -173,7 +173,7 @@ Generated generate(const std::string& model, const std::vector<std::string>& ove
   }
   execution::AnswerEnd end;
   for (std::int64_t id = 7; id < 512; id += 29) end.ids.push_back(id);
-  Generated generated{execution::Generator(session).answer_batches(prompts, end), {}};
+  Generated generated{generation::Generator(session).answer_batches(prompts, end), {}};
   log::configure("", log::Level::warning, 0);
   generated.log = read_file(log_file);
   return generated;

@@ -1,12 +1,16 @@
 // The divergence from a teacher on a GPU, whose products are of 16-bit numbers, against float64 on the CPU.
+#include "plugins/objectives/distill/divergence.h"
+
 #include <ATen/ATen.h>
-#include <capstan/ops/divergence.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <vector>
 
-using namespace capstan::ops;
+using capstan::ops::ignored_label;
+using distill::chunked_linear_divergence;
+using distill::TeacherStates;
+using distill::TeacherWords;
 
 namespace {
 

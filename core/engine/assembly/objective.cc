@@ -99,14 +99,10 @@ void check_passes(const Plugins& plugins, const Topology& topology, const std::v
   const auto& made = *plugins.objective;
   const auto plan = plugins.minimised->plan();
   const auto pp = topology.mesh.size(layout::Axis::pp);
-  const bool has_teacher =
-      std::any_of(plan.passes.begin(), plan.passes.end(), [](const auto& pass) { return pass.teacher.has_value(); });
-  if (pp > 1 && (has_teacher || !plan.models.empty())) {
-    const auto other =
-        plan.models.empty() ? std::string("a teacher") : cat("another model ('", plan.models.front().name, "')");
+  if (pp > 1 && !plan.models.empty()) {
     faults.add(made.where,
-               cat("the objective '", made.name, "' compares with ", other, ", and a mesh with pp ", pp,
-                   " cuts only the trained model into stages"),
+               cat("the objective '", made.name, "' compares with another model ('", plan.models.front().name,
+                   "'), and a mesh with pp ", pp, " cuts only the trained model into stages"),
                "use a mesh without stages, or an objective without another model");
   }
   if (plugins.minimised->needs_base()) check_base(plugins, units, faults);

@@ -3,10 +3,8 @@
 #include <capstan/base/text.h>
 #include <capstan/nn/head.h>
 #include <capstan/ops/cross_entropy.h>
-#include <capstan/ops/divergence.h>
 #include <capstan/ops/label_log_probabilities.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "ops/move_rows.h"
@@ -54,10 +52,8 @@ at::Tensor VocabularyHead::of_labels(const at::Tensor& x, const Batch& batch) co
   switch (batch.pass.output) {
     case HeadOutput::states:
       return rows;
-    case HeadOutput::likeliest_words:
-      return likeliest_words(rows, batch.pass.comparison);
-    case HeadOutput::divergence:
-      return at::stack({loss_sum(rows, labels), divergence(rows, labels, batch.pass)});
+    case HeadOutput::function:
+      return of_function(rows, labels, batch);
     case HeadOutput::log_probabilities:
       return log_probabilities_of(rows, labels);
     default:
@@ -83,28 +79,12 @@ at::Tensor VocabularyHead::log_probabilities_of(const at::Tensor& rows, const at
   return ops::chunked_label_log_probabilities(rows, weight_->value(), labels, chunk_rows());
 }
 
-// Several tensors of a chunk's logits exist at a time.
-ops::DivergenceSettings VocabularyHead::settings(const Comparison& comparison) const {
-  constexpr std::int64_t at_a_time = 4;
+at::Tensor VocabularyHead::of_function(const at::Tensor& rows, const at::Tensor& labels, const Batch& batch) const {
+  CAPSTAN_ASSERT(batch.pass.function);
   if (!split) refuse_empty(*this, split);
-  auto settings = split ? split() : ops::DivergenceSettings{1, ops::cross_entropy_chunk_rows(weight_->value().size(0))};
-  settings.temperature = comparison.temperature;
-  settings.chunk_rows = std::max<std::int64_t>(1, settings.chunk_rows / at_a_time);
-  return settings;
-}
-
-at::Tensor VocabularyHead::likeliest_words(const at::Tensor& rows, const Comparison& comparison) const {
-  const auto found = ops::likeliest_words(rows, weight_->value(), comparison.words, settings(comparison));
-  return at::stack({found.ids.to(at::kDouble), found.log_probabilities.to(at::kDouble)});
-}
-
-at::Tensor VocabularyHead::divergence(const at::Tensor& rows, const at::Tensor& labels, const Pass& pass) const {
-  CAPSTAN_ASSERT(pass.teacher.has_value());
-  return std::visit(
-      [&](const auto& teacher) {
-        return ops::chunked_linear_divergence(rows, weight_->value(), labels, teacher, settings(pass.comparison));
-      },
-      *pass.teacher);
+  const auto& matrix = weight_->value();
+  const auto own = split ? split() : HeadSplit{ops::cross_entropy_chunk_rows(matrix.size(0)), {}};
+  return batch.pass.function({batch, rows, matrix, labels, own, [&] { return loss_sum(rows, labels); }});
 }
 
 at::Tensor VocabularyHead::last_logits(const at::Tensor& x, const Batch& batch) const {

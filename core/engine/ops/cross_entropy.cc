@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ops/head_products.h"
+#include <capstan/ops/head_products.h>
 #include "ops/vocabulary_chunks.h"
 
 namespace capstan::ops {

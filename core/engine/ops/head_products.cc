@@ -1,4 +1,4 @@
-#include "ops/head_products.h"
+#include <capstan/ops/head_products.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "ops/head_products.h"
+#include <capstan/ops/head_products.h>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace ops {

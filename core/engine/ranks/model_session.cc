@@ -11,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "config/to_toml.h"
+#include "generation/generation.h"
 #include "ranks/run_command.h"
 #include "ranks/start.h"
 #include "step/evaluate.h"
@@ -38,8 +39,8 @@ const data::DataSource& source_of(const session::Job& job, const std::string& sp
 }
 
 // Prompts with their numbers. Throws Error for one that is empty or too long.
-std::vector<execution::Prompt> numbered(const std::vector<std::vector<std::int64_t>>& all, std::int64_t positions) {
-  std::vector<execution::Prompt> prompts;
+std::vector<generation::Prompt> numbered(const std::vector<std::vector<std::int64_t>>& all, std::int64_t positions) {
+  std::vector<generation::Prompt> prompts;
   for (const auto& tokens : all) {
     const auto length = static_cast<std::int64_t>(tokens.size());
     const auto number = prompts.size() + 1;
@@ -89,7 +90,7 @@ ModelSession::Evaluated ModelSession::evaluate(const std::string& split, std::in
   const auto held = state_.session->engine->hold();
   Evaluated evaluated;
   evaluated.loss = evaluator.loss(source, split);
-  evaluated.answers = evaluator.answers(source, samples);
+  evaluated.answers = generation::library().answers(*state_.session, source, samples, nullptr);
   return evaluated;
 }
 
@@ -111,7 +112,7 @@ std::vector<std::string> ModelSession::generate(const std::vector<std::string>& 
 
 std::vector<std::string> ModelSession::generate(const std::vector<std::vector<std::int64_t>>& prompts,
                                                 const execution::AnswerEnd& end) {
-  return execution::Generator(*state_.session).answer_all(numbered(prompts, positions()), end);
+  return generation::library().texts(*state_.session, numbered(prompts, positions()), end);
 }
 
 int with_model(const RanksCall& ranks_call, const ModelChoice& choice, ModelUse use,

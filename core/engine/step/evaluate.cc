@@ -4,12 +4,9 @@
 #include <capstan/base/clock.h>
 #include <capstan/base/json.h>
 #include <capstan/base/text.h>
-#include "plugin/guard.h"
 
 #include <algorithm>
 #include <chrono>
-#include <map>
-#include <utility>
 
 #include "data/content.h"
 
@@ -57,14 +54,13 @@ execution::Evaluation evaluation_of(const strategy::Objective& objective, const 
 
 }  // namespace
 
-std::vector<double> Evaluator::sum(std::vector<double> mine) {
-  if (!job_.topology.speaks_for_coordinate()) std::fill(mine.begin(), mine.end(), 0.0);
-  return sum_given(mine);
+data::EvalPlan eval_plan(const session::Job& job, std::int64_t samples) {
+  return {samples, job.topology.batch.data_parallel_size, job.config.train->eval_batch};
 }
 
-std::vector<double> Evaluator::sum_given(const std::vector<double>& mine) {
+std::vector<double> sum_over_ranks(const session::Session& session, const std::vector<double>& mine) {
   auto numbers = at::tensor(mine, at::kDouble);
-  session_.world_host->all_reduce(numbers, comm::ReduceOp::sum, "all-reduce evaluation sums");
+  session.world_host->all_reduce(numbers, comm::ReduceOp::sum, "all-reduce evaluation sums");
   const auto* begin = numbers.const_data_ptr<double>();
   return {begin, begin + numbers.numel()};
 }
@@ -73,7 +69,7 @@ execution::Evaluation Evaluator::loss(const data::DataSource& source, const std:
   const at::NoGradGuard no_grad;
   const auto held = session_.engine->hold();
   const auto begin = Clock::now();
-  const auto plan = execution::eval_plan(job_, source.size());
+  const auto plan = step::eval_plan(job_, source.size());
   const auto& objective = passes_.objective();
   const auto terms = objective.plan().terms.size(), counted = objective.plan().counts.size();
   at::Tensor device_sums;                 // of terms, then of figures
@@ -94,7 +90,7 @@ execution::Evaluation Evaluator::loss(const data::DataSource& source, const std:
   if (!job_.topology.speaks_for_coordinate()) std::fill(mine.begin(), mine.end(), 0.0);
   if (device_sums.defined() && job_.topology.speaks_for_stage()) append(mine, device_sums);
   mine.resize(counted + 1 + terms + objective.plan().figures.size());
-  const auto all = sum_given(mine);
+  const auto all = sum_over_ranks(session_, mine);
   const auto first_count = objective.plan().terms.at(0).count;
   if (all[first_count] <= 0) {
     throw Error(cat("the evaluation '", split, "' is over no ", objective.plan().counts[first_count]),
@@ -105,110 +101,6 @@ execution::Evaluation Evaluator::loss(const data::DataSource& source, const std:
   evaluation.samples = static_cast<std::int64_t>(all[counted]);
   evaluation.runtime_s = seconds_since(begin);
   return evaluation;
-}
-
-// Sums of this rank's scores, each with the number of questions that have it.
-struct Evaluator::Scores {
-  std::int64_t questions = 0;
-  std::map<std::string, std::pair<double, double>> totals = {};
-
-  void add(const monitor::Values& scores) {
-    ++questions;
-    for (const auto& [name, value] : scores) {
-      totals[name].first += value;
-      totals[name].second += 1;
-    }
-  }
-};
-
-execution::Evaluation Evaluator::answers(const data::DataSource& source, std::int64_t wanted) {
-  const auto begin = Clock::now();
-  const auto questions = wanted < 0 ? source.size() : std::min(wanted, source.size());
-  const auto plan = execution::eval_plan(job_, questions);
-  execution::Evaluation evaluation;
-  Scores scores;
-  const auto mine = ask(source, plan, scores);
-  if (agreement_) agreement_->check();  // for a stop that was asked for while answers were scored
-  gather(scores, evaluation);
-  evaluation.answers = gather(mine);
-  evaluation.runtime_s = seconds_since(begin);
-  return evaluation;
-}
-
-execution::AnswerEnd Evaluator::end_of(const data::DataSource& source) const {
-  const auto text_end = [this, &source](std::string_view text) {
-    return plugin::guard(job_.samples.plugin, "answer_end", [&] { return source.answer_end(text); });
-  };
-  return {text_end, plugin::guard(job_.samples.plugin, "end_ids", [&] { return source.end_ids(); })};
-}
-
-// This rank's questions, which are scored in their order.
-std::vector<execution::Answer> Evaluator::ask(const data::DataSource& source, const data::EvalPlan& plan,
-                                              Scores& scores) {
-  constexpr std::int64_t with_prompt = 5;
-  std::vector<data::Sample> samples;
-  std::vector<execution::Prompt> prompts;
-  for (const auto row : plan.rows_of(job_.topology.data_coordinate())) {
-    auto sample = job_.samples.question(source, row);
-    // An expected answer without a prompt is a question that is missed, and counts.
-    if (sample.prompt_length < 1 && sample.references.empty()) continue;
-    prompts.push_back({{sample.tokens.begin(), sample.tokens.begin() + sample.prompt_length}, row});
-    samples.push_back(std::move(sample));
-  }
-  const auto texts = generator_.answer_batches(prompts, end_of(source), [&] {
-    if (agreement_) agreement_->check();
-  });
-  std::vector<execution::Answer> answers;
-  for (std::size_t k = 0; k < samples.size(); ++k) {
-    const auto& sample = samples[k];
-    scores.add(plugin::guard(job_.samples.plugin, "score", [&] { return source.score(sample, texts[k]); }));
-    const auto prompt =
-        prompts[k].id < with_prompt ? job_.samples.tokenizer.object->decode(prompts[k].tokens) : std::string();
-    answers.push_back({prompts[k].id, sample.id, prompt, texts[k], sample.references});
-  }
-  return answers;
-}
-
-// A rank without a question knows no score names; all ranks have them from the others. A question without a score
-// counts in no mean.
-void Evaluator::gather(const Scores& scores, execution::Evaluation& evaluation) {
-  auto totals = scores.totals;
-  std::string mine;
-  for (const auto& [name, total] : totals) mine += name + "\n";
-  for (const auto& text : session_.communicator->exchange(mine)) {
-    for (const auto& name : split(text, '\n')) {
-      if (!name.empty()) totals.try_emplace(name);
-    }
-  }
-  std::vector<double> numbers{static_cast<double>(scores.questions)};
-  for (const auto& [name, total] : totals) numbers.insert(numbers.end(), {total.first, total.second});
-  const auto sums = sum(numbers);
-  evaluation.samples = static_cast<std::int64_t>(sums[0]);
-  auto at = sums.begin() + 1;
-  for (const auto& [name, total] : totals) {
-    if (at[1] > 0) evaluation.scores.emplace_back(name, at[0] / at[1]);
-    at += 2;
-  }
-}
-
-// Ranks of one data coordinate have the same answers: only one of them sends them.
-std::vector<execution::Answer> Evaluator::gather(const std::vector<execution::Answer>& mine) {
-  auto list = Json::array();
-  if (job_.topology.speaks_for_coordinate()) {
-    for (const auto& answer : mine)
-      list.push_back({answer.index, answer.id, answer.prompt, answer.text, answer.references});
-  }
-  std::vector<execution::Answer> all;
-  const auto pieces = session_.communicator->exchange(list.dump());
-  for (const auto& piece : pieces) {
-    for (const auto& row : Json::parse(piece)) {
-      all.push_back({row.at(0).get<std::int64_t>(), row.at(1).get<std::string>(), row.at(2).get<std::string>(),
-                     row.at(3).get<std::string>(), row.at(4).get<std::vector<std::string>>()});
-    }
-  }
-  std::sort(all.begin(), all.end(),
-            [](const execution::Answer& a, const execution::Answer& b) { return a.index < b.index; });
-  return all;
 }
 
 }  // namespace capstan::step

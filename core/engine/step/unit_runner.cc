@@ -70,10 +70,10 @@ std::string forward_context(const std::string& model, const std::string& unit) {
   return cat(model.empty() ? "the model" : cat("plugin '", model, "'"), " was in phase forward of unit ", unit);
 }
 
-// What a unit keeps until its next forward: what a teacher says of the tokens is large, and only a head's forward reads
-// it.
-nn::Batch without_teacher(nn::Batch batch) {
-  batch.pass.teacher.reset();
+// What a unit keeps until its next forward: what the function holds of other passes is large, and only a head's forward
+// calls it.
+nn::Batch without_function(nn::Batch batch) {
+  batch.pass.function = nullptr;
   return batch;
 }
 
@@ -143,7 +143,7 @@ nn::Hidden UnitRunner::cross(const nn::Hidden& hidden, Link& link, bool enters) 
 nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const MicroContext& context) {
   const auto& batch = context.batch;
   for (auto& hooks : link.hooks) hooks->before_forward();
-  link.unit->set_batch(without_teacher(batch));
+  link.unit->set_batch(without_function(batch));
   const bool with_grad = c10::GradMode::is_enabled() && link.index >= stages_.first_reached;
   if (with_grad) {
     // A re-entrant segment without a differentiable input returns no gradient at all, and post-backward needs a
@@ -166,7 +166,7 @@ void UnitRunner::enter_backward(Link& link) {
   CAPSTAN_ASSERT(current_ != nullptr && !current_->in_backward[link.index]);
   current_->in_backward[link.index] = true;
   entered_ = link.index;
-  link.unit->set_batch(without_teacher(current_->batch));  // other micro-batches' forwards may have come between
+  link.unit->set_batch(without_function(current_->batch));  // other micro-batches' forwards may have come between
   for (auto& hooks : link.hooks) hooks->before_backward();
 }
 

@@ -13,6 +13,11 @@ namespace capstan::objective {
 
 Objective::~Objective() = default;
 
+at::Tensor Objective::head(std::size_t pass, const nn::HeadInput& /*input*/, const Others& /*others*/) const {
+  throw Error(cat("plan() has HeadOutput::function for pass ", pass, ", and there is no function head()"),
+              "write head() (capstan/objective/objective.h), or ask for another output");
+}
+
 }  // namespace capstan::objective
 
 namespace capstan::strategy {
@@ -34,21 +39,6 @@ void check_model(const Plan& plan, const PassSpec& pass) {
     refuse(cat("wants states of pass '", pass.name, "', which the trained model computes: its matrix changes"));
 }
 
-bool teaches(const Plan& plan, std::size_t index) {
-  if (index >= plan.passes.size()) return false;
-  const auto& pass = plan.passes[index];
-  return pass.output == nn::HeadOutput::states ||
-         (pass.output == nn::HeadOutput::likeliest_words && pass.comparison.words > 0);
-}
-
-void check_teacher(const Plan& plan, const PassSpec& pass) {
-  const bool diverges = pass.output == nn::HeadOutput::divergence;
-  if (diverges ? !pass.gradient || !(pass.teacher || pass.comparison.words > 0) : pass.teacher.has_value())
-    refuse(cat("has pass '", pass.name, "' with a teacher or a divergence, and not with both and a gradient"));
-  if (pass.teacher && !teaches(plan, *pass.teacher))
-    refuse(cat("has pass '", pass.name, "' whose teacher gives neither states nor likeliest words"));
-}
-
 void check_passes(const Plan& plan) {
   const auto with_gradient =
       std::count_if(plan.passes.begin(), plan.passes.end(), [](const PassSpec& pass) { return pass.gradient; });
@@ -58,7 +48,6 @@ void check_passes(const Plan& plan) {
       refuse(cat("wants logits of pass '", pass.name, "': heads give them for answers only"));
     if (pass.gradient && !pass.adapters) refuse(cat("trains pass '", pass.name, "' without adapters"));
     check_model(plan, pass);
-    check_teacher(plan, pass);
   }
 }
 
@@ -82,24 +71,16 @@ void check_scalars(const std::vector<at::Tensor>& sums, std::size_t wanted, cons
   }
 }
 
-// What the data say of a teacher, at the batch's loss_rows.
-ops::TeacherWords words_of_fields(const nn::Batch& batch, const nn::Comparison& comparison) {
-  const auto numbers = [&](const char* name) {
-    std::vector<at::Tensor> words;
-    for (std::int64_t n = 1; n <= comparison.words; ++n) words.push_back(batch.field(cat(name, n)).flatten());
-    const auto all = at::stack(words, 1);
-    return batch.loss_rows.defined() ? all.index_select(0, batch.loss_rows) : all;
-  };
-  return {numbers("teacher_word_"), numbers("teacher_log_probability_"), comparison.rest};
-}
-
-nn::Batch for_pass(nn::Batch batch, const PassSpec& pass) {
-  batch.pass.output = pass.output;
-  batch.pass.adapters = pass.adapters;
-  batch.pass.comparison = pass.comparison;
-  batch.pass.measured = pass.gradient;
-  batch.training = batch.training && pass.gradient;
-  return batch;
+// What passes gave, with the matrices of models whose states are among it.
+objective::Others given(const Plan& plan, const std::vector<at::Tensor>& outputs,
+                        const std::vector<FrozenRunner*>& models) {
+  objective::Others others{outputs, std::vector<at::Tensor>(plan.passes.size())};
+  others.outputs.resize(plan.passes.size());
+  for (std::size_t i = 0; i < plan.passes.size(); ++i) {
+    if (plan.passes[i].output == nn::HeadOutput::states && others.outputs[i].defined())
+      others.matrices[i] = models.at(*plan.passes[i].model)->matrix();
+  }
+  return others;
 }
 
 }  // namespace
@@ -134,6 +115,10 @@ std::vector<double> Objective::counts(const data::HostBatch& batch) const {
   return counts;
 }
 
+at::Tensor Objective::head(std::size_t pass, const nn::HeadInput& input, const objective::Others& others) const {
+  return plugin::guard(plugin_, "head", [&] { return object_->head(pass, input, others); });
+}
+
 objective::Sums Objective::sums(const std::vector<at::Tensor>& outputs, const nn::Batch& batch) const {
   objective::Sums sums;
   plugin::guard(plugin_, "sums", [&] {
@@ -154,25 +139,21 @@ std::vector<double> Objective::factors(const std::vector<double>& counts) const 
   return factors;
 }
 
-nn::Batch Passes::trained(nn::Batch batch, const std::vector<at::Tensor>& others) const {
-  const auto& pass = objective_->plan().passes[objective_->trained()];
-  batch = for_pass(std::move(batch), pass);
-  if (pass.output == nn::HeadOutput::divergence && !pass.teacher)
-    batch.pass.teacher = words_of_fields(batch, pass.comparison);
-  if (pass.teacher && !others.empty()) batch.pass.teacher = teacher_of(*pass.teacher, others);
+nn::Batch Passes::of_pass(std::size_t index, nn::Batch batch, const std::vector<at::Tensor>& others) const {
+  const auto& pass = objective_->plan().passes[index];
+  batch.pass.output = pass.output;
+  batch.pass.adapters = pass.adapters;
+  batch.pass.measured = pass.gradient;
+  batch.training = batch.training && pass.gradient;
+  if (pass.output != nn::HeadOutput::function) return batch;
+  batch.pass.function = [objective = objective_, models = models_, index, others](const nn::HeadInput& input) {
+    return objective->head(index, input, given(objective->plan(), others, models));
+  };
   return batch;
 }
 
-ops::Teacher Passes::teacher_of(std::size_t pass, const std::vector<at::Tensor>& others) const {
-  const auto& spec = objective_->plan().passes[pass];
-  const auto& output = others[pass];
-  const bool is_states = spec.output == nn::HeadOutput::states;
-  if (output.dim() != (is_states ? 2 : 3)) {
-    throw Error(cat("the model of pass '", spec.name, "' gives something else than the objective asks its head for"),
-                "take a model whose head is an nn::VocabularyHead");
-  }
-  if (is_states) return ops::TeacherStates{output, models_.at(*spec.model)->matrix()};
-  return ops::TeacherWords{output[0].to(at::kLong), output[1], spec.comparison.rest};
+nn::Batch Passes::trained(nn::Batch batch, const std::vector<at::Tensor>& others) const {
+  return of_pass(objective_->trained(), std::move(batch), others);
 }
 
 std::vector<at::Tensor> Passes::run_others(const nn::Batch& batch) const {
@@ -181,7 +162,7 @@ std::vector<at::Tensor> Passes::run_others(const nn::Batch& batch) const {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < passes.size(); ++i) {
     if (i == objective_->trained()) continue;
-    const auto own = for_pass(batch, passes[i]);
+    const auto own = of_pass(i, batch, outputs);
     outputs[i] = passes[i].model ? models_.at(*passes[i].model)->forward(own) : forward_(own).states;
   }
   return outputs;
@@ -189,10 +170,6 @@ std::vector<at::Tensor> Passes::run_others(const nn::Batch& batch) const {
 
 objective::Sums Passes::sums(const nn::Batch& batch, std::vector<at::Tensor> others, const at::Tensor& output) const {
   for (auto* model : models_) model->release();  // the trained model's head has run
-  if (batch.pass.output == nn::HeadOutput::divergence && output.dim() != 1) {
-    throw Error("the trained model's head gives no divergence from a teacher",
-                "take a model whose head is an nn::VocabularyHead");
-  }
   others.resize(objective_->plan().passes.size());
   others[objective_->trained()] = output;
   return objective_->sums(others, batch);

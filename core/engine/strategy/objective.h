@@ -29,6 +29,7 @@ class Objective {
   void check_models(const objective::KnownModel& trained, const std::vector<objective::KnownModel>& others,
                     Diagnostics& diagnostics) const;
   std::vector<double> counts(const data::HostBatch& batch) const;
+  at::Tensor head(std::size_t pass, const nn::HeadInput& input, const objective::Others& others) const;
   objective::Sums sums(const std::vector<at::Tensor>& outputs, const nn::Batch& batch) const;
   /// What the sum of each term is multiplied by, so that the sum of them, divided by the count base(), is what is
   /// minimised. `counts` are those of the step. A count of 0 divides nothing: its sums are 0.
@@ -64,7 +65,7 @@ class Passes {
   objective::Sums evaluate(const nn::Batch& batch) const;
 
  private:
-  ops::Teacher teacher_of(std::size_t pass, const std::vector<at::Tensor>& others) const;
+  nn::Batch of_pass(std::size_t pass, nn::Batch batch, const std::vector<at::Tensor>& others) const;
   std::shared_ptr<const Objective> objective_;
   Forward forward_;
   std::vector<FrozenRunner*> models_;

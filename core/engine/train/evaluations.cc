@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "generation/generation.h"
+
 namespace capstan::train {
 namespace {
 
@@ -83,7 +85,7 @@ std::vector<std::string> Evaluations::asked_splits() const {
 void Evaluations::answer(const data::DataSource* source, const std::string& split, std::int64_t samples,
                          std::int64_t steps_done) {
   if (!source || samples == 0) return;
-  const auto result = evaluator_.answers(*source, samples);
+  const auto result = generation::library().answers(session_, *source, samples, &agreement_);
   folder_.predictions(split, result.answers);
   const auto shown = std::min(result.answers.size(), shown_of_a_split);
   answers_.insert(answers_.end(), result.answers.begin(), result.answers.begin() + static_cast<std::ptrdiff_t>(shown));

@@ -4,6 +4,7 @@
 ///     class Mine : public capstan::objective::Objective { … constructed from config::Options<MineOptions> … };
 ///     CAPSTAN_OBJECTIVE("mine", "1.0", "what it minimises", Mine, MineOptions)
 #include <capstan/config/options.h>
+#include <capstan/nn/head.h>
 #include <capstan/objective/objective.h>
 #include <capstan/plugin/descriptor.h>
 

@@ -36,7 +36,7 @@ void DistillOptions::describe(config::OptionTable<DistillOptions>& t) {
           "probabilities of its top_k words are divided by their sum, and the student is to give the others none");
 }
 
-nn::Comparison comparison_of(const config::Options<DistillOptions>& options, Diagnostics& diagnostics) {
+Comparison comparison_of(const config::Options<DistillOptions>& options, Diagnostics& diagnostics) {
   if (options->top_k == 0 && options->outside != DistillOptions().outside) {
     diagnostics.add(options.where(&DistillOptions::outside),
                     cat(options.name(&DistillOptions::outside), " is set, and all words are compared"),
@@ -47,7 +47,7 @@ nn::Comparison comparison_of(const config::Options<DistillOptions>& options, Dia
                     cat(options.name(&DistillOptions::teacher), " is \"data\", which have some words of each token"),
                     cat("set ", options.name(&DistillOptions::top_k), " to their number"));
   }
-  using Rest = ops::TeacherWords::Rest;
+  using Rest = TeacherWords::Rest;
   // A plan that has the teacher in the data has a word at least, whatever was said of top_k.
   const auto words = options->teacher == "data" ? std::max<std::int64_t>(options->top_k, 1) : options->top_k;
   return {options->temperature, words, options->outside == "tail" ? Rest::tail : Rest::renormalised};

@@ -213,7 +213,7 @@ void UnitPlacement::split_head(nn::VocabularyHead& head) {
   head.log_probabilities.fill(owner, [part, rows](const auto& x, const auto& matrix, const auto& labels) {
     return ops::split_label_log_probabilities(x, matrix, labels, rows, part);
   });
-  head.split.fill(owner, [part, rows] { return ops::DivergenceSettings{1, rows, part}; });
+  head.split.fill(owner, [part, rows] { return nn::HeadSplit{rows, part}; });
   const ops::GatherFromGroup gather(group_, 1, ops::GatheredGradient::same, label("all-gather", "logits"));
   head.after_logits.fill(owner, [gather, words](const at::Tensor& logits) { return gather(logits, words); });
 }

@@ -1,6 +1,7 @@
 #include "program.h"
 
 #include <capstan/base/files.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan_places.h>
 #include <fcntl.h>
@@ -206,6 +207,20 @@ std::string Workspace::where(const std::string& file, const std::string& text) c
 
 Outcome Workspace::run(const std::vector<std::string>& arguments, const Variables& variables) const {
   return Program(folder(), arguments, variables).wait();
+}
+
+// The linker writes a file a process.
+std::string opened_by(const Workspace& work, const std::vector<std::string>& arguments) {
+  const auto folder = work.folder() / "linker";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  work.run(arguments, {{"LD_DEBUG", "files"}, {"LD_DEBUG_OUTPUT", (folder / "said").string()}});
+  std::string all;
+  for (const auto& file : capstan::entries_if_there(folder)) {
+    for (const auto& line : capstan::split(capstan::read_file(file), '\n'))
+      if (line.find("calling init: ") != std::string::npos) all += line + "\n";
+  }
+  return all;
 }
 
 std::size_t count(const std::string& text, const std::string& part) {

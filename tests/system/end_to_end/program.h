@@ -92,6 +92,9 @@ class Workspace {
   test::Folder folder_;
 };
 
+/// The libraries that `capstan` with these arguments opened, a line each, by the dynamic linker's own report.
+std::string opened_by(const Workspace& work, const std::vector<std::string>& arguments);
+
 /// How often `part` stands in `text`.
 std::size_t count(const std::string& text, const std::string& part);
 

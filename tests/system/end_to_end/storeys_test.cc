@@ -1,6 +1,5 @@
 // Commands that need no tensors load nothing of LibTorch, and runs no library beside the engine that they do not need.
 #include <capstan/base/files.h>
-#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
@@ -10,24 +9,6 @@ namespace storeys_test {
 
 using namespace end_to_end;
 namespace fs = std::filesystem;
-
-namespace {
-
-// What the process opened, by the dynamic linker's own report: it writes a file a process.
-std::string opened_by(const Workspace& work, const std::vector<std::string>& arguments) {
-  const auto folder = work.folder() / "linker";
-  fs::remove_all(folder);
-  fs::create_directories(folder);
-  work.run(arguments, {{"LD_DEBUG", "files"}, {"LD_DEBUG_OUTPUT", (folder / "said").string()}});
-  std::string all;
-  for (const auto& file : capstan::entries_if_there(folder)) {
-    for (const auto& line : capstan::split(capstan::read_file(file), '\n'))
-      if (line.find("calling init: ") != std::string::npos) all += line + "\n";
-  }
-  return all;
-}
-
-}  // namespace
 
 TEST_CASE("commands without tensors open neither the engine nor LibTorch") {
   const Workspace work;

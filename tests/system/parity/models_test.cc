@@ -11,7 +11,7 @@
 #include <map>
 #include <set>
 
-#include "execution/generate.h"
+#include "generation/generate.h"
 #include "parity/models.h"
 #include "parity/reference.h"
 #include "setup/schedule.h"
@@ -178,8 +178,8 @@ std::vector<std::vector<std::int64_t>> lists(const at::Tensor& ids) {
 }
 
 /// Prompts [prompts, longest], each of its length.
-std::vector<execution::Prompt> prompts_of(const Tensors& reference) {
-  std::vector<execution::Prompt> prompts;
+std::vector<generation::Prompt> prompts_of(const Tensors& reference) {
+  std::vector<generation::Prompt> prompts;
   for (auto& tokens : lists(reference.at("prompts.ids"))) {
     const auto at = static_cast<std::int64_t>(prompts.size());
     tokens.resize(static_cast<std::size_t>(reference.at("prompts.lengths")[at].item<std::int64_t>()));
@@ -237,7 +237,7 @@ TEST_CASE("generation is transformers' token for token, all prompts at once and 
     const auto job = prepare(one, "fp32");
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       auto session = session::materialise(job, communicator);
-      execution::Generator generator(session);
+      generation::Generator generator(session);
       const auto prompts = prompts_of(reference);
       CHECK(generator.tokens(prompts) == expected);
       for (std::size_t i = 0; i < prompts.size(); ++i) CHECK(generator.tokens({prompts[i]}).front() == expected[i]);

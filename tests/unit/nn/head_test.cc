@@ -99,32 +99,27 @@ TEST_CASE("the head gives log-probabilities of the labels of the rows that are a
   CHECK(capstan::testing::jacobian_error(of_states, {e.x}) < 1e-8);
 }
 
-TEST_CASE("the head gives states and likeliest words of the rows that are asked for, and a divergence from a teacher") {
+TEST_CASE("the head gives states of the rows that are asked for, and what a pass's function makes of them") {
   Example e;
   auto batch = e.with_labels();
   batch.loss_rows = at::tensor({0, 2, 3, 4, 5}, at::kLong);
-  batch.pass.comparison = {1.5, 3};
   const auto rows = e.x.flatten(0, 1).index_select(0, batch.loss_rows);
+  const auto labels = batch.labels.flatten().index_select(0, batch.loss_rows);
   batch.pass.output = nn::HeadOutput::states;
   CHECK(at::equal(e.head.forward(e.x, batch), rows));
-  batch.pass.output = nn::HeadOutput::likeliest_words;
-  const auto logits = at::linear(rows, e.matrix);
-  const auto [values, ids] = at::log_softmax(logits / 1.5, 1).topk(3, 1);
-  const auto words = e.head.forward(e.x, batch);
-  CHECK(words.scalar_type() == at::kDouble);
-  CHECK(at::equal(words[0], ids.to(at::kDouble)));
-  CHECK(difference(words[1], values) < 1e-14);
-  const ops::TeacherStates teacher{numbers({5, 3}, 0.7), numbers({7, 3}, 0.2)};
-  batch.pass.output = nn::HeadOutput::divergence;
-  batch.pass.teacher = teacher;
+  batch.pass.output = nn::HeadOutput::function;
+  batch.pass.function = [&](const nn::HeadInput& input) {
+    CHECK(at::equal(input.labels, labels));
+    CHECK(at::equal(input.batch.loss_rows, batch.loss_rows));
+    CHECK(input.split.chunk_rows > 1);
+    CHECK_FALSE(input.split.part);
+    return at::stack({input.loss_sum(), at::linear(input.states, input.matrix).square().sum()});
+  };
   const auto both = e.head.forward(e.x, batch);
-  const auto log_p = at::log_softmax(at::linear(teacher.hidden, teacher.weight) / 1.5, 1);
-  const auto labels = batch.labels.flatten().index_select(0, batch.loss_rows);
-  const auto expected =
-      (log_p.exp() * (log_p - at::log_softmax(logits / 1.5, 1))).sum(1).masked_select(labels.ne(-100));
+  const auto logits = at::linear(rows, e.matrix);
   CHECK(both[0].item<double>() ==
         Approx(at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<double>()));
-  CHECK(both[1].item<double>() == Approx(expected.sum().item<double>()).epsilon(1e-13));
+  CHECK(both[1].item<double>() == Approx(logits.square().sum().item<double>()).epsilon(1e-13));
   const auto of_states = [&](const std::vector<at::Tensor>& in) { return e.head.forward(in[0], batch).sum(); };
   CHECK(capstan::testing::jacobian_error(of_states, {e.x}) < 1e-8);
 }
@@ -150,8 +145,8 @@ TEST_CASE("a strategy that fills only one of the ports for labels is named") {
     CHECK(fault.what.find("strategy mine fills port loss of layer root/lm_head") != std::string::npos);
     CHECK_FALSE(fault.fix.empty());
   }
-  batch.pass.output = nn::HeadOutput::likeliest_words;
-  batch.pass.comparison.words = 2;
+  batch.pass.output = nn::HeadOutput::function;
+  batch.pass.function = [](const nn::HeadInput& input) { return input.states; };
   CHECK_THROWS_WITH(e.head.forward(e.x, batch), Contains("fills port loss") && Contains("but not split"));
 }
 
@@ -163,6 +158,7 @@ TEST_CASE("the head's ports") {
   });
   e.head.log_probabilities.fill("tp",
                                 [](const at::Tensor& x, const at::Tensor&, const at::Tensor&) { return x.sum(-1); });
+  e.head.split.fill("tp", [] { return nn::HeadSplit{3, ops::VocabularyPart{nullptr, 7, "mine"}}; });
   e.head.after_logits.fill("tp", [](const at::Tensor& logits) { return at::cat({logits, logits}, -1); });
   const auto batch = e.with_labels();
   const auto expected = 2 * e.x.sum() + e.matrix.sum() + batch.labels.sum();
@@ -170,6 +166,13 @@ TEST_CASE("the head's ports") {
   auto asks = batch;
   asks.pass.output = nn::HeadOutput::log_probabilities;
   CHECK(at::equal(e.head.forward(e.x, asks), 2 * e.x.flatten(0, 1).sum(-1)));
+  asks.pass.output = nn::HeadOutput::function;
+  asks.pass.function = [&](const nn::HeadInput& input) {
+    CHECK(input.split.chunk_rows == 3);
+    CHECK(input.split.part.value().begin == 7);
+    return input.loss_sum();
+  };
+  CHECK(e.head.forward(e.x, asks).item<double>() == Approx(expected.item<double>()));
   const auto logits = e.head.forward(e.x, e.for_last());
   CHECK(logits.sizes() == at::IntArrayRef({2, 14}));
   CHECK(difference(logits[0].narrow(0, 7, 7), 2 * e.matrix.mv(e.x[0][2])) < 1e-14);

@@ -7,6 +7,7 @@
 
 #include <map>
 
+#include "generation/generation.h"
 #include "step/evaluate.h"
 #include "support/small_run.h"
 
@@ -73,7 +74,8 @@ std::vector<Asked> ask(int world, const std::string& strategies, bool holds) {
     mine.buckets = buckets_of(prepare_small(file, overrides, world, rank));
     const auto lose = [&] { mine.losses.push_back(evaluator.loss(*job.samples.eval).loss); };
     const auto answer = [&] {
-      for (const auto& one : evaluator.answers(*job.samples.eval, 4).answers) mine.answers.push_back(one.text);
+      for (const auto& one : generation::library().answers(session, *job.samples.eval, 4, nullptr).answers)
+        mine.answers.push_back(one.text);
     };
     lose();
     mine.of_loss = gathers->taken();

@@ -3,9 +3,12 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
+#include <capstan/nn/head.h>
 #include <capstan_catch.h>
 
+#include <tuple>
 #include <utility>
+#include <vector>
 
 namespace objective_test {
 
@@ -74,11 +77,11 @@ TEST_CASE("an objective's plan has one pass with a gradient, a term, and counts 
   CHECK_THAT(fault(wrong), Contains("a figure with count 7 of 2"));
 }
 
-TEST_CASE("a pass of another model has no gradient, and a divergence has a teacher that says something") {
+TEST_CASE("a pass of another model has no gradient, and only such a pass gives states") {
   using nn::HeadOutput;
   objective::Plan good;
   good.models = {{"teacher", "teacher"}};
-  good.passes = {{.name = "student", .output = HeadOutput::divergence, .teacher = 1},
+  good.passes = {{.name = "student", .output = HeadOutput::function},
                  {.name = "teacher", .output = HeadOutput::states, .gradient = false, .model = 0}};
   good.counts = {"tokens"};
   good.terms = {{}, {}};
@@ -91,42 +94,49 @@ TEST_CASE("a pass of another model has no gradient, and a divergence has a teach
   CHECK_THAT(with([](auto& passes) { passes[1].model = 1; }), Contains("of model 1 of 1"));
   CHECK_THAT(with([](auto& passes) { passes[0].model = 0; }), Contains("which another model computes"));
   CHECK_THAT(with([](auto& passes) { passes[1].model.reset(); }), Contains("wants states of pass 'teacher'"));
-  CHECK_THAT(with([](auto& passes) { passes[0].teacher.reset(); }), Contains("not with both and a gradient"));
-  CHECK_THAT(with([](auto& passes) { passes[0].output = HeadOutput::loss_sum; }), Contains("not with both"));
-  CHECK_THAT(with([](auto& passes) { passes[0].teacher = 2; }), Contains("neither states nor likeliest words"));
-  CHECK_THAT(with([](auto& passes) { passes[1].output = HeadOutput::likeliest_words; }),
-             Contains("neither states nor likeliest words"));
 }
 
-TEST_CASE("a divergence may have a teacher's words from the data in place of another pass") {
-  using nn::HeadOutput;
-  objective::Plan good;
-  good.passes = {{.name = "student", .output = HeadOutput::divergence}};
-  good.passes[0].comparison.words = 2;
-  good.passes[0].comparison.rest = ops::TeacherWords::Rest::renormalised;
-  good.counts = {"tokens"};
-  good.terms = {{}, {}};
-  CHECK(fault(good).empty());
-  auto wrong = good;
-  wrong.passes[0].gradient = false;
-  wrong.passes.push_back({"policy"});
-  CHECK_THAT(fault(wrong), Contains("not with both and a gradient"));
-
-  const auto objective = std::make_shared<const strategy::Objective>("mine", std::make_shared<Given>(good));
-  nn::Batch batch;
-  const auto ids = at::arange(4, at::kLong).view({2, 2}), logs = at::arange(4, at::kLong).view({2, 2}).neg();
-  batch.samples.fields = {{"teacher_word_1", ids},
-                          {"teacher_log_probability_1", logs},
-                          {"teacher_word_2", ids + 10},
-                          {"teacher_log_probability_2", logs - 10}};
-  const auto words = [&] {
-    return std::get<ops::TeacherWords>(strategy::Passes(objective, {}).trained(batch).pass.teacher.value());
+TEST_CASE("the head of a pass calls the objective with what earlier passes gave") {
+  auto both = plan();
+  both.passes = {{"trained", nn::HeadOutput::function},
+                 {"first", nn::HeadOutput::log_probabilities, false},
+                 {"second", nn::HeadOutput::function, false}};
+  using Asked = std::tuple<std::size_t, at::Tensor, objective::Others>;
+  class WithHead final : public Given {
+   public:
+    using Given::Given;
+    at::Tensor head(std::size_t pass, const nn::HeadInput& input, const objective::Others& others) const override {
+      asked.emplace_back(pass, input.states, others);
+      return input.states * 2;
+    }
+    mutable std::vector<Asked> asked;
   };
-  CHECK(words().ids.size(0) == 4);
-  batch.loss_rows = at::tensor({1, 3}, at::kLong);
-  CHECK(at::equal(words().ids, at::tensor({1, 11, 3, 13}, at::kLong).view({2, 2})));
-  CHECK(at::equal(words().log_probabilities, at::tensor({-1, -11, -3, -13}, at::kLong).view({2, 2})));
-  CHECK(words().rest == ops::TeacherWords::Rest::renormalised);
+  const auto object = std::make_shared<WithHead>(both);
+  const auto call = [](const nn::Batch& batch, const at::Tensor& states) {
+    return batch.pass.function({batch, states, {}, {}, {}, {}});
+  };
+  strategy::Passes passes(std::make_shared<const strategy::Objective>("mine", object), [&](const nn::Batch& batch) {
+    const auto states = at::full({1}, 3.0);
+    return nn::Hidden{batch.pass.function ? call(batch, states) : states, {}, {}};
+  });
+  const nn::Batch batch;
+  const auto others = passes.run_others(batch);
+  (void)call(passes.trained(batch, others), at::full({1}, 5.0));
+  REQUIRE(object->asked.size() == 2);
+  const auto& [second, its_states, before] = object->asked[0];
+  CHECK(second == 2);
+  CHECK(its_states.item<double>() == 3);
+  CHECK(before.outputs[1].item<double>() == 3);
+  CHECK_FALSE(before.outputs[2].defined());
+  const auto& [trained, states, all] = object->asked[1];
+  CHECK(trained == 0);
+  CHECK(states.item<double>() == 5);
+  CHECK(all.outputs[2].item<double>() == 6);
+  CHECK_FALSE(all.outputs[0].defined());
+
+  const auto without = std::make_shared<const strategy::Objective>("mine", std::make_shared<Given>(both));
+  CHECK_THROWS_WITH(call(strategy::Passes(without, {}).trained(batch), at::ones({1})),
+                    Contains("there is no function head()") && Contains("'mine'"));
 }
 
 TEST_CASE("terms are put on the first one's count, and a count of 0 divides nothing") {

@@ -1,7 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
 #include <capstan/nn/recompute_context.h>
-#include <capstan/ops/divergence.h>
 
 #include <ATen/core/Tensor.h>
 
@@ -69,17 +68,10 @@ enum class HeadOutput {
   log_probabilities,  ///< log softmax[label] of each of the batch's loss_rows [M], 0 where there is no label
   last_logits,        ///< the logits of each row's position `last` [B, vocabulary]
   states,             ///< what the head's matrix is to be multiplied with, of each of loss_rows [M, hidden]
-  likeliest_words,    ///< of each of loss_rows [2, M, words] float64: their ids, then the logarithms of their
-                      ///< probabilities, both as pass.comparison says
-  divergence,         ///< [2]: the loss sum, and the sum over all labels' rows of the divergence from pass.teacher
+  function,           ///< what pass.function makes of these and the matrix
 };
 
-/// How the next words of two models are compared.
-struct Comparison {
-  double temperature = 1;  ///< above 0; logits of both are divided by it
-  std::int64_t words = 0;  ///< how many a teacher says of each row; 0: it says all of them
-  ops::TeacherWords::Rest rest = ops::TeacherWords::Rest::tail;  ///< what becomes of the others
-};
+struct HeadInput;  // nn/head.h
 
 /// Which of the forwards of a micro-batch this one is.
 struct Pass {
@@ -88,8 +80,7 @@ struct Pass {
   /// What is measured on the way counts (fp8's magnitudes, experts' loads, figures). False: this forward changes
   /// nothing that stays, as a reference's must not.
   bool measured = true;
-  Comparison comparison = {};                ///< for likeliest_words and divergence
-  std::optional<ops::Teacher> teacher = {};  ///< for divergence: what it says of loss_rows
+  std::function<at::Tensor(const HeadInput&)> function = {};  ///< for HeadOutput::function
 };
 
 /// Some of an attention layer's heads.

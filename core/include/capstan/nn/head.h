@@ -2,11 +2,31 @@
 #include <capstan/base/export.h>
 #include <capstan/nn/batch.h>
 #include <capstan/nn/layers.h>
+#include <capstan/ops/cross_entropy.h>
 
+#include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
+
+/// How a head's logits are computed, the same on all ranks that share the matrix.
+struct HeadSplit {
+  std::int64_t chunk_rows = 1;                   ///< how many rows of logits to hold at a time
+  std::optional<ops::VocabularyPart> part = {};  ///< where each rank has some of the matrix's rows
+};
+
+/// What a head gives a pass's function (HeadOutput::function). There are M rows: the batch's loss_rows.
+struct HeadInput {
+  const Batch& batch;
+  at::Tensor states;                     ///< [M, hidden]: what the matrix is to be multiplied with
+  at::Tensor matrix;                     ///< [vocabulary, hidden], or this rank's rows of it
+  at::Tensor labels;                     ///< [M] int64; ops::ignored_label: there is none
+  HeadSplit split;                       ///< for capstan/ops/head_products.h and losses of capstan/ops
+  std::function<at::Tensor()> loss_sum;  ///< computes HeadOutput::loss_sum
+};
 
 /// The output matrix [vocabulary, hidden], often the embedding's: from hidden states to the loss, to the
 /// labels' log-probabilities or to logits.
@@ -28,9 +48,8 @@ class VocabularyHead : public Layer {
   /// fills all.
   Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)> log_probabilities{*this,
                                                                                               "log_probabilities"};
-  /// Filled like them: how the matrix is split, and how many rows of logits to compute at a time, the same on all
-  /// ranks; for what the head computes with a teacher's words.
-  Port<ops::DivergenceSettings()> split{*this, "split"};
+  /// Filled like them: how the matrix is split, for a pass's function.
+  Port<HeadSplit()> split{*this, "split"};
   /// Applied to logits: [B, this rank's part of the vocabulary] -> [B, vocabulary].
   CommPort after_logits{*this, "after_logits"};
 
@@ -39,10 +58,8 @@ class VocabularyHead : public Layer {
   at::Tensor of_labels(const at::Tensor& x, const Batch& batch) const;
   at::Tensor loss_sum(const at::Tensor& rows, const at::Tensor& labels) const;
   at::Tensor log_probabilities_of(const at::Tensor& rows, const at::Tensor& labels) const;
-  at::Tensor likeliest_words(const at::Tensor& rows, const Comparison& comparison) const;
-  at::Tensor divergence(const at::Tensor& rows, const at::Tensor& labels, const Pass& pass) const;
+  at::Tensor of_function(const at::Tensor& rows, const at::Tensor& labels, const Batch& batch) const;
   std::int64_t chunk_rows() const;
-  ops::DivergenceSettings settings(const Comparison& comparison) const;
   /// [B, vocabulary]: the logits of each row's position `last`.
   at::Tensor last_logits(const at::Tensor& x, const Batch& batch) const;
   WeightPtr weight_;

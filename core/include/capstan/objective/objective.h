@@ -31,14 +31,10 @@ struct ModelSpec {
 /// before it, have no dropout, and change nothing: they keep no activations, no load of experts, no figure.
 struct PassSpec {
   std::string name;                                  ///< for messages: "policy"
-  nn::HeadOutput output = nn::HeadOutput::loss_sum;  ///< all but last_logits
+  nn::HeadOutput output = nn::HeadOutput::loss_sum;  ///< all but last_logits; states: of another model only
   bool gradient = true;
   bool adapters = true;  ///< false: what strategies add to the layers does not act, which is the base model
   std::optional<std::size_t> model = {};  ///< index into Plan::models of what computes it; none: the trained model
-  /// Only with HeadOutput::divergence: the pass that it is from, of likeliest_words, or of another model's states,
-  /// whose head has as many rows. None: comparison.words words in fields of the data (docs/distillation.md).
-  std::optional<std::size_t> teacher = {};
-  nn::Comparison comparison = {};  ///< the same in a pass and its teacher's
 };
 
 /// A part of what is minimised: weight times its sum over all samples of a step, divided by one of the counts.
@@ -84,6 +80,12 @@ struct Sums {
   std::vector<at::Tensor> figures;
 };
 
+/// What passes before the present one gave, by pass. Undefined: nothing yet, or another rank has the model's end.
+struct Others {
+  std::vector<at::Tensor> outputs;   ///< their heads gave these
+  std::vector<at::Tensor> matrices;  ///< where another model gave states: its head's matrix, or this rank's rows of it
+};
+
 /// What training minimises: what a plugin of the kind `objective` implements. The gradient of a step is that of the sum
 /// over terms of weight · sum / count, where sums and counts are over all samples of the step, however it is divided
 /// into micro-batches, rows and ranks.
@@ -100,6 +102,9 @@ class Objective {
                             Diagnostics& /*diagnostics*/) const {}
   /// What the micro-batch adds to each of Plan::counts: known before its first forward. Called on the training thread.
   virtual std::vector<double> counts(const data::HostBatch& batch) const = 0;
+  /// What the head gives in a pass with HeadOutput::function: called in its forward, with what the passes before it
+  /// gave. The passes without gradient come first, in the plan's order.
+  virtual at::Tensor head(std::size_t pass, const nn::HeadInput& input, const Others& others) const;
   /// Its sums, from what each pass gives (Plan::passes). `batch` is that of the pass with the gradient. Empty places of
   /// samples (nn::Batch::has_sample) must add nothing. No number may be waited for: `check` calls it with tensors that
   /// have no memory.

@@ -1,6 +1,7 @@
 #include "plugins/objectives/distill/distill.h"
 
 #include <ATen/ATen.h>
+#include <capstan/nn/head.h>
 #include <capstan_catch.h>
 
 #include "support/folder.h"
@@ -39,9 +40,7 @@ TEST_CASE("distill's plan: the teacher's states or likeliest words, and terms by
   REQUIRE(all.models.size() == 1);
   CHECK(all.models[0].option == "teacher");
   REQUIRE(all.passes.size() == 2);
-  CHECK(all.passes[0].output == nn::HeadOutput::divergence);
-  CHECK(all.passes[0].teacher == 1);
-  CHECK(all.passes[0].comparison.temperature == 2);
+  CHECK(all.passes[0].output == nn::HeadOutput::function);
   CHECK(all.passes[1].output == nn::HeadOutput::states);
   CHECK(all.passes[1].model == 0);
   CHECK_FALSE(all.passes[1].gradient);
@@ -51,12 +50,65 @@ TEST_CASE("distill's plan: the teacher's states or likeliest words, and terms by
   CHECK(all.terms[0].weight == 0.75);
   CHECK(all.terms[1].weight == 1.0);
   const auto some = make({{"top_k", number(8)}, {"outside", text("renormalised")}}).plan();
-  for (const auto& pass : some.passes) {
-    CHECK(pass.comparison.words == 8);
-    CHECK(pass.comparison.rest == ops::TeacherWords::Rest::renormalised);
-  }
-  CHECK(some.passes[1].output == nn::HeadOutput::likeliest_words);
-  CHECK(make({{"top_k", number(8)}}).plan().passes[1].comparison.rest == ops::TeacherWords::Rest::tail);
+  CHECK(some.passes[1].output == nn::HeadOutput::function);
+}
+
+TEST_CASE("distill's head: the teacher's words, then the student's loss and its divergence from states or words") {
+  const auto rows = [](double step, std::int64_t columns) {
+    return at::arange(4 * columns, at::kDouble).mul(step).sin().view({4, columns});
+  };
+  const auto states = rows(0.7, 3), matrix = at::arange(18, at::kDouble).mul(0.3).cos().view({6, 3});
+  const auto theirs = rows(1.1, 2), their_matrix = at::arange(12, at::kDouble).mul(0.9).cos().view({6, 2});
+  const nn::Batch batch;
+  const nn::HeadInput student{batch,     states,
+                              matrix,    at::tensor({1, -100, 3, 5}, at::kLong),
+                              {256, {}}, [] { return at::full({}, 7.0, at::kDouble); }},
+      teacher{batch, theirs, their_matrix, student.labels, {256, {}}, {}};
+  const auto log_q = at::log_softmax(states.mm(matrix.t()) / 2, 1);
+  const auto log_p = at::log_softmax(theirs.mm(their_matrix.t()) / 2, 1);
+  const auto sum = [&](const at::Tensor& p, const at::Tensor& q) {
+    return (p.exp() * (p - q)).sum(1).masked_select(student.labels.ne(-100)).sum().item<double>();
+  };
+  const auto all = make({{"temperature", 2.0}});
+  const auto of_states = all.head(0, student, {{{}, theirs}, {{}, their_matrix}});
+  CHECK(of_states[0].item<double>() == 7);
+  CHECK(of_states[1].item<double>() == Approx(sum(log_p, log_q)).epsilon(1e-13));
+
+  const auto some = make({{"temperature", 2.0}, {"top_k", number(2)}, {"outside", text("renormalised")}});
+  const auto words = some.head(1, teacher, {{{}, {}}, {{}, {}}});
+  const auto [values, ids] = log_p.topk(2, 1);
+  CHECK(at::equal(words[0], ids.to(at::kDouble)));
+  CHECK((words[1] - values).abs().max().item<double>() < 1e-14);
+  const auto of_words = some.head(0, student, {{{}, words}, {{}, {}}});
+  CHECK(of_words[1].item<double>() ==
+        Approx(sum(values - values.logsumexp(1, true), log_q.gather(1, ids))).epsilon(1e-13));
+
+  CHECK_THROWS_WITH(all.head(0, student, {{{}, at::ones({})}, {{}, {}}}),
+                    Contains("something else than the objective asks"));
+  CHECK_THROWS_WITH(all.sums({at::ones({}), {}}, {}), Contains("gives no divergence from a teacher"));
+}
+
+TEST_CASE("words of a teacher that stand in the data are those of the rows that are asked for") {
+  const testing::OptionValues values{{"teacher", text("data")}, {"top_k", number(2)}};
+  const distill::Distill objective(testing::options_of<DistillOptions>("objective", values));
+  nn::Batch batch;
+  const auto ids = at::arange(4, at::kLong).view({2, 2}), logs = ids.to(at::kFloat).add(2).neg();
+  batch.samples.fields = {{"teacher_word_1", ids},
+                          {"teacher_log_probability_1", logs},
+                          {"teacher_word_2", 5 - ids},
+                          {"teacher_log_probability_2", logs - 1}};
+  batch.loss_rows = at::tensor({1, 3}, at::kLong);
+  const auto states = at::arange(4, at::kDouble).view({2, 2}),
+             matrix = at::arange(12, at::kDouble).mul(0.9).cos().view({6, 2});
+  const nn::HeadInput input{
+      batch, states, matrix, at::tensor({1, 2}, at::kLong), {256, {}}, [] { return at::zeros({}, at::kDouble); }};
+  const auto q = at::softmax(states.mm(matrix.t()), 1);
+  const auto some = at::tensor({1, 4, 3, 2}, at::kLong).view({2, 2});
+  const auto p = at::tensor({-3.0, -4.0, -5.0, -6.0}, at::kDouble).view({2, 2}).exp();
+  const auto with_rest = [](const at::Tensor& x) { return at::cat({x, 1 - x.sum(1, true)}, 1); };
+  const auto of_words = with_rest(p), by_student = with_rest(q.gather(1, some));
+  const auto expected = (of_words * (of_words.log() - by_student.log())).sum().item<double>();
+  CHECK(objective.head(0, input, {})[1].item<double>() == Approx(expected).epsilon(1e-12));
 }
 
 TEST_CASE("distill's sums are the head's, its figures have no gradient, and its count is the target tokens") {
@@ -82,9 +134,7 @@ TEST_CASE("a teacher's words from the data: no model and no pass, and the fields
   const auto plan = objective.plan();
   CHECK(plan.models.empty());
   REQUIRE(plan.passes.size() == 1);
-  CHECK(plan.passes[0].output == nn::HeadOutput::divergence);
-  CHECK_FALSE(plan.passes[0].teacher);
-  CHECK(plan.passes[0].comparison.temperature == 2);
+  CHECK(plan.passes[0].output == nn::HeadOutput::function);
   REQUIRE(plan.fields.size() == 2);
   CHECK(plan.fields[0].name == "teacher_word_2");
   CHECK(plan.fields[1].name == "teacher_log_probability_2");

@@ -3,7 +3,7 @@
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
-#include "step/evaluate.h"
+#include "generation/generation.h"
 #include "support/small_run.h"
 
 namespace scores_test {
@@ -38,8 +38,7 @@ std::vector<execution::Evaluation> answers(int world, std::int64_t questions) {
     const int rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, {"train.max_new_tokens=1"}, world, rank);
     auto session = session::materialise(job, communicator);
-    const step::Feed feed(job);
-    all[static_cast<std::size_t>(rank)] = step::Evaluator(session, feed).answers(Asks(questions), -1);
+    all[static_cast<std::size_t>(rank)] = generation::library().answers(session, Asks(questions), -1, nullptr);
   });
   return all;
 }

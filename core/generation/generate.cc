@@ -1,4 +1,4 @@
-#include "execution/generate.h"
+#include "generation/generate.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -14,9 +14,10 @@
 #include <tuple>
 #include <utility>
 
-#include "execution/decode_steps.h"
+#include "generation/decode_steps.h"
+#include "step/evaluate.h"
 
-namespace capstan::execution {
+namespace capstan::generation {
 namespace {
 
 constexpr std::int64_t steps_ahead = 8;  // of the host, which waits for a GPU only after them
@@ -50,10 +51,6 @@ at::Tensor choose_tokens(const at::Tensor& logits, const Sampling& sampling, con
   return std::get<1>(sorted).gather(1, index).squeeze(1);
 }
 
-data::EvalPlan eval_plan(const session::Job& job, std::int64_t samples) {
-  return {samples, job.topology.batch.data_parallel_size, job.config.train->eval_batch};
-}
-
 Generator::Generator(session::Session& session, std::int64_t ask_every)
     : session_(session),
       job_(*session.job),
@@ -67,7 +64,7 @@ Generator::Generator(session::Session& session, std::int64_t ask_every)
 struct Generator::Answering {
   AnswerRows rows;
   DecodeSteps steps;
-  const AnswerEnd& end;
+  const execution::AnswerEnd& end;
   std::vector<std::int64_t> all;        // rows
   at::Tensor chosen;                    // [rows]: each one's last token
   std::vector<at::Tensor> unseen = {};  // tokens [rows], of one step after the other, that the host has not looked at
@@ -208,8 +205,9 @@ void Generator::decode(Answering& answering, std::int64_t missing) {
   }
 }
 
-std::vector<std::vector<std::int64_t>> Generator::continued(const std::vector<Prompt>& prompts, const AnswerEnd& end,
-                                                            std::size_t at_once, const std::function<void()>& before) {
+std::vector<std::vector<std::int64_t>> Generator::continued(const std::vector<Prompt>& prompts,
+                                                            const execution::AnswerEnd& end, std::size_t at_once,
+                                                            const std::function<void()>& before) {
   const at::NoGradGuard no_grad;
   const auto held = session_.engine->hold();
   const auto wanted = job_.config.train->max_new_tokens, positions = job_.bounds().positions;
@@ -232,7 +230,7 @@ std::vector<std::vector<std::int64_t>> Generator::continued(const std::vector<Pr
 }
 
 std::vector<std::string> Generator::texts(const std::vector<std::vector<std::int64_t>>& answers,
-                                          const AnswerEnd& end) const {
+                                          const execution::AnswerEnd& end) const {
   std::vector<std::string> texts;
   for (const auto& ids : answers) {
     texts.push_back(tokenizer_.decode(ids));
@@ -241,17 +239,18 @@ std::vector<std::string> Generator::texts(const std::vector<std::vector<std::int
   return texts;
 }
 
-std::vector<std::vector<std::int64_t>> Generator::tokens(const std::vector<Prompt>& prompts, const AnswerEnd& end) {
+std::vector<std::vector<std::int64_t>> Generator::tokens(const std::vector<Prompt>& prompts,
+                                                         const execution::AnswerEnd& end) {
   return continued(prompts, end, std::max<std::size_t>(1, prompts.size()));
 }
 
-std::vector<std::string> Generator::answer_batches(const std::vector<Prompt>& prompts, const AnswerEnd& end,
+std::vector<std::string> Generator::answer_batches(const std::vector<Prompt>& prompts, const execution::AnswerEnd& end,
                                                    const std::function<void()>& before) {
   return texts(continued(prompts, end, static_cast<std::size_t>(job_.config.train->eval_batch), before), end);
 }
 
-std::vector<std::string> Generator::answer_all(const std::vector<Prompt>& prompts, const AnswerEnd& end) {
-  const auto plan = eval_plan(job_, static_cast<std::int64_t>(prompts.size()));
+std::vector<std::string> Generator::answer_all(const std::vector<Prompt>& prompts, const execution::AnswerEnd& end) {
+  const auto plan = step::eval_plan(job_, static_cast<std::int64_t>(prompts.size()));
   const auto rows = plan.rows_of(job_.topology.data_coordinate());
   std::vector<Prompt> own;
   for (const auto row : rows) own.push_back(prompts[static_cast<std::size_t>(row)]);
@@ -266,4 +265,4 @@ std::vector<std::string> Generator::answer_all(const std::vector<Prompt>& prompt
   return all;
 }
 
-}  // namespace capstan::execution
+}  // namespace capstan::generation

@@ -1,16 +1,21 @@
+#include "divergence.h"
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
-#include <capstan/ops/divergence.h>
+#include <capstan/ops/head_products.h>
 
 #include <algorithm>
 #include <limits>
 #include <tuple>
 #include <utility>
 
-#include "ops/head_products.h"
+namespace distill {
 
-namespace capstan::ops {
+using namespace capstan;
+using ops::HeadProducts;
+using ops::TargetRows;
+
 namespace {
 
 /// What the two kinds of teachers share: the student's logits by the chunk, and sums over the ranks of a vocabulary.
@@ -28,7 +33,7 @@ class Divergence {
       const at::Tensor logits = student_.logits(begin, rows).div_(settings_.temperature);
       const at::Tensor loss = losses_.narrow(0, begin, rows);
       of_chunk(logits, begin, loss);
-      const at::Tensor ignored = labels.narrow(0, begin, rows).eq(ignored_label).unsqueeze(1);
+      const at::Tensor ignored = labels.narrow(0, begin, rows).eq(ops::ignored_label).unsqueeze(1);
       loss.masked_fill_(ignored, 0);
       if (!student_.wants_gradients()) continue;
       logits.mul_(student_.scale() / settings_.temperature).masked_fill_(ignored, 0);
@@ -157,11 +162,11 @@ void check_settings(const DivergenceSettings& settings) {
 
 at::Tensor chunked_linear_divergence(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
                                      const TeacherStates& teacher, const DivergenceSettings& settings) {
-  check_loss_inputs(hidden, weight, labels, settings.chunk_rows);
-  check_loss_inputs(teacher.hidden, teacher.weight, labels, settings.chunk_rows);
+  ops::check_loss_inputs(hidden, weight, labels, settings.chunk_rows);
+  ops::check_loss_inputs(teacher.hidden, teacher.weight, labels, settings.chunk_rows);
   check_settings(settings);
   CAPSTAN_ASSERT(teacher.weight.size(0) == weight.size(0));
-  return loss_of_head(hidden, weight, labels, [&](const TargetRows& targets, HeadProducts& student) {
+  return ops::loss_of_head(hidden, weight, labels, [&](const TargetRows& targets, HeadProducts& student) {
     const HeadProducts theirs(TargetRows::some(teacher.hidden, targets.rows()), teacher.weight, {});
     return from_states(student, targets.labels(), theirs, settings);
   });
@@ -169,11 +174,11 @@ at::Tensor chunked_linear_divergence(const at::Tensor& hidden, const at::Tensor&
 
 at::Tensor chunked_linear_divergence(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
                                      const TeacherWords& teacher, const DivergenceSettings& settings) {
-  check_loss_inputs(hidden, weight, labels, settings.chunk_rows);
+  ops::check_loss_inputs(hidden, weight, labels, settings.chunk_rows);
   check_settings(settings);
   CAPSTAN_ASSERT(teacher.ids.dim() == 2 && teacher.ids.size(0) == hidden.size(0) && teacher.ids.size(1) > 0);
   CAPSTAN_ASSERT(teacher.ids.scalar_type() == at::kLong && teacher.ids.sizes() == teacher.log_probabilities.sizes());
-  return loss_of_head(hidden, weight, labels, [&](const TargetRows& targets, HeadProducts& student) {
+  return ops::loss_of_head(hidden, weight, labels, [&](const TargetRows& targets, HeadProducts& student) {
     const TeacherWords some{TargetRows::some(teacher.ids, targets.rows()),
                             TargetRows::some(teacher.log_probabilities, targets.rows()), teacher.rest};
     Divergence divergence(student, settings);
@@ -202,4 +207,4 @@ TeacherWords likeliest_words(const at::Tensor& hidden, const at::Tensor& weight,
   return found;
 }
 
-}  // namespace capstan::ops
+}  // namespace distill

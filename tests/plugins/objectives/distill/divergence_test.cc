@@ -1,5 +1,6 @@
+#include "plugins/objectives/distill/divergence.h"
+
 #include <ATen/ATen.h>
-#include <capstan/ops/divergence.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -13,9 +14,9 @@ namespace divergence_test {
 using namespace capstan;
 using capstan::testing::jacobian_error;
 using capstan::testing::on_split_vocabulary;
-using ops::chunked_linear_divergence;
-using ops::TeacherStates;
-using ops::TeacherWords;
+using distill::chunked_linear_divergence;
+using distill::TeacherStates;
+using distill::TeacherWords;
 
 namespace {
 
@@ -77,7 +78,7 @@ double apart(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b)
 /// Each kind of teacher: what is tested, and its reference.
 struct Kind {
   std::string name;
-  std::function<at::Tensor(const Inputs&, const std::vector<at::Tensor>&, const ops::DivergenceSettings&)> function;
+  std::function<at::Tensor(const Inputs&, const std::vector<at::Tensor>&, const distill::DivergenceSettings&)> function;
   std::function<at::Tensor(const Inputs&, const std::vector<at::Tensor>&)> reference;
 };
 
@@ -109,7 +110,7 @@ std::vector<Kind> kinds() {
 
 std::vector<at::Tensor> split(const Inputs& in, const Kind& kind, int ranks) {
   return on_split_vocabulary(in.hidden, in.weight, ranks, [&](const ops::VocabularyPart& part, const auto& piece) {
-    const ops::DivergenceSettings settings{in.temperature, 4, part};
+    const distill::DivergenceSettings settings{in.temperature, 4, part};
     auto mine = in;
     mine.weight = in.weight.narrow(0, piece.begin, piece.length);
     if (kind.name == "states") mine.teacher.weight = in.teacher.weight.narrow(0, piece.begin, piece.length);
@@ -150,12 +151,12 @@ TEST_CASE("a teacher's likeliest words are those of whole logits, for any chunk 
     CHECK((found.log_probabilities - values).abs().max().item<double>() < 1e-13);
   };
   for (const std::int64_t chunk : {1, 4, 100})
-    check(ops::likeliest_words(in.teacher.hidden, in.teacher.weight, most, {in.temperature, chunk}));
+    check(distill::likeliest_words(in.teacher.hidden, in.teacher.weight, most, {in.temperature, chunk}));
   const int ranks = GENERATE(2, 3, 4);  // of four, each has fewer words than are asked for
   const auto all = on_split_vocabulary(
       in.teacher.hidden, in.teacher.weight, ranks, [&](const ops::VocabularyPart& part, const auto& piece) {
         const auto mine = in.teacher.weight.narrow(0, piece.begin, piece.length);
-        const auto found = ops::likeliest_words(in.teacher.hidden, mine, most, {in.temperature, 4, part});
+        const auto found = distill::likeliest_words(in.teacher.hidden, mine, most, {in.temperature, 4, part});
         return std::vector{at::stack({found.ids.to(at::kDouble), found.log_probabilities}), in.teacher.hidden, mine};
       });
   check({all[0][0].to(at::kLong), all[0][1]});
@@ -215,7 +216,7 @@ TEST_CASE("divergences on the meta device have the shapes") {
   const auto hidden = at::empty({6, 4}, meta).set_requires_grad(true);
   const auto weight = at::empty({9, 4}, meta).set_requires_grad(true);
   const auto labels = at::empty({6}, meta.dtype(at::kLong));
-  const auto some = ops::likeliest_words(at::empty({6, 2}, meta), at::empty({9, 2}, meta), 3, {2.0, 4});
+  const auto some = distill::likeliest_words(at::empty({6, 2}, meta), at::empty({9, 2}, meta), 3, {2.0, 4});
   CHECK(some.ids.sizes() == at::IntArrayRef({6, 3}));
   CHECK(some.log_probabilities.scalar_type() == at::kFloat);
   for (const auto& loss :

@@ -7,7 +7,8 @@
 #include <array>
 #include <cmath>
 
-#include "execution/generate.h"
+#include "generation/generate.h"
+#include "step/evaluate.h"
 #include "support/small_run.h"
 #include "train/loop.h"
 
@@ -55,7 +56,7 @@ std::vector<Asked> ask(int world, const std::string& strategy, std::vector<std::
     const step::Feed feed(job);
     step::Evaluator evaluator(session, feed);
     auto& mine = all[static_cast<std::size_t>(job.topology.rank)];
-    mine.answers = evaluator.answers(*job.samples.eval, 29);
+    mine.answers = generation::library().answers(session, *job.samples.eval, 29, nullptr);
     mine.loss = evaluator.loss(*job.samples.eval);
   });
   return all;
@@ -119,7 +120,7 @@ TEST_CASE("draws are uniform, keyed by seed, prompt and position") {
   double sum = 0, squares = 0;
   constexpr int count = 4000;
   for (int i = 0; i < count; ++i) {
-    const auto u = execution::draw(5, i % 50, i / 50);
+    const auto u = generation::draw(5, i % 50, i / 50);
     CHECK((u >= 0 && u < 1));
     sum += u;
     squares += u * u;
@@ -127,16 +128,16 @@ TEST_CASE("draws are uniform, keyed by seed, prompt and position") {
   // The mean of 4000 uniform numbers has a standard deviation of 0.0046, that of their squares of 0.0047.
   CHECK(std::abs(sum / count - 0.5) < 0.02);
   CHECK(std::abs(squares / count - 1.0 / 3) < 0.02);
-  CHECK(execution::draw(5, 1, 2) != execution::draw(5, 2, 1));
-  CHECK(execution::draw(5, 1, 2) != execution::draw(6, 1, 2));
-  CHECK(execution::draw(5, 1, 2) == execution::draw(5, 1, 2));
+  CHECK(generation::draw(5, 1, 2) != generation::draw(5, 2, 1));
+  CHECK(generation::draw(5, 1, 2) != generation::draw(6, 1, 2));
+  CHECK(generation::draw(5, 1, 2) == generation::draw(5, 1, 2));
 }
 
 TEST_CASE("a token is chosen by temperature, top-p and the draw") {
   // Probabilities 0.5, 0.3, 0.15, 0.05 of tokens 2, 0, 3, 1.
   const auto logits = at::tensor(std::vector<double>{0.3, 0.05, 0.5, 0.15}, at::kDouble).log().unsqueeze(0);
   const auto chosen = [&](double temperature, double top_p, double draw) {
-    return execution::choose_tokens(logits, {temperature, top_p, 0}, {draw}).item<std::int64_t>();
+    return generation::choose_tokens(logits, {temperature, top_p, 0}, {draw}).item<std::int64_t>();
   };
   CHECK(chosen(0, 1, 0.99) == 2);
   CHECK(chosen(1, 1, 0) == 2);
@@ -155,15 +156,15 @@ TEST_CASE("a token is chosen by temperature, top-p and the draw") {
   CHECK(chosen(0.5, 1, 0.68) == 2);
   CHECK(chosen(0.5, 1, 0.69) == 0);
   const auto tied = at::zeros({1, 4}, at::kFloat);
-  CHECK(execution::choose_tokens(tied, {1, 1, 0}, {0.26}).item<std::int64_t>() == 1);
+  CHECK(generation::choose_tokens(tied, {1, 1, 0}, {0.26}).item<std::int64_t>() == 1);
 }
 
 TEST_CASE("a generator skips prompts that are empty or too long, and stops where an answer ends") {
   const auto job = prepare_small(small_config(), {"train.max_new_tokens=40", "train.temperature=3"}, 1, 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     auto session = session::materialise(job, communicator);
-    execution::Generator generator(session);
-    const execution::Prompt good{{65, 66, 67}, 4}, full{std::vector<std::int64_t>(130, 65), 0},
+    generation::Generator generator(session);
+    const generation::Prompt good{{65, 66, 67}, 4}, full{std::vector<std::int64_t>(130, 65), 0},
         too_long{std::vector<std::int64_t>(131, 65), 0};
     const auto texts = generator.answer_batches({good, {}, too_long, full});
     REQUIRE(texts.size() == 4);
@@ -190,11 +191,11 @@ TEST_CASE("how far the device runs ahead of the host changes no answer") {
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     auto session = session::materialise(job, communicator);
     // The last two have no room for 11 tokens: the model has 130 positions.
-    const std::vector<execution::Prompt> prompts{{{65, 66, 67}, 4},
-                                                 {std::vector<std::int64_t>(40, 70), 1},
-                                                 {std::vector<std::int64_t>(125, 65), 0},
-                                                 {std::vector<std::int64_t>(130, 66), 2}};
-    execution::Generator each(session, 1);
+    const std::vector<generation::Prompt> prompts{{{65, 66, 67}, 4},
+                                                  {std::vector<std::int64_t>(40, 70), 1},
+                                                  {std::vector<std::int64_t>(125, 65), 0},
+                                                  {std::vector<std::int64_t>(130, 66), 2}};
+    generation::Generator each(session, 1);
     const auto expected = each.tokens(prompts);
     CHECK(expected[0].size() == 11);
     CHECK(expected[2].size() == 6);  // the last one is at no position
@@ -206,7 +207,7 @@ TEST_CASE("how far the device runs ahead of the host changes no answer") {
     CHECK(cut[0].size() < 5);
     for (const std::int64_t ask_every : {2, 3, 8, 11, 50}) {
       INFO(ask_every);
-      execution::Generator ahead(session, ask_every);
+      generation::Generator ahead(session, ask_every);
       CHECK(ahead.tokens(prompts) == expected);
       CHECK(ahead.tokens(prompts, at_token) == cut);
       CHECK(ahead.answer_batches(prompts, at_text) == each.answer_batches(prompts, at_text));
@@ -219,7 +220,7 @@ TEST_CASE("ranks that share parameters run ahead alike, however many prompts eac
   const auto file = small_config("[strategy.fsdp]\nmode = \"full_shard\"\n");
   constexpr int world = 3;
   const auto prompt = [](std::int64_t id) {
-    return execution::Prompt{std::vector<std::int64_t>(static_cast<std::size_t>(5 + 9 * id), 65 + id), id};
+    return generation::Prompt{std::vector<std::int64_t>(static_cast<std::size_t>(5 + 9 * id), 65 + id), id};
   };
   const auto generated = [&](std::int64_t ask_every) {
     std::vector<std::vector<std::vector<std::int64_t>>> all(world);
@@ -227,9 +228,9 @@ TEST_CASE("ranks that share parameters run ahead alike, however many prompts eac
       const auto rank = communicator.world().rank;
       const auto job = prepare_small(file, {"train.max_new_tokens=10", "train.temperature=3"}, world, rank);
       auto session = session::materialise(job, communicator);
-      std::vector<execution::Prompt> prompts;  // rank 0 has none
+      std::vector<generation::Prompt> prompts;  // rank 0 has none
       for (std::int64_t id = 0; id < rank; ++id) prompts.push_back(prompt(id + rank));
-      execution::Generator generator(session, ask_every);
+      generation::Generator generator(session, ask_every);
       const auto first = generator.tokens(prompts);
       const execution::AnswerEnd end{{},
                                      rank == 2 ? std::vector<std::int64_t>{first[0][4]} : std::vector<std::int64_t>{}};
@@ -250,7 +251,7 @@ TEST_CASE("ranks that split layers take one rank's draws, whatever each of them 
   const auto* strategy = GENERATE("[strategy.tensor_parallel]\nsize = 2\n", "[strategy.context_parallel]\nsize = 2\n");
   INFO(strategy);
   const auto file = small_config(strategy);
-  const std::vector<execution::Prompt> prompts{{{65, 66, 67}, 4}, {std::vector<std::int64_t>(20, 70), 1}};
+  const std::vector<generation::Prompt> prompts{{{65, 66, 67}, 4}, {std::vector<std::int64_t>(20, 70), 1}};
   const auto generated = [&](const std::array<std::string, 2>& temperatures) {
     std::array<std::vector<std::vector<std::int64_t>>, 2> all;
     comm::run_in_process(2, [&](comm::Communicator& communicator) {
@@ -258,7 +259,7 @@ TEST_CASE("ranks that split layers take one rank's draws, whatever each of them 
       const auto temperature = "train.temperature=" + temperatures[static_cast<std::size_t>(rank)];
       const auto job = prepare_small(file, {"model.num_heads=2", "train.max_new_tokens=10", temperature}, 2, rank);
       auto session = session::materialise(job, communicator);
-      all[static_cast<std::size_t>(job.topology.rank)] = execution::Generator(session).tokens(prompts);
+      all[static_cast<std::size_t>(job.topology.rank)] = generation::Generator(session).tokens(prompts);
     });
     return all;
   };
@@ -276,8 +277,8 @@ TEST_CASE("prompts are answered with others of their length, and answers stand i
       small_config(), {"train.max_new_tokens=9", "train.temperature=3", "train.eval_batch=3", "train.top_p=0.9"}, 1, 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     auto session = session::materialise(job, communicator);
-    execution::Generator generator(session);
-    std::vector<execution::Prompt> prompts;
+    generation::Generator generator(session);
+    std::vector<generation::Prompt> prompts;
     for (const std::int64_t length : {5, 90, 0, 7, 131, 60, 61, 6, 30, 5, 100}) {
       prompts.push_back({std::vector<std::int64_t>(static_cast<std::size_t>(length), 65 + length % 20),
                          static_cast<std::int64_t>(prompts.size())});
@@ -307,8 +308,7 @@ TEST_CASE("questions leave room for a whole answer, so that none shows how long 
   CHECK(cut > 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     auto session = session::materialise(job, communicator);
-    const step::Feed feed(job);
-    const auto answers = step::Evaluator(session, feed).answers(*job.samples.eval, 5).answers;
+    const auto answers = generation::library().answers(session, *job.samples.eval, 5, nullptr).answers;
     REQUIRE(answers.size() == 5);
     for (const auto& answer : answers) {
       const auto asked = job.samples.question(*job.samples.eval, answer.index);
@@ -333,8 +333,7 @@ TEST_CASE("an expected answer without a prompt is a question that is missed") {
   const auto job = prepare_small(small_config(), {"train.max_new_tokens=3", "train.temperature=3"}, 1, 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     auto session = session::materialise(job, communicator);
-    const step::Feed feed(job);
-    const auto result = step::Evaluator(session, feed).answers(Source(), -1);
+    const auto result = generation::library().answers(session, Source(), -1, nullptr);
     CHECK(result.samples == 2);
     CHECK(result.scores == monitor::Values{{"asked", 50.0}, {"empty", 50.0}});
     REQUIRE(result.answers.size() == 2);

@@ -1,4 +1,4 @@
-#include "execution/decode_steps.h"
+#include "generation/decode_steps.h"
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
@@ -12,7 +12,7 @@
 #include "comm/agree.h"
 #include "step/micro_graphs.h"
 
-namespace capstan::execution {
+namespace capstan::generation {
 namespace {
 
 // Libraries make their handles, plans and workspaces in the first runs of a shape.
@@ -90,4 +90,4 @@ void DecodeSteps::record() {
   }
 }
 
-}  // namespace capstan::execution
+}  // namespace capstan::generation

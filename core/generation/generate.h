@@ -8,12 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "data/eval_plan.h"
-#include "execution/answer_rows.h"
+#include "generation/answer_rows.h"
 #include "step/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace execution {
+namespace generation {
 
 /// How a next token is chosen from logits.
 struct Sampling {
@@ -30,9 +29,6 @@ double draw(std::uint64_t seed, std::int64_t prompt, std::int64_t position);
 /// temperature is 0. Probabilities are float64; among equal ones the lower id comes first.
 at::Tensor choose_tokens(const at::Tensor& logits, const Sampling& sampling, const std::vector<double>& draws);
 
-/// How a job spreads samples or questions over the data coordinates.
-data::EvalPlan eval_plan(const session::Job& job, std::int64_t samples);
-
 /// Continues prompts, the rows of a batch at once, with the keys and values of earlier tokens kept. A row that has
 /// ended takes a prompt that waits, so that the batch stays full; no token depends on that. Every rank begins prompts
 /// and runs unit calls at the same times, however many prompts it has and however long its answers are, since gathering
@@ -46,14 +42,15 @@ class Generator {
   explicit Generator(session::Session& session, std::int64_t ask_every = 0);
   /// The answers as tokens, all at once; a text that ends one is still there. A prompt that is empty, or longer than
   /// the model's positions, has an empty one. Collective over the world; every rank has its own prompts, none too.
-  std::vector<std::vector<std::int64_t>> tokens(const std::vector<Prompt>& prompts, const AnswerEnd& end = {});
+  std::vector<std::vector<std::int64_t>> tokens(const std::vector<Prompt>& prompts,
+                                                const execution::AnswerEnd& end = {});
   /// The same as texts, without the token or text that ends them and what stands after, train.eval_batch at once.
   /// `before` is called each time that prompts are begun, on all ranks.
-  std::vector<std::string> answer_batches(const std::vector<Prompt>& prompts, const AnswerEnd& end = {},
+  std::vector<std::string> answer_batches(const std::vector<Prompt>& prompts, const execution::AnswerEnd& end = {},
                                           const std::function<void()>& before = {});
   /// Answers to prompts that every rank has, divided among the data coordinates, train.eval_batch at once; on every
   /// rank. Collective over the world.
-  std::vector<std::string> answer_all(const std::vector<Prompt>& prompts, const AnswerEnd& end = {});
+  std::vector<std::string> answer_all(const std::vector<Prompt>& prompts, const execution::AnswerEnd& end = {});
 
  private:
   struct Answering;
@@ -66,9 +63,10 @@ class Generator {
   void begin(Answering& answering);
   void queue_step(Answering& answering);
   void decode(Answering& answering, std::int64_t missing);
-  std::vector<std::vector<std::int64_t>> continued(const std::vector<Prompt>& prompts, const AnswerEnd& end,
+  std::vector<std::vector<std::int64_t>> continued(const std::vector<Prompt>& prompts, const execution::AnswerEnd& end,
                                                    std::size_t at_once, const std::function<void()>& before = {});
-  std::vector<std::string> texts(const std::vector<std::vector<std::int64_t>>& answers, const AnswerEnd& end) const;
+  std::vector<std::string> texts(const std::vector<std::vector<std::int64_t>>& answers,
+                                 const execution::AnswerEnd& end) const;
 
   session::Session& session_;
   const session::Job& job_;
@@ -77,5 +75,5 @@ class Generator {
   std::int64_t ask_every_;
 };
 
-}  // namespace execution
+}  // namespace generation
 CAPSTAN_END_NAMESPACE

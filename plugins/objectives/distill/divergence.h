@@ -1,14 +1,12 @@
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <capstan/base/export.h>
 #include <capstan/ops/cross_entropy.h>
 
 #include <cstdint>
 #include <optional>
 #include <variant>
 
-CAPSTAN_BEGIN_NAMESPACE
-namespace ops {
+namespace distill {
 
 /// What a teacher says of N rows: its own states before its head [N, its h] and its head's matrix [V, its h]. Neither
 /// gets a gradient.
@@ -34,12 +32,13 @@ using Teacher = std::variant<TeacherStates, TeacherWords>;
 struct DivergenceSettings {
   double temperature = 1;       ///< above 0; logits of student and teacher are divided by it
   std::int64_t chunk_rows = 1;  ///< at most as many rows of logits exist at a time, thrice with TeacherStates
-  std::optional<VocabularyPart> part = {};  ///< where the matrices hold only this rank's rows, the same for both
+  std::optional<capstan::ops::VocabularyPart> part =
+      {};  ///< where the matrices hold only this rank's rows, the same for both
 };
 
 /// The sum over the rows that have a label of KL(teacher || student) = Σ_v p(v) (log p(v) - log q(v)), where q is
 /// softmax(hidden weight^T / temperature) and p the teacher's, without ever holding all logits. `labels` only says
-/// which rows count, those that are not ignored_label. Inputs, results, gradients and numbers are otherwise as in
+/// which rows count, those that are not ops::ignored_label. Inputs, results, gradients and numbers are otherwise as in
 /// chunked_linear_cross_entropy and split_linear_cross_entropy. A caller who wants gradients of one size at all
 /// temperatures multiplies by temperature² (Hinton et al. 2015).
 at::Tensor chunked_linear_divergence(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
@@ -53,5 +52,4 @@ at::Tensor chunked_linear_divergence(const at::Tensor& hidden, const at::Tensor&
 TeacherWords likeliest_words(const at::Tensor& hidden, const at::Tensor& weight, std::int64_t k,
                              const DivergenceSettings& settings);
 
-}  // namespace ops
-CAPSTAN_END_NAMESPACE
+}  // namespace distill

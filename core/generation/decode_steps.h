@@ -10,7 +10,7 @@
 #include "step/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace execution {
+namespace generation {
 
 /// Rows of tokens that are continued a token at a time: their last tokens and positions, and the keys and values before
 /// them, in memory of the device that stays. So from the third step on a step is a device graph, also when rows begin
@@ -49,5 +49,5 @@ class DecodeSteps {
   std::unique_ptr<ops::DeviceGraph> graph_;
 };
 
-}  // namespace execution
+}  // namespace generation
 CAPSTAN_END_NAMESPACE

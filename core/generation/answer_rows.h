@@ -5,14 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-CAPSTAN_BEGIN_NAMESPACE
-namespace execution {
+#include "generation/generation.h"
 
-/// Where generation starts.
-struct Prompt {
-  std::vector<std::int64_t> tokens;
-  std::int64_t id = 0;  ///< run-wide; what draws are keyed by
-};
+CAPSTAN_BEGIN_NAMESPACE
+namespace generation {
 
 /// The rows of a batch whose answers grow, and the prompts that wait for a row: when an answer has ended, its row takes
 /// another prompt. The longest prompts come first. So those that begin together need little padding, later ones have
@@ -62,5 +58,5 @@ class AnswerRows {
   std::vector<std::vector<std::int64_t>> answers_;
 };
 
-}  // namespace execution
+}  // namespace generation
 CAPSTAN_END_NAMESPACE

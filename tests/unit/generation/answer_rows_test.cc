@@ -1,18 +1,18 @@
 // Which rows take which prompts, and when; and that no answer depends on it.
-#include "execution/answer_rows.h"
+#include "generation/answer_rows.h"
 
 #include <capstan_catch.h>
 
 #include <algorithm>
 
-#include "execution/generate.h"
+#include "generation/generate.h"
 #include "support/small_run.h"
 
 namespace answer_rows_test {
 
 using namespace capstan;
-using execution::AnswerRows;
-using execution::Prompt;
+using generation::AnswerRows;
+using generation::Prompt;
 using testing::prepare_small;
 using testing::small_config;
 
@@ -36,7 +36,7 @@ std::vector<std::int64_t> ids(const AnswerRows& rows, const Rows& some) {
 }
 
 // Prompts of 3 to 90 tokens, and tokens of which each tenth ends an answer: some answers are short, some are not.
-execution::Prompt some_prompt(std::int64_t i) {
+generation::Prompt some_prompt(std::int64_t i) {
   std::vector<std::int64_t> tokens;
   for (std::int64_t t = 0; t < 3 + i * 37 % 88; ++t) tokens.push_back(32 + (t * t + 7 * i) % 90);
   return {tokens, i};
@@ -64,7 +64,7 @@ std::shared_ptr<int> count_forwards(session::Session& session) {
 }
 
 // Forwards where a batch of `rows` prompts, the longest first, runs until its longest answer has ended.
-int forwards_of_whole_batches(execution::Generator& generator, std::vector<execution::Prompt> prompts,
+int forwards_of_whole_batches(generation::Generator& generator, std::vector<generation::Prompt> prompts,
                               std::size_t rows) {
   std::stable_sort(prompts.begin(), prompts.end(),
                    [](const auto& a, const auto& b) { return a.tokens.size() > b.tokens.size(); });
@@ -180,13 +180,13 @@ TEST_CASE("a row that has ended takes another prompt: the answers are those of o
                          0);
   };
   const auto alone = with("1"), together = with("4");
-  std::vector<execution::Prompt> prompts;
+  std::vector<generation::Prompt> prompts;
   for (std::int64_t i = 0; i < 24; ++i) prompts.push_back(some_prompt(i));
   std::vector<std::string> expected;
   int whole_batches = 0;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     auto session = session::materialise(alone, communicator);
-    execution::Generator generator(session);
+    generation::Generator generator(session);
     expected = generator.answer_batches(prompts, one_of_ten);
     for (std::size_t i = 0; i < prompts.size(); ++i)
       CHECK(generator.answer_batches({prompts[i]}, one_of_ten)[0] == expected[i]);
@@ -196,7 +196,7 @@ TEST_CASE("a row that has ended takes another prompt: the answers are those of o
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       auto session = session::materialise(together, communicator);
       const auto forwards = count_forwards(session);
-      CHECK(execution::Generator(session, ask_every).answer_batches(prompts, one_of_ten) == expected);
+      CHECK(generation::Generator(session, ask_every).answer_batches(prompts, one_of_ten) == expected);
       INFO("asked every " << ask_every << ": " << *forwards << " forwards instead of " << whole_batches);
       if (temperature != "0" && ask_every == 1) CHECK(*forwards * 10 < whole_batches * 9);
     });
@@ -212,7 +212,7 @@ TEST_CASE("ranks that share parameters begin prompts at the same time, however m
     const auto job = prepare_small(small_config(), overrides, 1, 0);
     auto session = session::materialise(job, communicator);
     for (std::int64_t i = 0; i < most; ++i)
-      expected.push_back(execution::Generator(session).answer_batches({some_prompt(i)}, one_of_ten).front());
+      expected.push_back(generation::Generator(session).answer_batches({some_prompt(i)}, one_of_ten).front());
   });
   constexpr int world = 3;
   const auto file = small_config("[strategy.fsdp]\nmode = \"full_shard\"\n");
@@ -225,10 +225,10 @@ TEST_CASE("ranks that share parameters begin prompts at the same time, however m
       const auto job = prepare_small(file, overrides, world, communicator.world().rank);
       auto session = session::materialise(job, communicator);
       const auto count = count_forwards(session);
-      std::vector<execution::Prompt> prompts;
+      std::vector<generation::Prompt> prompts;
       for (std::size_t i = 0; i < own; ++i) prompts.push_back(some_prompt(static_cast<std::int64_t>(i)));
       answers[rank] =
-          execution::Generator(session, ask_every).answer_batches(prompts, one_of_ten, [&] { ++begun[rank]; });
+          generation::Generator(session, ask_every).answer_batches(prompts, one_of_ten, [&] { ++begun[rank]; });
       forwards[rank] = *count;
     });
     for (const std::size_t own : {0U, 4U, 9U})

@@ -1,10 +1,10 @@
-#include "execution/answer_rows.h"
+#include "generation/answer_rows.h"
 
 #include <capstan/base/error.h>
 
 #include <algorithm>
 
-namespace capstan::execution {
+namespace capstan::generation {
 
 AnswerRows::AnswerRows(const std::vector<Prompt>& prompts, const Limits& limits)
     : prompts_(prompts), limits_(limits), answers_(prompts.size()) {
@@ -65,4 +65,4 @@ const std::vector<std::int64_t>& AnswerRows::append(std::int64_t at, std::int64_
   return answer;
 }
 
-}  // namespace capstan::execution
+}  // namespace capstan::generation

@@ -1,6 +1,6 @@
 // Tokens whose steps are recorded and replayed where ranks split layers or share experts: all of them record, or none.
 // A recorder that runs the work again stands in for a GPU's; tests/gpu/decode_test.cc has that.
-#include "execution/decode_steps.h"
+#include "generation/decode_steps.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -51,7 +51,7 @@ std::array<at::Tensor, 2> most_likely(const std::string& strategy, const Recorde
     const auto job = testing::prepare_small(file, {"model.num_heads=2"}, 2, rank);
     auto session = session::materialise(job, communicator);
     if (prepare) prepare(rank, session);
-    execution::DecodeSteps steps(session, 2, 20, recorders[static_cast<std::size_t>(rank)]);
+    generation::DecodeSteps steps(session, 2, 20, recorders[static_cast<std::size_t>(rank)]);
     nn::Batch prompts;
     prompts.tokens = at::tensor({65, 66, 67, 70, 71, 0}, at::kLong).view({2, 3});
     prompts.positions = at::arange(3).expand({2, 3});
