@@ -1,6 +1,8 @@
 #include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 
+#include <ATen/ATen.h>
+
 #include "session/job.h"
 
 namespace capstan::session {
@@ -88,10 +90,14 @@ std::string Job::text() const {
 std::string Job::model_summary(bool brief) const {
   const auto& made = plugins.model;
   const auto parameters = cat("model ", made.name, ": ", model->built.text(), "\n");
-  if (brief) return parameters + grouped(model->changes);
+  const auto compute = assembly::precision_of(config.train->precision, assembly::device_of(config)).compute;
+  const auto like = at::empty({1}, at::TensorOptions(compute).device(config.device == "cuda" ? at::kMeta : at::kCPU));
+  const auto attention = nn::attention_text(
+      model->units, {like, samples.length, config.trains(), plugins.data_options->packing});
+  if (brief) return parameters + attention + grouped(model->changes);
   const auto flops = static_cast<std::int64_t>(made.object->flops_per_token(samples.length));
   return cat(parameters, thousands(flops), " floating-point operations a token, forward and backward, at ",
-             thousands(samples.length), " tokens\n", model->changes);
+             thousands(samples.length), " tokens\n", attention, model->changes);
 }
 
 std::string Job::ranks_summary(bool brief) const {
