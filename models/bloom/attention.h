@@ -23,8 +23,8 @@ std::optional<at::Tensor> fused_attention(const at::Tensor& fused, const at::Ten
 at::Tensor attention_by_operator(const at::Tensor& fused, const at::Tensor& slopes);
 
 /// The rows that BLOOM adds to attention's table, for calls with the whole product and linear biases alone. First the
-/// above; then, where that takes nothing on a GPU or samples are packed, LibTorch's causal kernels with heads that carry
-/// the biases as columns (heads.h), for packed samples if ops::segment_attention takes them. Neither is for CPUs.
+/// above; then, where that takes nothing on a GPU or samples are packed, LibTorch's causal kernels with heads that
+/// carry the biases as columns (heads.h), for packed samples if ops::segment_attention takes them. Neither is for CPUs.
 std::vector<capstan::nn::AttentionRow> rows();
 
 }  // namespace bloom

@@ -67,8 +67,7 @@ bool takes(const at::Tensor& fused, std::int64_t dim, const Norms& norms) {
   const auto type = fused.scalar_type();
   const auto is_frozen = [&](const at::Tensor& norm) { return !norm.requires_grad() && norm.scalar_type() == type; };
   const bool has_kernel = type == at::kDouble || type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
-  return !fused.is_cpu() && has_kernel && dim <= most_features && is_frozen(norms.query) &&
-         is_frozen(norms.key);
+  return !fused.is_cpu() && has_kernel && dim <= most_features && is_frozen(norms.query) && is_frozen(norms.key);
 }
 
 }  // namespace
@@ -93,7 +92,8 @@ nn::HeadsRow at_once_row(double epsilon) {
     const bool is_for_it = call.query_norm && call.key_norm && call.rotary && call.order == nn::HeadOrder::by_kind &&
                            call.own.values() == call.own.dim;
     if (!is_for_it) return nn::WhyNot{"norms of q and k and rotary positions", false};
-    if (!takes(call.fused, call.own.dim, norms_of(call))) return nn::WhyNot{"CPUs, trained norms, or heads of this kind"};
+    if (!takes(call.fused, call.own.dim, norms_of(call)))
+      return nn::WhyNot{"CPUs, trained norms, or heads of this kind"};
     return {};
   };
   const auto run = [norms_of](const nn::HeadsCall& call) {

@@ -176,8 +176,7 @@ inline at::Tensor defined_attention(const AttentionCase& c, std::size_t sample,
   if (c.spec.alibi) scores = scores - c.slopes().view({1, -1, 1, 1}) * distance;
   const auto hidden = distance.lt(0).logical_or(distance.ge(c.spec.window.value_or(tokens)));
   scores = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
-  if (c.spec.sinks)
-    scores = at::cat({scores, in.at("sinks").view({1, -1, 1, 1}).expand({1, q.size(1), tokens, 1})}, 3);
+  if (c.spec.sinks) scores = at::cat({scores, in.at("sinks").view({1, -1, 1, 1}).expand({1, q.size(1), tokens, 1})}, 3);
   auto probabilities = at::softmax(scores, -1).narrow(3, 0, tokens);
   if (c.drops()) probabilities = dropout.on_attention(probabilities, c.single(sample));
   return at::matmul(probabilities, all(in.at("v")));

@@ -42,7 +42,7 @@ inline Named expected(const AttentionCase& c, const at::Tensor& columns, const n
   return outcome(c, c.inputs(), columns, all);
 }
 
-/// Runs `attend` with the case's call, of which it may be told which row to take.
+/// Runs `attend` with the case's call.
 inline Named got(const AttentionCase& c, const nn::Batch& batch, const nn::Dropout& dropout,
                  const std::function<at::Tensor(const nn::AttentionCall&)>& attend) {
   Named leaves = c.inputs();
@@ -72,8 +72,8 @@ inline Named got(const AttentionCase& c, const nn::Batch& batch, const nn::Dropo
   });
 }
 
-/// Of the largest number expected. float64 and float32 add dozens of products of numbers up to 1. bfloat16 rounds
-/// scores, the cap of them, probabilities, and what backward makes of each, to 8 bits one after the other.
+/// It is a part of the largest number expected. float64 and float32 add dozens of products of numbers up to 1. bfloat16
+/// rounds scores, the cap of them, probabilities, and what backward makes of each, to 8 bits one after the other.
 inline double tolerance_of(at::ScalarType type) {
   if (type == at::kDouble) return 1e-12;
   return type == at::kFloat ? 1e-5 : 12.0 / 256;

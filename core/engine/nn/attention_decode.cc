@@ -15,8 +15,7 @@ AttentionRow decode_row() {
     const auto& [keys, values] =
         call.cache->put(call.layer, call.k.narrow(2, 0, 0), call.v.narrow(2, 0, 0), positions.narrow(1, 0, 0));
     const auto seen = call.spec->window.value_or(call.cache->capacity());
-    return {ops::decode_attention(
-        {call.q, call.k, call.v, keys, values, positions, call.slopes, call.scale(), seen})};
+    return {ops::decode_attention({call.q, call.k, call.v, keys, values, positions, call.slopes, call.scale(), seen})};
   };
   return {"decode", takes, run};
 }

@@ -16,9 +16,8 @@ AttentionRow masked_row() {
   };
   const auto run = [](const AttentionCall& call) -> AttentionResult {
     if (call.batch->part) {
-      return attend_from_own(call, [&](const auto&... one) -> AttentionResult {
-        return {masked_attention(one..., call.scale())};
-      });
+      return attend_from_own(
+          call, [&](const auto&... one) -> AttentionResult { return {masked_attention(one..., call.scale())}; });
     }
     const auto mask = causal_mask(call.q, call.k, call.window_within(call.q.size(2)));
     return {masked_attention(call.q, call.k, call.v, mask, call.scale())};

@@ -61,8 +61,8 @@ AttentionResult of_rows(const AttentionCall& call) {
   });
 }
 
-// Biases were counted from the last column, or after a cache from the first; the sum that is given counts them from each
-// query.
+// Biases were counted from the last column, or after a cache from the first; the sum that is given counts them from
+// each query.
 void count_from_queries(const AttentionCall& call, AttentionResult& result) {
   if (!result.log_sum_exp.defined() || !call.slopes.defined()) return;
   const auto& batch = *call.batch;

@@ -29,8 +29,8 @@ Verdict no_bias_columns(const AttentionCall& call);
 /// How many columns q and k then have.
 std::int64_t columns_with_biases(const AttentionCall& call);
 
-/// The linear biases [B, heads, 1, columns] of whole rows. The last key's is about 0, so that the largest numbers of the
-/// softmax are small.
+/// The linear biases [B, heads, 1, columns] of whole rows. The last key's is about 0, so that the largest numbers of
+/// the softmax are small.
 at::Tensor linear_biases(const AttentionCall& call);
 
 /// [queries, keys] bool: which keys queries see that are the first ones of a row.
@@ -39,8 +39,8 @@ at::Tensor causal_mask(const at::Tensor& q, const at::Tensor& k, std::optional<s
 /// Attends from this rank's columns, a range of queries to the keys up to its end: `each` gets q, k and v of such a
 /// range and [B or 1, 1, queries, keys] bool, what is seen. A range may be empty, and is called for too, so that keys
 /// and values have a gradient on each rank.
-using AttendRange =
-    std::function<AttentionResult(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask)>;
+using AttendRange = std::function<AttentionResult(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                  const at::Tensor& mask)>;
 AttentionResult attend_from_own(const AttentionCall& call, const AttendRange& each);
 
 /// SDPA where `mask` says, with any number of key heads.

@@ -92,8 +92,8 @@ std::string Job::model_summary(bool brief) const {
   const auto parameters = cat("model ", made.name, ": ", model->built.text(), "\n");
   const auto compute = assembly::precision_of(config.train->precision, assembly::device_of(config)).compute;
   const auto like = at::empty({1}, at::TensorOptions(compute).device(config.device == "cuda" ? at::kMeta : at::kCPU));
-  const auto attention = nn::attention_text(
-      model->units, {like, samples.length, config.trains(), plugins.data_options->packing});
+  const auto attention =
+      nn::attention_text(model->units, {like, samples.length, config.trains(), plugins.data_options->packing});
   if (brief) return parameters + attention + grouped(model->changes);
   const auto flops = static_cast<std::int64_t>(made.object->flops_per_token(samples.length));
   return cat(parameters, thousands(flops), " floating-point operations a token, forward and backward, at ",

@@ -73,12 +73,11 @@ nn::Attention::Weights attention_of(const Spec& s, const std::string& block) {
                                             : std::vector<layout::Shape>{{queries}, {keys}, {values}};
   nn::Attention::Weights weights;
   weights.qkv = linear_of({modules, features, s.hidden_size, s.qkv_bias, s.init_std});
-  weights.projection =
-      linear_of({{block + s.names.projection},
-                 {{s.hidden_size}},
-                 heads.queries * heads.values(),
-                 s.projection_bias,
-                 residual_std(s)});
+  weights.projection = linear_of({{block + s.names.projection},
+                                  {{s.hidden_size}},
+                                  heads.queries * heads.values(),
+                                  s.projection_bias,
+                                  residual_std(s)});
   if (s.attention.sinks) weights.sinks = vector_of(block + s.names.sinks, heads.queries, Init::normal(s.init_std));
   if (s.head_norms == Spec::HeadNorms::none) return weights;
   const bool each = s.head_norms == Spec::HeadNorms::each;

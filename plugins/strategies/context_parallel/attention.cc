@@ -60,7 +60,8 @@ at::Tensor Ulysses::operator()(const nn::Attention::Core& core, const at::Tensor
   const auto parts = all.split_with_sizes({queries.size(3), keys.size(3), values.size(3)}, 1);
   auto whole = batch.whole();
   whole.heads = nn::HeadRange{rank_ * queries.size(3), q.size(1)};
-  const auto y = by_rank(core(first_of(parts[0], q), first_of(parts[1], k), first_of(parts[2], v), whole).permute({2, 0, 1, 3}), ranks_);
+  const auto y = by_rank(
+      core(first_of(parts[0], q), first_of(parts[1], k), first_of(parts[2], v), whole).permute({2, 0, 1, 3}), ranks_);
   const auto back = to_columns_(y, counts, own).unflatten(0, {ranks_, q.size(2)});
   return back.permute({2, 0, 3, 1, 4}).flatten(1, 2);
 }

@@ -113,9 +113,7 @@ TEST_CASE("ALiBi's dropout acts on the probabilities, and its gradients are the 
   const auto whole = alibi_attention(alibi, {q, k, eye}, no_dropout, batch);
   CHECK(difference(alibi_attention(alibi, {q, k, eye}, some, batch), some.on_attention(whole, batch)) < 1e-14);
   for (const auto* dropout : {&no_dropout, &some}) {
-    const auto function = [&](const std::vector<at::Tensor>& x) {
-      return alibi_attention(alibi, x, *dropout, batch);
-    };
+    const auto function = [&](const std::vector<at::Tensor>& x) { return alibi_attention(alibi, x, *dropout, batch); };
     CHECK(jacobian_error(function, {q, k, numbers({1, 2, 4, 3}, 0.9)}) < 1e-8);
   }
 }

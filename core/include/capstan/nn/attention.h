@@ -70,9 +70,9 @@ class Attention : public Layer {
   /// q, k, v [B, heads, S, head dim] -> [B, heads, S, value dim], by the table's rows, without communication.
   using Core = std::function<at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch&)>;
   /// Where ranks share the columns of rows: called with the core and this rank's columns of q, k and v; it returns
-  /// these columns of what the core would give of all. The core takes all columns of some heads, with Batch::whole() and
-  /// which heads these are; or this rank's queries and all keys, with the batch itself; or what a row that the strategy
-  /// has added to rows() takes.
+  /// these columns of what the core would give of all. The core takes all columns of some heads, with Batch::whole()
+  /// and which heads these are; or this rank's queries and all keys, with the batch itself; or what a row that the
+  /// strategy has added to rows() takes.
   Port<at::Tensor(const Core&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const Batch&)> around{*this,
                                                                                                               "around"};
 

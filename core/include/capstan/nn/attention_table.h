@@ -22,7 +22,7 @@ namespace nn {
 
 /// Why a row of a table does not take a call.
 struct WhyNot {
-  std::string_view what;  ///< "a soft cap": what it cannot compute, or the calls that it is for
+  std::string_view what;   ///< "a soft cap": what it cannot compute, or the calls that it is for
   bool is_lacking = true;  ///< false: it is for calls of another kind, such as packed rows, which is no loss here
 };
 /// Nothing: the row takes the call.
@@ -32,13 +32,13 @@ using Verdict = std::optional<WhyNot>;
 /// points to is the caller's.
 struct AttentionCall {
   const AttentionSpec* spec = nullptr;
-  at::Tensor q;  ///< [B, heads, S, dim]; where ranks share columns (Batch::part), S are this rank's
-  at::Tensor k;  ///< [B, key heads, all columns, dim]
-  at::Tensor v;  ///< [B, key heads, all columns, value dim]
+  at::Tensor q;            ///< [B, heads, S, dim]; where ranks share columns (Batch::part), S are this rank's
+  at::Tensor k;            ///< [B, key heads, all columns, dim]
+  at::Tensor v;            ///< [B, key heads, all columns, value dim]
   at::Tensor slopes = {};  ///< [heads], float32 (float64 for float64): linear biases; undefined where the spec has none
   at::Tensor sinks = {};   ///< [heads]: the heads' sinks; undefined where the spec has none
-  /// [B, S, heads · 3 · dim], contiguous: the product that q, k and v are views of, the first head's q, k and v, then the
-  /// second's, …; undefined where norms or positions changed them, or ranks share columns.
+  /// [B, S, heads · 3 · dim], contiguous: the product that q, k and v are views of, the first head's q, k and v, then
+  /// the second's, …; undefined where norms or positions changed them, or ranks share columns.
   at::Tensor fused = {};
   const Dropout* dropout = nullptr;  ///< acts on the probabilities; null: none acts
   const Batch* batch = nullptr;
@@ -59,8 +59,8 @@ struct AttentionCall {
 
 /// What a row computes.
 struct AttentionResult {
-  at::Tensor out;                 ///< [B, heads, S, value dim]
-  at::Tensor log_sum_exp = {};    ///< [B, heads, S], float32 (float64 for float64), where the call needs it
+  at::Tensor out;               ///< [B, heads, S, value dim]
+  at::Tensor log_sum_exp = {};  ///< [B, heads, S], float32 (float64 for float64), where the call needs it
 };
 
 /// Whether a row can give the logarithm of its softmax's sum, from which what comes after it is computed (sinks).

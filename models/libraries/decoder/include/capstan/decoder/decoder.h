@@ -29,7 +29,7 @@ struct Names {
   std::string projection = "self_attn.o_proj";
   std::string query_norm = "self_attn.q_norm";
   std::string key_norm = "self_attn.k_norm";
-  std::string sinks = "self_attn.sinks";  ///< the record itself, as Spec::attention has sinks
+  std::string sinks = "self_attn.sinks";                        ///< the record itself, as Spec::attention has sinks
   std::vector<std::string> up{"mlp.gate_proj", "mlp.up_proj"};  ///< gate first, where it is gated
   std::string down = "mlp.down_proj";
   std::string router = "mlp.gate";
@@ -71,7 +71,7 @@ struct Spec {
   std::int64_t hidden_size = 0;
   std::int64_t num_layers = 0;
   std::int64_t max_positions = 0;
-  std::int64_t ff_dim = 0;  ///< an expert's, where feed-forward layers are mixtures (but for dense_blocks)
+  std::int64_t ff_dim = 0;      ///< an expert's, where feed-forward layers are mixtures (but for dense_blocks)
   nn::AttentionSpec attention;  ///< of all blocks, but for the windows of some; positions: see below
 
   Norm norm = Norm::rms;
