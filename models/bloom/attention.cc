@@ -79,9 +79,6 @@ nn::Verdict besides_biases(const nn::AttentionCall& call) {
   if (!call.fused.defined() || !call.slopes.defined()) return nn::WhyNot{"a product by head with biases", false};
   if (call.cache) return nn::WhyNot{"tokens without a cache", false};
   if (call.fused.is_cpu()) return nn::WhyNot{"a CPU"};
-  if (call.dropout) return nn::WhyNot{"dropout on probabilities"};
-  if (call.spec->soft_cap) return nn::WhyNot{"a soft cap"};
-  if (call.spec->window) return nn::WhyNot{"a window"};
   return {};
 }
 
@@ -96,7 +93,7 @@ nn::AttentionRow at_once_row() {
   const auto run = [](const nn::AttentionCall& call) -> nn::AttentionResult {
     return {attention_by_operator(call.fused, call.slopes.contiguous())};
   };
-  return {"cuDNN with linear biases", takes, run};
+  return {"cuDNN with linear biases", {nn::AttentionFeature::linear_biases}, takes, run};
 }
 
 nn::AttentionRow in_columns_row() {
@@ -115,7 +112,7 @@ nn::AttentionRow in_columns_row() {
     if (const auto& documents = call.batch->documents) return {in_segments(heads, *documents, scale)};
     return {at::scaled_dot_product_attention(heads.q, heads.k, heads.v, {}, 0.0, /*is_causal=*/true, scale)};
   };
-  return {"linear biases as columns", takes, run};
+  return {"linear biases as columns", {nn::AttentionFeature::linear_biases}, takes, run};
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ TEST_CASE("GPU: ALiBi counts distances within each sample where it stands", "[pa
       call.fused = by_head.flatten(2);
       call.batch = &batch;
       const auto row = bloom::rows().back();
-      REQUIRE(!row.takes(call));
+      REQUIRE(!nn::AttentionTable::verdict(row, call));
       return row.run(call).out;
     };
     check_near(attend, heads, at::kBFloat16);

@@ -108,7 +108,7 @@ inline std::map<std::string, int> check_attention_rows(at::Device device) {
       const auto& row = nn::AttentionTable::row(name);
       bool takes = false;
       const auto result = got(without, batch, dropout, [&](const nn::AttentionCall& call) {
-        takes = !row.takes(call);
+        takes = !nn::AttentionTable::verdict(row, call);
         return takes ? row.run(call).out : call.q.narrow(-1, 0, c.spec.heads.values());
       });
       if (!takes) continue;

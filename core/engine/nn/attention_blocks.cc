@@ -37,14 +37,12 @@ AttentionRow blocks_row() {
     if (call.cache) return WhyNot{"tokens without a cache", false};
     const auto window = call.window_within(call.q.size(2));
     if (!window || call.q.size(2) < 2 * *window) return WhyNot{"rows of at least two windows", false};
-    if (auto why = besides_scores(call)) return why;
-    if (call.slopes.defined()) return WhyNot{"linear biases in a window"};
     return {};
   };
   const auto run = [](const AttentionCall& call) -> AttentionResult {
     return {attention_in_blocks(call, *call.spec->window)};
   };
-  return {"blocks of a window", takes, run};
+  return {"blocks of a window", {AttentionFeature::window, AttentionFeature::value_width}, takes, run};
 }
 
 }  // namespace capstan::nn

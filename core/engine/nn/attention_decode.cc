@@ -6,8 +6,6 @@ namespace capstan::nn {
 AttentionRow decode_row() {
   const auto takes = [](const AttentionCall& call) -> Verdict {
     if (!call.cache) return WhyNot{"tokens that follow a cache", false};
-    if (auto why = besides_scores(call)) return why;
-    if (call.v.size(-1) != call.q.size(-1)) return WhyNot{"values of another width"};
     return {};
   };
   const auto run = [](const AttentionCall& call) -> AttentionResult {
@@ -17,7 +15,7 @@ AttentionRow decode_row() {
     const auto seen = call.spec->window.value_or(call.cache->capacity());
     return {ops::decode_attention({call.q, call.k, call.v, keys, values, positions, call.slopes, call.scale(), seen})};
   };
-  return {"decode", takes, run};
+  return {"decode", {AttentionFeature::window, AttentionFeature::linear_biases}, takes, run};
 }
 
 }  // namespace capstan::nn

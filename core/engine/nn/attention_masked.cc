@@ -10,8 +10,6 @@ AttentionRow masked_row() {
     if (call.cache) return WhyNot{"tokens without a cache", false};
     const bool is_masked = call.batch->part || call.window_within(call.q.size(2));
     if (!is_masked) return WhyNot{"rows longer than their window, or columns that ranks share", false};
-    if (auto why = besides_scores(call)) return why;
-    if (call.slopes.defined()) return WhyNot{"linear biases under a mask"};
     return {};
   };
   const auto run = [](const AttentionCall& call) -> AttentionResult {
@@ -22,7 +20,7 @@ AttentionRow masked_row() {
     const auto mask = causal_mask(call.q, call.k, call.window_within(call.q.size(2)));
     return {masked_attention(call.q, call.k, call.v, mask, call.scale())};
   };
-  return {"masked SDPA", takes, run};
+  return {"masked SDPA", {AttentionFeature::window, AttentionFeature::value_width}, takes, run};
 }
 
 }  // namespace capstan::nn

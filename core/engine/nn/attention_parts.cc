@@ -6,12 +6,6 @@
 
 namespace capstan::nn {
 
-Verdict besides_scores(const AttentionCall& call) {
-  if (call.spec->soft_cap) return WhyNot{"a soft cap"};
-  if (call.dropout) return WhyNot{"dropout on probabilities"};
-  return {};
-}
-
 at::Tensor linear_biases(const AttentionCall& call) {
   const auto& positions = call.batch->part ? call.batch->part->whole->positions : call.batch->positions;
   return call.slopes.view({1, -1, 1}) * (positions - (positions.size(1) - 1)).unsqueeze(1);

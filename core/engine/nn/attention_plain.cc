@@ -14,6 +14,13 @@ struct Seen {
   at::Tensor biases;
 };
 
+// As at::logsumexp, which has no meta kernel.
+at::Tensor log_sum_exp(const at::Tensor& scores) {
+  const auto wide = scores.scalar_type() == at::kDouble ? scores : scores.to(at::kFloat);
+  const auto largest = wide.detach().amax(-1, /*keepdim=*/true);
+  return (wide - largest).exp().sum(-1).log() + largest.squeeze(-1);
+}
+
 AttentionResult by_products(const AttentionCall& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const Seen& seen) {
   const auto groups = q.size(1) / k.size(1);
@@ -24,8 +31,7 @@ AttentionResult by_products(const AttentionCall& call, const at::Tensor& q, cons
   if (seen.biases.defined()) scores = scores + seen.biases;
   scores = scores.masked_fill(seen.mask.logical_not(), -std::numeric_limits<double>::infinity());
   AttentionResult result;
-  if (call.needs_log_sum_exp)
-    result.log_sum_exp = at::logsumexp(scores.scalar_type() == at::kDouble ? scores : scores.to(at::kFloat), -1);
+  if (call.needs_log_sum_exp) result.log_sum_exp = log_sum_exp(scores);
   auto probabilities = at::softmax(scores, -1).to(q.scalar_type());
   if (call.dropout) probabilities = call.dropout->on_attention(probabilities, *call.batch);
   result.out = at::matmul(probabilities, values);
@@ -83,7 +89,9 @@ AttentionRow plain_row() {
     count_from_queries(call, result);
     return result;
   };
-  return {"plain", takes, run, LogSumExp::with_gradient};
+  std::vector<AttentionFeature> all;
+  for (const auto& each : attention_feature_words) all.push_back(each.feature);
+  return {"plain", all, takes, run, LogSumExp::with_gradient};
 }
 
 }  // namespace capstan::nn

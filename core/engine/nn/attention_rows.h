@@ -13,10 +13,6 @@ AttentionRow masked_row();
 AttentionRow decode_row();
 AttentionRow plain_row();
 
-/// For rows of kernels that compute softmax(scale · q k + biases) v and nothing else: what the call wants besides. A
-/// row says first whether it is for such calls at all.
-Verdict besides_scores(const AttentionCall& call);
-
 /// A call's linear biases as further columns of q and k (ops/bias_columns.h), where it has any; q and k as they are
 /// where it has none.
 struct BiasedHeads {

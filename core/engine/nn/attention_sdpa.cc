@@ -9,7 +9,6 @@ AttentionRow sdpa_row() {
     if (call.batch->documents || call.batch->part) return WhyNot{"whole rows of one sample", false};
     if (call.cache) return WhyNot{"tokens without a cache", false};
     if (call.window_within(call.q.size(2))) return WhyNot{"rows within their window", false};
-    if (auto why = besides_scores(call)) return why;
     return no_bias_columns(call);
   };
   const auto run = [](const AttentionCall& call) -> AttentionResult {
@@ -18,7 +17,8 @@ AttentionRow sdpa_row() {
     return {at::scaled_dot_product_attention(heads.q, heads.k, call.v, {}, 0.0, /*is_causal=*/true, scale,
                                              call.groups() > 1)};
   };
-  return {"SDPA", takes, run};
+  using enum AttentionFeature;
+  return {"SDPA", {window, linear_biases, value_width}, takes, run};
 }
 
 }  // namespace capstan::nn

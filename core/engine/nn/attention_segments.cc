@@ -9,7 +9,6 @@ AttentionRow segments_row() {
   const auto takes = [](const AttentionCall& call) -> Verdict {
     if (!call.batch->documents) return WhyNot{"packed rows", false};
     if (!call.batch->documents->bounds.defined()) return WhyNot{"packed samples that are taken apart", false};
-    if (auto why = besides_scores(call)) return why;
     if (call.slopes.defined() && call.groups() > 1) return WhyNot{"linear biases of grouped heads"};
     if (call.v.size(-1) > call.q.size(-1)) return WhyNot{"values that are wider than keys"};
     if (!ops::has_segment_attention(call.q, columns_with_biases(call))) return WhyNot{"heads or a dtype of this kind"};
@@ -24,7 +23,8 @@ AttentionRow segments_row() {
     const auto y = ops::segment_attention(tokens(heads.q), tokens(heads.k), tokens(call.v), how);
     return {y.unflatten(0, {call.q.size(0), call.q.size(2)}).transpose(1, 2)};
   };
-  return {"segments", takes, run};
+  using enum AttentionFeature;
+  return {"segments", {window, linear_biases, value_width}, takes, run};
 }
 
 }  // namespace capstan::nn

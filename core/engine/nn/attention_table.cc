@@ -15,13 +15,16 @@ const std::vector<AttentionRow>& core_rows() {
   return rows;
 }
 
-Verdict verdict_of(const AttentionRow& row, const AttentionCall& call) {
+}  // namespace
+
+Verdict AttentionTable::verdict(const AttentionRow& row, const AttentionCall& call) {
   if (auto why = row.takes(call)) return why;
+  for (const auto& [feature, word] : attention_feature_words) {
+    if (call.wants(feature) && std::find(row.has.begin(), row.has.end(), feature) == row.has.end()) return WhyNot{word};
+  }
   if (call.needs_log_sum_exp && row.log_sum_exp != LogSumExp::with_gradient) return WhyNot{"sinks"};
   return {};
 }
-
-}  // namespace
 
 const AttentionRow& AttentionTable::row(std::string_view name) {
   const auto& rows = core_rows();
@@ -40,7 +43,7 @@ void AttentionTable::wrap(const std::string& owner, Wrapper wrapper) {
 const AttentionRow* AttentionTable::row_for(const AttentionCall& call) const {
   for (const auto* rows : {&added_, &core_rows()}) {
     for (const auto& row : *rows) {
-      if (!verdict_of(row, call)) return &row;
+      if (!verdict(row, call)) return &row;
     }
   }
   return nullptr;
@@ -50,7 +53,7 @@ std::vector<std::pair<std::string, WhyNot>> AttentionTable::passed_over(const At
   std::vector<std::pair<std::string, WhyNot>> list;
   for (const auto* rows : {&added_, &core_rows()}) {
     for (const auto& row : *rows) {
-      const auto why = verdict_of(row, call);
+      const auto why = verdict(row, call);
       if (!why) return list;
       list.emplace_back(row.name, *why);
     }

@@ -41,6 +41,15 @@ std::string grouped(const std::string& lines) {
   return text;
 }
 
+// Which layers a GPU computes without a fused kernel, and why.
+std::string slow_attention(const Job& job) {
+  if (job.config.device != "cuda") return {};
+  const auto compute = assembly::precision_of(job.config.train->precision, assembly::device_of(job.config)).compute;
+  const auto like = at::empty({1}, at::TensorOptions(compute).device(at::kMeta));
+  return nn::attention_text(job.model->units,
+                            {like, job.samples.length, job.config.trains(), job.plugins.data_options->packing});
+}
+
 }  // namespace
 
 std::vector<config::ResolvedTable> Job::tables() const {
@@ -90,10 +99,7 @@ std::string Job::text() const {
 std::string Job::model_summary(bool brief) const {
   const auto& made = plugins.model;
   const auto parameters = cat("model ", made.name, ": ", model->built.text(), "\n");
-  const auto compute = assembly::precision_of(config.train->precision, assembly::device_of(config)).compute;
-  const auto like = at::empty({1}, at::TensorOptions(compute).device(config.device == "cuda" ? at::kMeta : at::kCPU));
-  const auto attention =
-      nn::attention_text(model->units, {like, samples.length, config.trains(), plugins.data_options->packing});
+  const auto attention = slow_attention(*this);
   if (brief) return parameters + attention + grouped(model->changes);
   const auto flops = static_cast<std::int64_t>(made.object->flops_per_token(samples.length));
   return cat(parameters, thousands(flops), " floating-point operations a token, forward and backward, at ",

@@ -142,7 +142,7 @@ void ContextParallel::add_ring(nn::Attention& attention, nn::AttentionRow row) c
   nn::Batch shared;
   shared.part = std::make_shared<const nn::SequencePart>();
   const auto like = at::empty({1}, at::TensorOptions(at::kMeta));
-  if (const auto why = row.takes(attention.planned(like, shared, 1))) {
+  if (const auto why = nn::AttentionTable::verdict(row, attention.planned(like, shared, 1))) {
     throw Error(std::vector{Diagnostic{options_.where(&ContextParallelOptions::method),
                                        cat("strategy.context_parallel.method is ring, which cannot compute ", why->what,
                                            ", but ", attention.path(), " has it"),

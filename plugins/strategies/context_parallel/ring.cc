@@ -173,16 +173,13 @@ RingCall Ring::call(const nn::AttentionCall& attention) const {
 nn::AttentionRow Ring::row() const {
   const auto takes = [](const nn::AttentionCall& call) -> nn::Verdict {
     if (!call.batch->part) return nn::WhyNot{"columns that ranks share", false};
-    if (call.spec->soft_cap) return nn::WhyNot{"a soft cap"};
-    if (call.spec->sinks) return nn::WhyNot{"sinks"};
-    if (call.v.size(-1) != call.k.size(-1)) return nn::WhyNot{"values of another width than keys"};
     return {};
   };
   const auto run = [ring = *this](const nn::AttentionCall& call) -> nn::AttentionResult {
-    CAPSTAN_ASSERT(!call.dropout);
     return {ring_attention(call.q, call.k, call.v, ring.call(call))};
   };
-  return {"ring", takes, run};
+  using enum nn::AttentionFeature;
+  return {"ring", {window, linear_biases}, takes, run};
 }
 
 }  // namespace context_parallel

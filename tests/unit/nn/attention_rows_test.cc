@@ -12,8 +12,11 @@ using Catch::Matchers::Contains;
 namespace {
 
 nn::AttentionRow fake(const std::string& name, nn::LogSumExp log_sum_exp = nn::LogSumExp::none) {
-  return {name, [](const nn::AttentionCall&) -> nn::Verdict { return {}; },
-          [](const nn::AttentionCall& call) -> nn::AttentionResult { return {call.v + 1}; }, log_sum_exp};
+  return {name,
+          {},
+          [](const nn::AttentionCall&) -> nn::Verdict { return {}; },
+          [](const nn::AttentionCall& call) -> nn::AttentionResult { return {call.v + 1}; },
+          log_sum_exp};
 }
 
 // A call of two tokens and two heads.
@@ -57,6 +60,39 @@ TEST_CASE("the first row that takes a call computes it: added ones come first, i
   REQUIRE(passed.size() == 1);
   CHECK(passed[0].first == "refusing");
   CHECK(passed[0].second.what == "anything");
+}
+
+TEST_CASE("a row gets no call that wants what it does not name") {
+  Small small;
+  nn::AttentionTable table;
+  auto capping = fake("capping");
+  capping.has = {nn::AttentionFeature::soft_cap};
+  table.add(fake("bare"));
+  table.add(capping);
+  CHECK(table.row_for(small.call())->name == "bare");
+  small.spec.soft_cap = 2;
+  CHECK(table.row_for(small.call())->name == "capping");
+  CHECK(table.passed_over(small.call())[0].second.what == "a soft cap");
+  small.spec.window = 1;
+  CHECK(table.row_for(small.call())->name == "plain");
+}
+
+TEST_CASE("attention with caps and sinks is predicted on the meta device, backward too") {
+  Small small;
+  small.spec.soft_cap = 2;
+  small.spec.sinks = true;
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    small.x = at::empty({1, 2, 2, 4}, at::TensorOptions(type).device(at::kMeta)).set_requires_grad(true);
+    auto call = small.call();
+    call.sinks = at::empty({2}, small.x.options()).set_requires_grad(true);
+    small.batch.positions = small.batch.positions.to(at::kMeta);
+    const auto out = nn::attend(call);
+    CHECK(out.sizes() == small.x.sizes());
+    CHECK(out.scalar_type() == type);
+    out.sum().backward();
+    CHECK(small.x.grad().sizes() == small.x.sizes());
+    CHECK(call.sinks.grad().sizes() == call.sinks.sizes());
+  }
 }
 
 TEST_CASE("sinks choose only rows that give the softmax's sum with a gradient") {

@@ -82,7 +82,7 @@ TEST_CASE("a line says which rows compute attention, and what faster ones lack, 
   kind.dropout = 0.5;
   for (int i = 0; i < 2; ++i) units.push_back(std::make_unique<Attending>(kind));
   CHECK(nn::attention_text(units, on_gpu) ==
-        "attention: plain (dropout on probabilities, sinks: no faster row has it) in 2 layers\n");
+        "attention: plain (dropout on probabilities: no faster row has it) in 2 layers\n");
   kind.dropout = 0;
   kind.spec.sinks = false;
   kind.spec.alibi = true;

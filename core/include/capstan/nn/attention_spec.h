@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
@@ -15,6 +16,22 @@ struct AttentionHeads {
   std::int64_t value_dim = 0;  ///< numbers of a value; 0: as many as of a key
 
   std::int64_t values() const { return value_dim > 0 ? value_dim : dim; }
+};
+
+/// What a call may want besides softmax(scale · q k) v. A row of the table that does not name it never gets such a call.
+enum class AttentionFeature : unsigned { window, soft_cap, linear_biases, value_width, dropout };
+
+/// What a row that lacks it is said to lack.
+struct AttentionFeatureWord {
+  AttentionFeature feature;
+  std::string_view word;
+};
+inline constexpr AttentionFeatureWord attention_feature_words[] = {
+    {AttentionFeature::window, "a window"},
+    {AttentionFeature::soft_cap, "a soft cap"},
+    {AttentionFeature::linear_biases, "linear biases"},
+    {AttentionFeature::value_width, "values of another width than keys"},
+    {AttentionFeature::dropout, "dropout on probabilities"},
 };
 
 /// What a family's causal attention is, as data: out = softmax(mask(cap(scale · q k) + biases)) v. A row of the table
@@ -30,6 +47,12 @@ struct AttentionSpec {
   /// is added to a whole row, so rows may count keys from elsewhere where there are no sinks.
   bool alibi = false;
   AttentionHeads heads = {};  ///< all that the layer has
+
+  /// Whether a field asks for it.
+  bool wants(AttentionFeature feature) const {
+    return (feature == AttentionFeature::window && window) || (feature == AttentionFeature::soft_cap && soft_cap) ||
+           (feature == AttentionFeature::linear_biases && alibi);
+  }
 };
 
 }  // namespace nn

@@ -50,6 +50,10 @@ struct AttentionCall {
   bool needs_log_sum_exp = false;
 
   double scale() const { return spec->scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1)))); }
+  bool wants(AttentionFeature feature) const {
+    return spec->wants(feature) || (feature == AttentionFeature::value_width && v.size(-1) != k.size(-1)) ||
+           (feature == AttentionFeature::dropout && dropout != nullptr);
+  }
   std::int64_t groups() const { return q.size(1) / k.size(1); }
   /// The window, where a row of this many positions is longer.
   std::optional<std::int64_t> window_within(std::int64_t length) const {
@@ -69,8 +73,10 @@ enum class LogSumExp { none, without_gradient, with_gradient };
 /// A row of the table of kernels that compute attention.
 struct AttentionRow {
   std::string name;  ///< "SDPA": for what people read
-  /// Asked in each call, before run(); must answer alike in a unit's forward and where that is recomputed. A call with
-  /// Batch::documents is taken only by a row that lets packed samples attend to themselves where they stand.
+  std::vector<AttentionFeature> has;  ///< what a call may want
+  /// Asked in each call, before run(), where it has what the call wants or not; must answer alike in a unit's forward and
+  /// where that is recomputed. A call with Batch::documents is taken only by a row that lets packed samples attend to
+  /// themselves where they stand.
   std::function<Verdict(const AttentionCall&)> takes;
   std::function<AttentionResult(const AttentionCall&)> run;
   LogSumExp log_sum_exp = LogSumExp::none;
@@ -100,6 +106,8 @@ class AttentionTable {
   const AttentionRow* row_for(const AttentionCall& call) const;
   /// Why the rows before that one, with their names, do not take it.
   std::vector<std::pair<std::string, WhyNot>> passed_over(const AttentionCall& call) const;
+  /// Whether a row takes the call: its own answer, then what it has.
+  static Verdict verdict(const AttentionRow& row, const AttentionCall& call);
   /// Core's row of this name; asserts that there is one.
   static const AttentionRow& row(std::string_view name);
 
