@@ -8,8 +8,6 @@
 #include <capstan/ops/segment_attention.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <cmath>
-
 #include "heads.h"
 #include "operators.h"
 
@@ -74,19 +72,51 @@ std::optional<at::Tensor> fused_attention(const at::Tensor& fused, const at::Ten
   return attention_by_operator(fused, slopes.contiguous());
 }
 
-std::optional<at::Tensor> attention(const nn::Alibi& alibi, const at::Tensor& fused, const nn::Batch& batch) {
-  if (fused.is_cpu()) return std::nullopt;
-  const auto slopes = alibi.slopes(fused);
-  const auto& documents = batch.documents;
-  if (auto y = documents ? std::nullopt : fused_attention(fused, slopes)) return y;
-  const auto dim = fused.size(-1) / (3 * slopes.size(0));
-  const bool apart =
-      documents && !(documents->bounds.defined() && ops::has_segment_attention(fused, ops::bias_columns(dim)));
-  if (apart) return std::nullopt;
-  const auto scale = 1 / std::sqrt(static_cast<double>(dim));
-  const auto heads = widened_heads(fused, slopes, batch.positions, scale);
-  if (documents) return in_segments(heads, *documents, scale);
-  return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, {}, 0.0, /*is_causal=*/true, scale);
+namespace {
+
+// What neither row is for, or lacks.
+nn::Verdict besides_biases(const nn::AttentionCall& call) {
+  if (!call.fused.defined() || !call.slopes.defined()) return nn::WhyNot{"a product by head with biases", false};
+  if (call.cache) return nn::WhyNot{"tokens without a cache", false};
+  if (call.fused.is_cpu()) return nn::WhyNot{"a CPU"};
+  return {};
 }
+
+nn::AttentionRow at_once_row() {
+  const auto takes = [](const nn::AttentionCall& call) -> nn::Verdict {
+    if (auto why = besides_biases(call)) return why;
+    if (call.batch->documents) return nn::WhyNot{"rows of one sample", false};
+    if (call.spec->scale) return nn::WhyNot{"a scale of its own"};
+    if (!has_kernels(call.fused, call.slopes.size(0))) return nn::WhyNot{"heads, a dtype or a GPU of this kind"};
+    return {};
+  };
+  const auto run = [](const nn::AttentionCall& call) -> nn::AttentionResult {
+    return {attention_by_operator(call.fused, call.slopes.contiguous())};
+  };
+  return {"cuDNN with linear biases", {nn::AttentionFeature::linear_biases}, takes, run};
+}
+
+nn::AttentionRow in_columns_row() {
+  const auto takes = [](const nn::AttentionCall& call) -> nn::Verdict {
+    if (auto why = besides_biases(call)) return why;
+    const auto& documents = call.batch->documents;
+    if (!documents) return {};
+    if (!documents->bounds.defined()) return nn::WhyNot{"packed samples that are taken apart", false};
+    if (!ops::has_segment_attention(call.fused, ops::bias_columns(call.q.size(-1))))
+      return nn::WhyNot{"packed heads of this width or dtype"};
+    return {};
+  };
+  const auto run = [](const nn::AttentionCall& call) -> nn::AttentionResult {
+    const auto scale = call.scale();
+    const auto heads = widened_heads(call.fused, call.slopes, call.batch->positions, scale);
+    if (const auto& documents = call.batch->documents) return {in_segments(heads, *documents, scale)};
+    return {at::scaled_dot_product_attention(heads.q, heads.k, heads.v, {}, 0.0, /*is_causal=*/true, scale)};
+  };
+  return {"linear biases as columns", {nn::AttentionFeature::linear_biases}, takes, run};
+}
+
+}  // namespace
+
+std::vector<nn::AttentionRow> rows() { return {at_once_row(), in_columns_row()}; }
 
 }  // namespace bloom

@@ -4,6 +4,7 @@
 #include <capstan/nn/attention.h>
 
 #include <optional>
+#include <vector>
 
 namespace bloom {
 
@@ -21,10 +22,9 @@ std::optional<at::Tensor> fused_attention(const at::Tensor& fused, const at::Ten
 /// The operator that the above calls where kernels take it, whatever the device: on CPUs the reference of float64.
 at::Tensor attention_by_operator(const at::Tensor& fused, const at::Tensor& slopes);
 
-/// What fills nn::Alibi::fused: the above, and where that gives nothing on a GPU, or samples are packed, LibTorch's
-/// causal kernels with heads that carry the biases as columns (heads.h). Nothing on CPUs, and for packed samples that
-/// ops::segment_attention does not take.
-std::optional<at::Tensor> attention(const capstan::nn::Alibi& alibi, const at::Tensor& fused,
-                                    const capstan::nn::Batch& batch);
+/// The rows that BLOOM adds to attention's table, for calls with the whole product and linear biases alone. First the
+/// above; then, where that takes nothing on a GPU or samples are packed, LibTorch's causal kernels with heads that
+/// carry the biases as columns (heads.h), for packed samples if ops::segment_attention takes them. Neither is for CPUs.
+std::vector<capstan::nn::AttentionRow> rows();
 
 }  // namespace bloom

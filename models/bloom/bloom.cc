@@ -89,10 +89,8 @@ class Bloom : public decoder::Model {
   std::vector<std::unique_ptr<capstan::nn::Unit>> build() const override {
     auto units = Model::build();
     for (const auto& unit : units) {
-      unit->each<capstan::nn::Alibi>([](capstan::nn::Alibi& of) {
-        of.fused.fill("model bloom", [&of](const at::Tensor& fused, const capstan::nn::Batch& batch) {
-          return attention(of, fused, batch);
-        });
+      unit->each<capstan::nn::Attention>([](capstan::nn::Attention& of) {
+        for (auto& row : rows()) of.rows().add(std::move(row));
       });
     }
     return units;
@@ -102,7 +100,7 @@ class Bloom : public decoder::Model {
   decoder::Spec spec() const override {
     const auto& o = *options_;
     auto made = o.spec();
-    made.alibi = true;
+    made.attention.alibi = true;
     made.residual_after_norm = o.residual_after_norm;
     made.attention_dropout = o.attention_dropout;
     auto& names = made.names;

@@ -108,7 +108,7 @@ class Llama : public decoder::Model {
     made.qkv_bias = o.attention_bias || o.is_qwen2();  // which has no key for them
     made.projection_bias = o.attention_bias;
     made.mlp_bias = o.mlp_bias;
-    if (o.uses_window()) made.scores.window = o.window();
+    if (o.uses_window()) made.attention.window = o.window();
     if (o.uses_window() && o.is_qwen2()) made.blocks_without_window = o.blocks_without_window(o.num_layers);
     return made;
   }

@@ -69,7 +69,7 @@ class Mixtral : public decoder::Model {
  protected:
   decoder::Spec spec() const override {
     auto made = options_->spec();
-    made.scores.window = options_->window();
+    made.attention.window = options_->window();
     made.mixture = options_->mixture();
     made.names.router = "block_sparse_moe.gate";
     made.names.experts = "block_sparse_moe.experts";

@@ -63,12 +63,11 @@ class NormedHeads : public torch::autograd::Function<NormedHeads> {
 
 // Are they a GPU's, or planned for one (on the meta device), and frozen? Both tell alike in a unit's forward and where
 // it is recomputed.
-bool takes(const at::Tensor& fused, const Norms& norms) {
+bool takes(const at::Tensor& fused, std::int64_t dim, const Norms& norms) {
   const auto type = fused.scalar_type();
   const auto is_frozen = [&](const at::Tensor& norm) { return !norm.requires_grad() && norm.scalar_type() == type; };
   const bool has_kernel = type == at::kDouble || type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
-  return !fused.is_cpu() && has_kernel && fused.size(-1) <= most_features && is_frozen(norms.query) &&
-         is_frozen(norms.key);
+  return !fused.is_cpu() && has_kernel && dim <= most_features && is_frozen(norms.query) && is_frozen(norms.key);
 }
 
 }  // namespace
@@ -85,15 +84,24 @@ ops::RotaryHeads normed_heads(const at::Tensor& fused, const nn::Attention::Head
   return {parts[0], parts[1], parts[2]};
 }
 
-void norm_and_turn_at_once(nn::Attention& attention, const nn::Rotary& rotary, double epsilon) {
-  attention.place.fill(
-      "model qwen3",
-      [&attention, rotary, epsilon](const at::Tensor& fused, const nn::Attention::Heads& own,
-                                    const nn::Batch& batch) -> std::optional<ops::RotaryHeads> {
-        const Norms norms{attention.query_norm()->weight()->value(), attention.key_norm()->weight()->value(), epsilon};
-        if (!takes(fused, norms)) return std::nullopt;
-        return normed_heads(fused, own, norms, batch.positions, rotary.frequencies(fused.scalar_type()));
-      });
+nn::HeadsRow at_once_row(double epsilon) {
+  const auto norms_of = [epsilon](const nn::HeadsCall& call) -> Norms {
+    return {call.query_norm->weight()->value(), call.key_norm->weight()->value(), epsilon};
+  };
+  const auto takes_call = [norms_of](const nn::HeadsCall& call) -> nn::Verdict {
+    const bool is_for_it = call.query_norm && call.key_norm && call.rotary && call.order == nn::HeadOrder::by_kind &&
+                           call.own.values() == call.own.dim;
+    if (!is_for_it) return nn::WhyNot{"norms of q and k and rotary positions", false};
+    if (!takes(call.fused, call.own.dim, norms_of(call)))
+      return nn::WhyNot{"CPUs, trained norms, or heads of this kind"};
+    return {};
+  };
+  const auto run = [norms_of](const nn::HeadsCall& call) {
+    const at::Tensor heads = call.fused.view({call.fused.size(0), call.fused.size(1), -1, call.own.dim});
+    return normed_heads(heads, call.own, norms_of(call), call.batch->positions,
+                        call.rotary->frequencies(heads.scalar_type()));
+  };
+  return {"norms and rotation at once", takes_call, run};
 }
 
 }  // namespace qwen3

@@ -27,7 +27,7 @@ capstan::ops::RotaryHeads normed_heads(const at::Tensor& fused, const capstan::n
                                        const Norms& norms, const at::Tensor& positions,
                                        const std::vector<double>& frequencies);
 
-/// Fills attention's port with it.
-void norm_and_turn_at_once(capstan::nn::Attention& attention, const capstan::nn::Rotary& rotary, double epsilon);
+/// The row with it for attention's table of what prepares heads. `epsilon`: the norms'.
+capstan::nn::HeadsRow at_once_row(double epsilon);
 
 }  // namespace qwen3

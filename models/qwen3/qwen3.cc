@@ -123,7 +123,7 @@ class Qwen3 : public decoder::Model {
     const auto made = spec();
     auto units = decoder::units(made);
     for (const auto& unit : units) {
-      unit->each<capstan::nn::Attention>([&](auto& of) { norm_and_turn_at_once(of, *made.rotary, made.norm_epsilon); });
+      unit->each<capstan::nn::Attention>([&](auto& of) { of.preparation().add(at_once_row(made.norm_epsilon)); });
     }
     return units;
   }
@@ -134,7 +134,7 @@ class Qwen3 : public decoder::Model {
     made.head_norms = decoder::Spec::HeadNorms::each;
     const auto& o = *options_;
     made.qkv_bias = made.projection_bias = o.attention_bias;
-    if (o.use_sliding_window.value_or(false)) made.scores.window = o.window();
+    if (o.use_sliding_window.value_or(false)) made.attention.window = o.window();
     if (!o.has_experts()) {
       made.blocks_without_window = o.blocks_without_window(o.num_layers);
       return made;

@@ -14,6 +14,7 @@
 #include <cstdlib>
 
 #include "nn/weights.h"
+#include "support/alibi.h"
 
 namespace models_test {
 
@@ -207,9 +208,7 @@ TEST_CASE("GPU: ALiBi through the fused kernel equals CPU's float64 up to roundi
       nn::Batch batch;
       batch.positions = at::arange(length, at::TensorOptions(at::kLong).device(device)).expand({2, length});
       batch.sample_ids = at::zeros({2}, batch.positions.options());
-      return [&, batch](const std::vector<at::Tensor>& in) {
-        return alibi.attention(in[0], in[1], in[2], none, batch, nullptr, 0);
-      };
+      return [&, batch](const std::vector<at::Tensor>& in) { return testing::alibi_attention(alibi, in, none, batch); };
     };
     std::vector<at::Tensor> wide, narrow, single;
     for (const double phase : {0.1, 0.5, 0.9}) {

@@ -7,6 +7,7 @@
 #include "compare.h"
 #include "models/bloom/attention.h"
 #include "step/feed.h"
+#include "support/alibi.h"
 
 namespace packing_test {
 
@@ -103,13 +104,21 @@ TEST_CASE("GPU: ALiBi counts distances within each sample where it stands", "[pa
   for (const auto& heads : {Heads{4, 4, 64}, {3, 3, 128}}) {
     const nn::Alibi alibi(root(), heads.queries);
     const Attend attend = [&](const Inputs& in, const nn::Batch& batch) {
-      return alibi.attention(in[0], in[1], in[2], none, batch, nullptr, 0);
+      return testing::alibi_attention(alibi, in, none, batch);
     };
     // As BLOOM does it.
     const Attend fused = [&](const Inputs& in, const nn::Batch& batch) {
       if (!batch.documents->bounds.defined() || in[0].is_cpu()) return attend(in, batch);
       const auto by_head = at::stack({in[0].transpose(1, 2), in[1].transpose(1, 2), in[2].transpose(1, 2)}, 3);
-      return bloom::attention(alibi, by_head.flatten(2), batch).value();
+      nn::AttentionSpec spec;
+      spec.alibi = true;
+      nn::AttentionCall call{&spec, in[0], in[1], in[2]};
+      call.slopes = alibi.slopes(in[0]);
+      call.fused = by_head.flatten(2);
+      call.batch = &batch;
+      const auto row = bloom::rows().back();
+      REQUIRE(!nn::AttentionTable::verdict(row, call));
+      return row.run(call).out;
     };
     check_near(attend, heads, at::kBFloat16);
     check_near(fused, heads, at::kBFloat16);

@@ -158,9 +158,9 @@ const KVCache::Entry& KVCache::put(std::size_t index, const at::Tensor& k, const
   if (entries_.size() <= index) entries_.resize(index + 1);
   auto& entry = entries_[index];
   if (!entry.keys.defined()) {
-    const std::vector<std::int64_t> shape{rows_.defined() ? count_ : k.size(0), k.size(1), capacity_, k.size(3)};
-    entry.keys = at::zeros(shape, k.options());
-    entry.values = at::zeros(shape, v.options());
+    const auto rows = rows_.defined() ? count_ : k.size(0);
+    entry.keys = at::zeros({rows, k.size(1), capacity_, k.size(3)}, k.options());
+    entry.values = at::zeros({rows, v.size(1), capacity_, v.size(3)}, v.options());
   }
   if (rows_.defined()) {
     for (const auto& [all, some] : {std::pair{entry.keys, k}, std::pair{entry.values, v}}) {
@@ -170,9 +170,9 @@ const KVCache::Entry& KVCache::put(std::size_t index, const at::Tensor& k, const
     }
     return entry;
   }
-  const auto where = positions.unsqueeze(1).unsqueeze(-1).expand(k.sizes());
-  entry.keys.scatter_(2, where, k);
-  entry.values.scatter_(2, where, v);
+  const auto where = positions.unsqueeze(1).unsqueeze(-1);
+  entry.keys.scatter_(2, where.expand(k.sizes()), k);
+  entry.values.scatter_(2, where.expand(v.sizes()), v);
   return entry;
 }
 

@@ -1,6 +1,11 @@
 #include "nn/model_summary.h"
+#include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
 #include <set>
 
 namespace capstan::nn {
@@ -41,6 +46,48 @@ ModelSummary summarise(const std::vector<std::unique_ptr<Unit>>& units, const la
     for (const auto& record : weight.records()) elements += record.compute.box(record.shape, mesh, rank).numel();
     return elements;
   });
+}
+
+namespace {
+
+// The row's name, with what the rows before it lack where it is the plain one.
+std::string row_text(const Attention& attention, const PlannedAttention& planned) {
+  Batch batch;
+  batch.training = planned.trains;
+  if (planned.is_packed) {
+    batch.documents.emplace();
+    batch.documents->longest = planned.length;
+    batch.documents->bounds = at::empty({0}, planned.like.options().dtype(at::kInt));
+  }
+  const auto call = attention.planned(planned.like, batch, planned.length);
+  const auto* row = attention.rows().row_for(call);
+  if (!row) {  // packed samples are taken apart
+    batch.documents.reset();
+    row = attention.rows().row_for(call);
+  }
+  if (row->name != "plain") return row->name;
+  std::vector<std::string> lacking;
+  for (const auto& [name, why] : attention.rows().passed_over(call)) {
+    const std::string what(why.what);
+    if (why.is_lacking && std::find(lacking.begin(), lacking.end(), what) == lacking.end()) lacking.push_back(what);
+  }
+  return cat("plain (", join(lacking), ": no faster row has it)");
+}
+
+}  // namespace
+
+std::string attention_text(const std::vector<std::unique_ptr<Unit>>& units, const PlannedAttention& planned) {
+  std::map<std::string, int> layers;
+  for (const auto& unit : units) {
+    unit->each<Attention>([&](const Attention& attention) { ++layers[row_text(attention, planned)]; });
+  }
+  std::vector<std::string> list;
+  bool is_slow = false;
+  for (const auto& [row, count] : layers) {
+    is_slow = is_slow || row.starts_with("plain");
+    list.push_back(cat(row, " in ", counted(count, "layer")));
+  }
+  return is_slow ? cat("attention: ", join(list), "\n") : std::string();
 }
 
 std::string ModelSummary::text() const {

@@ -1,6 +1,8 @@
 #include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 
+#include <ATen/ATen.h>
+
 #include "session/job.h"
 
 namespace capstan::session {
@@ -37,6 +39,15 @@ std::string grouped(const std::string& lines) {
   std::string text;
   for (const auto& [line, more] : groups) text += cat(line, more > 0 ? cat(" and ", more, " more") : "", "\n");
   return text;
+}
+
+// Which layers a GPU computes without a fused kernel, and why.
+std::string slow_attention(const Job& job) {
+  if (job.config.device != "cuda") return {};
+  const auto compute = assembly::precision_of(job.config.train->precision, assembly::device_of(job.config)).compute;
+  const auto like = at::empty({1}, at::TensorOptions(compute).device(at::kMeta));
+  return nn::attention_text(job.model->units,
+                            {like, job.samples.length, job.config.trains(), job.plugins.data_options->packing});
 }
 
 }  // namespace
@@ -88,10 +99,11 @@ std::string Job::text() const {
 std::string Job::model_summary(bool brief) const {
   const auto& made = plugins.model;
   const auto parameters = cat("model ", made.name, ": ", model->built.text(), "\n");
-  if (brief) return parameters + grouped(model->changes);
+  const auto attention = slow_attention(*this);
+  if (brief) return parameters + attention + grouped(model->changes);
   const auto flops = static_cast<std::int64_t>(made.object->flops_per_token(samples.length));
   return cat(parameters, thousands(flops), " floating-point operations a token, forward and backward, at ",
-             thousands(samples.length), " tokens\n", model->changes);
+             thousands(samples.length), " tokens\n", attention, model->changes);
 }
 
 std::string Job::ranks_summary(bool brief) const {

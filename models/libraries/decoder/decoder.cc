@@ -17,8 +17,8 @@ std::int64_t feed_forward_weights(const Spec& spec, std::int64_t block) {
 // How many positions a token of a block sees on average.
 double positions_seen(const Spec& spec, std::int64_t block, std::int64_t sequence_length) {
   const auto length = static_cast<double>(sequence_length);
-  if (!spec.scores.window || spec.blocks_without_window.contains(block)) return length / 2;
-  const auto window = std::min(length, static_cast<double>(*spec.scores.window));
+  if (!spec.attention.window || spec.blocks_without_window.contains(block)) return length / 2;
+  const auto window = std::min(length, static_cast<double>(*spec.attention.window));
   return window - window * window / (2 * length);
 }
 
@@ -41,7 +41,7 @@ void stack_experts(const Spec& spec, const std::string& block, layout::FileMap& 
 
 // A fused q, k and v is a record [heads, 3, dim, …], and a matrix or a vector of as many rows in files.
 void flatten_fused(const Spec& spec, layout::FileMap& map) {
-  const auto rows = 3 * spec.heads.queries * spec.heads.dim;
+  const auto rows = 3 * spec.attention.heads.queries * spec.attention.heads.dim;
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
     const auto module = cat(spec.names.block, i, ".", spec.names.qkv.front());
     map.tensors.at(module + ".weight").file_shape = {rows, spec.hidden_size};
@@ -80,8 +80,8 @@ nn::ModelFacts Model::facts() const {
   facts.max_positions = made.max_positions;
   facts.hidden_size = made.hidden_size;
   facts.num_layers = made.num_layers;
-  facts.num_heads = made.heads.queries;
-  facts.num_kv_heads = made.heads.keys;
+  facts.num_heads = made.attention.heads.queries;
+  facts.num_kv_heads = made.attention.heads.keys;
   facts.num_experts = made.mixture.count;
   facts.experts_per_token = made.mixture.count > 0 ? made.mixture.per_token : 0;
   facts.attention_dropout = made.attention_dropout > 0;
@@ -90,15 +90,16 @@ nn::ModelFacts Model::facts() const {
 
 double Model::flops_per_token(std::int64_t sequence_length) const {
   const auto made = spec();
-  const auto hidden = made.hidden_size, features = made.heads.queries * made.heads.dim;
-  const auto attention = 2 * hidden * (features + made.heads.keys * made.heads.dim);
+  const auto& heads = made.attention.heads;
+  const auto hidden = made.hidden_size, of_both = heads.dim + heads.values();
+  const auto attention = hidden * (heads.queries + heads.keys) * of_both;
   auto weights = made.num_layers * attention + made.vocab_size * hidden;
   double seen = 0;
   for (std::int64_t i = 0; i < made.num_layers; ++i) {
     weights += feed_forward_weights(made, i);
     seen += positions_seen(made, i, sequence_length);
   }
-  return 6.0 * static_cast<double>(weights) + 12.0 * static_cast<double>(features) * seen;
+  return 6.0 * static_cast<double>(weights) + 6.0 * static_cast<double>(heads.queries * of_both) * seen;
 }
 
 layout::FileMap Model::file_map() const {

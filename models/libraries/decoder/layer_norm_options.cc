@@ -10,7 +10,7 @@ Spec LayerNormOptions::spec() const {
   made.num_layers = num_layers;
   made.max_positions = seq_length;
   made.ff_dim = 4 * hidden_size;
-  made.heads = {num_heads, num_heads, hidden_size / num_heads};
+  made.attention.heads = {num_heads, num_heads, hidden_size / num_heads};
   made.norm = Spec::Norm::layer;
   made.norm_epsilon = layer_norm_epsilon;
   made.qkv_bias = made.projection_bias = made.mlp_bias = true;

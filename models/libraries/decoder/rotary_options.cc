@@ -33,12 +33,12 @@ Spec RotaryOptions::spec() const {
   made.num_layers = num_layers;
   made.max_positions = seq_length;
   made.ff_dim = ff_dim;
-  made.heads = {num_heads, kv_heads(), dim()};
+  made.attention.heads = {num_heads, kv_heads(), dim()};
   made.norm_epsilon = rms_norm_epsilon;
   const auto scaling = scaling_of(*this);
   made.rotary = nn::Rotary(dim(), rope_theta, scaling);
   if (const auto factor = scaling.score_factor(); factor != 1)
-    made.scores.scale = factor / std::sqrt(static_cast<double>(dim()));
+    made.attention.scale = factor / std::sqrt(static_cast<double>(dim()));
   made.tied_head = tie_word_embeddings;
   made.attention_dropout = attention_dropout;
   made.init_std = init_std;

@@ -54,12 +54,10 @@ std::string last_part(const std::string& module) { return module.substr(module.r
 
 nn::Attention::Kind attention_kind(const Spec& s, std::int64_t index) {
   nn::Attention::Kind kind;
-  kind.heads = s.heads;
+  kind.spec = s.attention;
+  if (s.blocks_without_window.contains(index)) kind.spec.window.reset();
   kind.order = s.names.qkv.size() == 1 ? nn::Attention::Order::by_head : nn::Attention::Order::by_kind;
   kind.rotary = s.rotary;
-  kind.alibi = s.alibi;
-  kind.scores = s.scores;
-  if (s.blocks_without_window.contains(index)) kind.scores.window.reset();
   kind.dropout = s.attention_dropout;
   kind.norm_epsilon = s.norm_epsilon;
   kind.layer = static_cast<std::size_t>(index);
@@ -67,16 +65,20 @@ nn::Attention::Kind attention_kind(const Spec& s, std::int64_t index) {
 }
 
 nn::Attention::Weights attention_of(const Spec& s, const std::string& block) {
-  const auto& heads = s.heads;
-  const auto queries = heads.queries * heads.dim, keys = heads.keys * heads.dim;
+  const auto& heads = s.attention.heads;
+  const auto queries = heads.queries * heads.dim, keys = heads.keys * heads.dim, values = heads.keys * heads.values();
   std::vector<std::string> modules;
   for (const auto& name : s.names.qkv) modules.push_back(block + name);
   const auto features = modules.size() == 1 ? std::vector<layout::Shape>{{heads.queries, 3, heads.dim}}
-                                            : std::vector<layout::Shape>{{queries}, {keys}, {keys}};
+                                            : std::vector<layout::Shape>{{queries}, {keys}, {values}};
   nn::Attention::Weights weights;
   weights.qkv = linear_of({modules, features, s.hidden_size, s.qkv_bias, s.init_std});
-  weights.projection =
-      linear_of({{block + s.names.projection}, {{s.hidden_size}}, queries, s.projection_bias, residual_std(s)});
+  weights.projection = linear_of({{block + s.names.projection},
+                                  {{s.hidden_size}},
+                                  heads.queries * heads.values(),
+                                  s.projection_bias,
+                                  residual_std(s)});
+  if (s.attention.sinks) weights.sinks = vector_of(block + s.names.sinks, heads.queries, Init::normal(s.init_std));
   if (s.head_norms == Spec::HeadNorms::none) return weights;
   const bool each = s.head_norms == Spec::HeadNorms::each;
   weights.query_norm = vector_of(block + s.names.query_norm + ".weight", each ? heads.dim : queries, Init::ones());

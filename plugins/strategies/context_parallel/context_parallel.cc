@@ -6,6 +6,8 @@
 #include <capstan/strategy_parts/claims.h>
 #include <capstan/strategy_parts/collectives.h>
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -135,6 +137,22 @@ void ContextParallel::note(Method method) {
   if (std::find(notes_.begin(), notes_.end(), line) == notes_.end()) notes_.push_back(line);
 }
 
+// The core's rows then get this rank's columns of queries, keys and values, which only the ring's takes.
+void ContextParallel::add_ring(nn::Attention& attention, nn::AttentionRow row) const {
+  nn::Batch shared;
+  shared.part = std::make_shared<const nn::SequencePart>();
+  const auto like = at::empty({1}, at::TensorOptions(at::kMeta));
+  if (const auto why = nn::AttentionTable::verdict(row, attention.planned(like, shared, 1))) {
+    throw Error(std::vector{Diagnostic{options_.where(&ContextParallelOptions::method),
+                                       cat("strategy.context_parallel.method is ring, which cannot compute ", why->what,
+                                           ", but ", attention.path(), " has it"),
+                                       R"(set method = "ulysses" or "gather")"}});
+  }
+  attention.rows().add(std::move(row));
+  attention.around.fill("context_parallel", [](const auto& core, const auto& q, const auto& k, const auto& v,
+                                               const nn::Batch& batch) { return core(q, k, v, batch); });
+}
+
 void ContextParallel::place(nn::Unit& unit, const strategy::Placement& placement) {
   if (options_->size == 1) return;
   const auto group = placement.group({Axis::cp});
@@ -149,7 +167,7 @@ void ContextParallel::place(nn::Unit& unit, const strategy::Placement& placement
     if (*method == Method::ulysses) {
       attention.around.fill("context_parallel", Ulysses(group, unit.name()));
     } else if (*method == Method::ring) {
-      attention.around.fill("context_parallel", Ring(group, unit.name(), attention));
+      add_ring(attention, Ring(group, unit.name()).row());
     } else {
       attention.around.fill("context_parallel", Gather(group, unit.name(), attention.dropout().probability()));
     }

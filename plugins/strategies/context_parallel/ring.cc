@@ -6,7 +6,6 @@
 #include <capstan/base/text.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -149,23 +148,19 @@ at::Tensor ring_attention(const at::Tensor& q, const at::Tensor& k, const at::Te
   return RingFunction::apply(q, k, v, call);
 }
 
-Ring::Ring(std::shared_ptr<comm::Group> group, std::string layer, const nn::Attention& attention)
-    : group_(std::move(group)), layer_(std::move(layer)), attention_(&attention) {}
+Ring::Ring(std::shared_ptr<comm::Group> group, std::string layer)
+    : group_(std::move(group)), layer_(std::move(layer)) {}
 
-RingCall Ring::call(const at::Tensor& q, const nn::Batch& batch) const {
-  const auto& whole = *batch.part->whole;
+RingCall Ring::call(const nn::AttentionCall& attention) const {
+  const auto& whole = *attention.batch->part->whole;
   RingCall call{group_, layer_, {}, {}};
   for (int rank = 0; rank < group_->size(); ++rank)
     call.columns.push_back(own_columns(whole.tokens.size(1), group_->size(), rank));
-  const auto* alibi = attention_->alibi();
-  const auto scores = alibi ? nn::AttentionScores{} : attention_->scores();
   auto& rules = call.rules;
-  rules.scale = scores.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1))));
-  rules.window = scores.window;
-  if (alibi) {
-    rules.slopes = alibi->slopes(q);
-    rules.positions = whole.positions;
-  }
+  rules.scale = attention.scale();
+  rules.window = attention.spec->window;
+  rules.slopes = attention.slopes;
+  if (rules.slopes.defined()) rules.positions = whole.positions;
   if (whole.documents) {
     auto all = whole;
     all.loss_rows =
@@ -175,10 +170,16 @@ RingCall Ring::call(const at::Tensor& q, const nn::Batch& batch) const {
   return call;
 }
 
-at::Tensor Ring::operator()(const nn::Attention::Core& /*core*/, const at::Tensor& q, const at::Tensor& k,
-                            const at::Tensor& v, const nn::Batch& batch) const {
-  CAPSTAN_ASSERT(!(batch.training && attention_->dropout().probability() > 0));
-  return ring_attention(q, k, v, call(q, batch));
+nn::AttentionRow Ring::row() const {
+  const auto takes = [](const nn::AttentionCall& call) -> nn::Verdict {
+    if (!call.batch->part) return nn::WhyNot{"columns that ranks share", false};
+    return {};
+  };
+  const auto run = [ring = *this](const nn::AttentionCall& call) -> nn::AttentionResult {
+    return {ring_attention(call.q, call.k, call.v, ring.call(call))};
+  };
+  using enum nn::AttentionFeature;
+  return {"ring", {window, linear_biases}, takes, run};
 }
 
 }  // namespace context_parallel

@@ -28,22 +28,19 @@ struct RingCall {
 /// may have no columns: it passes on what the others have. All ranks of the group, two or more, call it.
 at::Tensor ring_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const RingCall& call);
 
-/// Fills an attention layer's port `around`: each rank keeps its queries, and besides its own keys and values has at
-/// most two blocks. It computes without the layer's core, which does not return its softmax's sums, and without
-/// dropout.
+/// The row of attention's table for columns that ranks share: each rank keeps its queries, and besides its own keys and
+/// values has at most two blocks. It gives no softmax's sums, and takes no dropout.
 class Ring {
  public:
-  /// The attention layer outlives it.
-  Ring(std::shared_ptr<capstan::comm::Group> group, std::string layer, const capstan::nn::Attention& attention);
-  /// The call of q [B, heads, S, dim], this rank's columns of a batch.
-  RingCall call(const at::Tensor& q, const capstan::nn::Batch& batch) const;
-  at::Tensor operator()(const capstan::nn::Attention::Core& core, const at::Tensor& q, const at::Tensor& k,
-                        const at::Tensor& v, const capstan::nn::Batch& batch) const;
+  Ring(std::shared_ptr<capstan::comm::Group> group, std::string layer);
+  /// What makes it a row of the table.
+  capstan::nn::AttentionRow row() const;
+  /// What a call is on the ring.
+  RingCall call(const capstan::nn::AttentionCall& attention) const;
 
  private:
   std::shared_ptr<capstan::comm::Group> group_;
   std::string layer_;
-  const capstan::nn::Attention* attention_;
 };
 
 }  // namespace context_parallel

@@ -44,7 +44,7 @@ class AttentionResults {
   bool is_again_ = false;
 };
 
-/// What fills nn::Attention::around_kernels.
+/// What is put around the rows of attention's table, whichever is chosen (nn::AttentionTable::wrap).
 class KeepAttention {
  public:
   KeepAttention(const capstan::nn::Attention& attention, capstan::strategy::KeepInput keep)

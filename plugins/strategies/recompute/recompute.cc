@@ -218,7 +218,7 @@ void Recompute::place(nn::Unit& unit, const strategy::Placement& placement) {
   if (options_->keep_attention && contains(chosen_, &unit)) {
     const auto keep = contains(offloaded_, &unit) ? results_.keep() : strategy::KeepInput();
     unit.each<nn::Attention>(
-        [&](nn::Attention& attention) { attention.around_kernels.fill("recompute", KeepAttention(attention, keep)); });
+        [&](nn::Attention& attention) { attention.rows().wrap("recompute", KeepAttention(attention, keep)); });
   }
   const auto& mesh = placement.mesh;
   const Sharing sharing{mesh.size(layout::Axis::tp), mesh.coordinate(placement.rank, layout::Axis::tp)};
@@ -265,7 +265,7 @@ std::vector<layout::Footprint> Recompute::footprint(const strategy::Facts& facts
     columns += shares_columns(*kept) ? piece(own, tp) : own;
     if (!options_->keep_attention || !contains(chosen_, kept)) continue;
     kept->each<nn::Attention>([&](const nn::Attention& attention) {
-      features += piece(attention.heads().queries, tp) * attention.heads().dim;
+      features += piece(attention.heads().queries, tp) * attention.heads().values();
     });
   }
   const auto token = facts.micro_batch * bytes_of(facts.precision);

@@ -94,6 +94,7 @@ void UnitPlacement::split_heads_of(nn::Attention& attention) {
   const auto copies = heads.keys < group_->size() ? group_->size() / heads.keys : 1;
   key_copies_[&attention.qkv()] = copies;
   if (const auto* norm = attention.key_norm()) key_copies_[norm] = copies;
+  if (attention.sinks()) cut(*attention.sinks(), 0);
 }
 
 std::string UnitPlacement::label(const char* what, const std::string& layer) const {

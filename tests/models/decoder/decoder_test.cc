@@ -14,7 +14,7 @@ namespace {
 // GPT-NeoX's names in transformers: a fused q, k and v by heads, and a head that is not called lm_head.
 decoder::Spec neox() {
   auto spec = tiny();
-  spec.heads = {2, 2, 4};
+  spec.attention.heads = {2, 2, 4};
   spec.qkv_bias = true;
   spec.names.prefix = "gpt_neox.";
   spec.names.tokens = "gpt_neox.embed_in";

@@ -12,7 +12,7 @@ inline capstan::decoder::Spec tiny() {
   spec.num_layers = 1;
   spec.max_positions = 9;
   spec.ff_dim = 5;
-  spec.heads = {2, 1, 4};
+  spec.attention.heads = {2, 1, 4};
   spec.norm_epsilon = 1e-3;
   return spec;
 }

@@ -138,7 +138,8 @@ bool is_at_once(const Case& given, const at::TensorOptions& options, bool traine
     norm->weight()->bind(given.query_norm.to(options).set_requires_grad(trained && norm == attention.key_norm()));
   nn::Batch batch;
   batch.positions = given.positions.to(options.device());
-  return attention.place(given.fused.narrow(2, 0, 7).to(options), nn::Attention::Heads{5, 1, 6}, batch).has_value();
+  const auto call = attention.heads_call(given.fused.narrow(2, 0, 7).to(options).flatten(2), batch);
+  return attention.preparation().row_for(call)->name == "norms and rotation at once";
 }
 
 }  // namespace
@@ -152,10 +153,10 @@ TEST_CASE("blocks norm and turn at once on GPUs, and where their memory is predi
   }
 }
 
-TEST_CASE("attention takes q, k and v from the port that norms and turns at once") {
+TEST_CASE("attention takes q, k and v from the row that norms and turns at once") {
   const Case given;
   nn::Attention::Kind kind;
-  kind.heads = {4, 2, 6};
+  kind.spec.heads = {4, 2, 6};
   kind.rotary.emplace(6, 1e4, nn::RotaryScaling{});
   kind.norm_epsilon = epsilon;
   const std::vector<at::Tensor> weights{waves({48, 12}, 0.2), waves({12, 24}, 0.5), given.query_norm, given.key_norm};
@@ -170,11 +171,13 @@ TEST_CASE("attention takes q, k and v from the port that norms and turns at once
     nn::Attention attention(root, kind, {{bound[0], {}}, {bound[1], {}}, bound[2], bound[3]});
     int asked = 0;
     if (at_once) {
-      attention.place.fill("test", [&](const at::Tensor& fused, const nn::Attention::Heads& own, const nn::Batch& of) {
+      auto row = qwen3::at_once_row(epsilon);
+      row.takes = [](const nn::HeadsCall&) -> nn::Verdict { return {}; };  // on a CPU too
+      row.run = [&asked, run = row.run](const nn::HeadsCall& call) {
         ++asked;
-        return std::optional(
-            qwen3::normed_heads(fused, own, given.norms(), of.positions, kind.rotary->frequencies(at::kDouble)));
-      });
+        return run(call);
+      };
+      attention.preparation().add(row);
     }
     nn::Batch batch;
     batch.positions = given.positions;

@@ -205,7 +205,7 @@ struct Neox {
     spec.hidden_size = spec.ff_dim = 8;
     spec.num_layers = 1;
     spec.max_positions = 9;
-    spec.heads = {2, 2, 4};
+    spec.attention.heads = {2, 2, 4};
     spec.tied_head = tied;
     spec.names.prefix = "gpt_neox.";
     spec.names.head = "embed_out";

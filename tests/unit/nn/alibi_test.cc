@@ -8,10 +8,12 @@
 
 #include "nn/weights.h"
 #include "ops/jacobian.h"
+#include "support/alibi.h"
 
 namespace alibi_test {
 
 using namespace capstan;
+using capstan::testing::alibi_attention;
 using capstan::testing::difference;
 using capstan::testing::jacobian_error;
 using capstan::testing::numbers;
@@ -65,12 +67,11 @@ at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 TEST_CASE("ALiBi adds slope times distance, for powers of two and other numbers of heads") {
   const int heads = GENERATE(1, 4, 6, 12);
   const auto q = numbers({2, heads, 7, 4}, 0.1), k = numbers({2, heads, 7, 4}, 0.5), v = numbers({2, heads, 7, 4}, 0.9);
-  const auto got = nn::Alibi(root, heads).attention(q, k, v, no_dropout, batch_of(2, 7), nullptr, 0);
+  const auto got = alibi_attention(nn::Alibi(root, heads), {q, k, v}, no_dropout, batch_of(2, 7));
   CHECK(difference(got, reference(q, k, v, slopes(heads))) < 1e-13);
   // float32's slopes come from float32 powers.
-  const auto single =
-      nn::Alibi(root, heads)
-          .attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), no_dropout, batch_of(2, 7), nullptr, 0);
+  const auto single = alibi_attention(nn::Alibi(root, heads), {q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat)},
+                                      no_dropout, batch_of(2, 7));
   CHECK(difference(single.to(at::kDouble), got) < 1e-5);
 }
 
@@ -79,7 +80,7 @@ TEST_CASE("a rank's heads have their own slopes") {
   part.own_heads.fill("tensor_parallel", [](const at::Tensor& all) { return all.narrow(0, 2, 3); });
   const auto q = numbers({1, 3, 5, 4}, 0.1), k = numbers({1, 3, 5, 4}, 0.5), v = numbers({1, 3, 5, 4}, 0.9);
   const auto all = slopes(6);
-  CHECK(difference(part.attention(q, k, v, no_dropout, batch_of(1, 5), nullptr, 0),
+  CHECK(difference(alibi_attention(part, {q, k, v}, no_dropout, batch_of(1, 5)),
                    reference(q, k, v, {all[2], all[3], all[4]})) < 1e-13);
 }
 
@@ -92,12 +93,12 @@ TEST_CASE("ALiBi with the cache: a prompt, then a token at a time, equals the fu
     return t.narrow(2, begin, count);
   };
   auto batch = batch_of(2, 5);
-  CHECK(difference(alibi.attention(part(q, 0, 5), part(k, 0, 5), part(v, 0, 5), no_dropout, batch, &cache, 0),
+  CHECK(difference(alibi_attention(alibi, {part(q, 0, 5), part(k, 0, 5), part(v, 0, 5)}, no_dropout, batch, &cache),
                    part(expected, 0, 5)) < 1e-13);
   cache.set_filled();
   for (std::int64_t t = 5; t < 8; ++t) {
     batch.positions = at::full({2, 1}, t, at::kLong);
-    CHECK(difference(alibi.attention(part(q, t, 1), part(k, t, 1), part(v, t, 1), no_dropout, batch, &cache, 0),
+    CHECK(difference(alibi_attention(alibi, {part(q, t, 1), part(k, t, 1), part(v, t, 1)}, no_dropout, batch, &cache),
                      part(expected, t, 1)) < 1e-13);
   }
 }
@@ -109,12 +110,10 @@ TEST_CASE("ALiBi's dropout acts on the probabilities, and its gradients are the 
   const auto q = numbers({1, 2, 4, 3}, 0.1), k = numbers({1, 2, 4, 3}, 0.5);
   // Values that are the identity show the probabilities.
   const auto eye = at::eye(4, at::kDouble).expand({1, 2, 4, 4});
-  const auto whole = alibi.attention(q, k, eye, no_dropout, batch, nullptr, 0);
-  CHECK(difference(alibi.attention(q, k, eye, some, batch, nullptr, 0), some.on_attention(whole, batch)) < 1e-14);
+  const auto whole = alibi_attention(alibi, {q, k, eye}, no_dropout, batch);
+  CHECK(difference(alibi_attention(alibi, {q, k, eye}, some, batch), some.on_attention(whole, batch)) < 1e-14);
   for (const auto* dropout : {&no_dropout, &some}) {
-    const auto function = [&](const std::vector<at::Tensor>& x) {
-      return alibi.attention(x[0], x[1], x[2], *dropout, batch, nullptr, 0);
-    };
+    const auto function = [&](const std::vector<at::Tensor>& x) { return alibi_attention(alibi, x, *dropout, batch); };
     CHECK(jacobian_error(function, {q, k, numbers({1, 2, 4, 3}, 0.9)}) < 1e-8);
   }
 }

@@ -257,7 +257,7 @@ TEST_CASE("a window of attention hides what is further back, values and gradient
 TEST_CASE("a window of attention holds for tokens that come one by one") {
   const auto q = numbers({1, 2, 7, 4}, 0.1), k = numbers({1, 2, 7, 4}, 0.5), v = numbers({1, 2, 7, 4}, 0.9);
   nn::Batch batch;
-  const nn::AttentionScores scores{0.7, 3};
+  const nn::AttentionSpec scores{0.7, 3};
   const auto expected = plain_window(q, k, v, 3);
   nn::KVCache cache(7);
   const auto part = [](const at::Tensor& x, std::int64_t begin, std::int64_t count) {

@@ -136,7 +136,7 @@ TEST_CASE("a norm of heads says so: one vector for every head, or one of all hea
   for (const std::int64_t size : {2, 8}) {
     nn::Layer root("root");
     nn::Attention::Kind kind;
-    kind.heads = {4, 2, 2};
+    kind.spec.heads = {4, 2, 2};
     const nn::Attention attention(root, kind,
                                   {{weight("qkv", {16, 8}), nullptr},
                                    {weight("out", {8, 8}), nullptr},

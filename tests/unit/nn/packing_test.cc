@@ -5,6 +5,7 @@
 
 #include "nn/weights.h"
 #include "ops/jacobian.h"
+#include "support/alibi.h"
 
 namespace packing_test {
 
@@ -97,7 +98,7 @@ TEST_CASE("ALiBi counts distances within each sample of a packed row") {
   const auto q = numbers({rows, 3, cols, 4}, 0.1), k = numbers({rows, 3, cols, 4}, 0.5),
              v = numbers({rows, 3, cols, 4}, 0.9);
   check_each(q, k, v, drops, [&](const auto& queries, const auto& keys, const auto& values, const nn::Batch& batch) {
-    return alibi.attention(queries, keys, values, dropout, batch, nullptr, 0);
+    return testing::alibi_attention(alibi, {queries, keys, values}, dropout, batch);
   });
 }
 

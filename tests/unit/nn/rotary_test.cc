@@ -113,7 +113,7 @@ TEST_CASE("rotary attention is its parts, for any ratio of query to key heads an
     nn::Layer root("root");
     const nn::Dropout none(root, "attention", 0);
     nn::Attention::Kind kind;
-    kind.heads = {queries, keys, dim};
+    kind.spec.heads = {queries, keys, dim};
     kind.rotary = rotary;
     const nn::Attention layer(root, kind, {{bound("qkv", qkv), nullptr}, {bound("out", out), nullptr}, {}, {}});
     const auto part = [&](std::int64_t begin, std::int64_t heads) {

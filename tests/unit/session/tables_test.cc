@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "assembly/dry_job.h"
 #include "session/job.h"
 #include "support/folder.h"
 #include "support/job.h"
@@ -58,6 +59,18 @@ TEST_CASE("what a strategy says of many layers is one line of a brief summary") 
   CHECK_THAT(job.model_summary(true),
              Contains("\nAdding lora to: a and 2 more\nwith strategies: 1\nno colon\nno colon\n"));
   CHECK_THAT(job.model_summary(), Contains("\nAdding lora to: b\n"));
+}
+
+TEST_CASE("a GPU's layers of attention that no fused kernel computes are in the summary, with what kernels lack") {
+  const auto on = [](const std::string& model, const std::string& device) {
+    return testing::job_of(testing::small(model, device == "cpu" ? "fp32" : "bf16", ""), device).model_summary(true);
+  };
+  const auto dropping = testing::llama + "attention_dropout = 0.1\n";
+  CHECK_THAT(on(dropping, "cuda"),
+             Contains("\nattention: plain (dropout on probabilities: no faster row has it) in 2 layers\n"));
+  CHECK_THAT(on(dropping, "cpu"), !Contains("attention:"));
+  for (const auto& model : {testing::llama, testing::bloom, testing::mistral + "16\n", testing::mixtral})
+    CHECK_THAT(on(model, "cuda"), !Contains("attention:"));
 }
 
 TEST_CASE("a job's tables have the batch's sizes as they were settled") {

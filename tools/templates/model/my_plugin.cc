@@ -97,7 +97,7 @@ namespace {
 // The attention's sizes; a strategy that splits it leaves a rank some of the heads.
 nn::Attention::Kind attention_kind(const MyPluginOptions& o, std::int64_t index) {
   nn::Attention::Kind kind;
-  kind.heads = {o.num_heads, o.num_heads, o.hidden_size / o.num_heads};
+  kind.spec.heads = {o.num_heads, o.num_heads, o.hidden_size / o.num_heads};
   kind.layer = static_cast<std::size_t>(index);
   return kind;
 }

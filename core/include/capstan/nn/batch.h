@@ -171,9 +171,9 @@ class KVCache {
   explicit KVCache(std::int64_t capacity) : capacity_(capacity) {}
   struct Entry {
     at::Tensor keys;    ///< [B, kv heads, capacity, head dim]
-    at::Tensor values;  ///< [B, kv heads, capacity, head dim]
+    at::Tensor values;  ///< [B, kv heads, capacity, value dim]
   };
-  /// Writes k, v [B, kv heads, S, head dim] at positions [B, S] of layer `index`; returns the whole entry.
+  /// Writes k, v [B, kv heads, S, head or value dim] at positions [B, S] of layer `index`; returns the whole entry.
   const Entry& put(std::size_t index, const at::Tensor& k, const at::Tensor& v, const at::Tensor& positions);
   std::int64_t capacity() const { return capacity_; }
   /// False while prompts are put: attention is then plain causal.

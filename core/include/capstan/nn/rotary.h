@@ -28,7 +28,7 @@ struct RotaryScaling {
   double slow_turns = 1;                   ///< yarn: divided where at most this often
   std::optional<double> attention_factor;  ///< yarn: multiplies q and k; 0.1 ln(factor) + 1 when not set
 
-  /// What q k is multiplied by besides AttentionScores::scale: yarn's attention factor squared, else 1.
+  /// What q k is multiplied by besides AttentionSpec::scale: yarn's attention factor squared, else 1.
   double score_factor() const;
 };
 

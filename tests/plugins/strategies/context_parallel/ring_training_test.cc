@@ -113,14 +113,16 @@ class FaultyRing : public strategy::Strategy {
   void claim(strategy::Claims& claims) const override { claims.exclusive(strategy::sequence_cut_point); }
   void place(nn::Unit& unit, const strategy::Placement& placement) override {
     unit.each<nn::Attention>([&](nn::Attention& attention) {
-      const context_parallel::Ring ring(placement.group({layout::Axis::cp}), unit.name(), attention);
-      attention.around.fill("faulty_ring",
-                            [ring, fault = fault_](const nn::Attention::Core&, const at::Tensor& q, const at::Tensor& k,
-                                                   const at::Tensor& v, const nn::Batch& batch) {
-                              auto call = ring.call(q, batch);
-                              spoil(call, fault);
-                              return ring_attention(q, k, v, call);
-                            });
+      const context_parallel::Ring ring(placement.group({layout::Axis::cp}), unit.name());
+      auto row = ring.row();
+      row.run = [ring, fault = fault_](const nn::AttentionCall& attending) -> nn::AttentionResult {
+        auto call = ring.call(attending);
+        spoil(call, fault);
+        return {ring_attention(attending.q, attending.k, attending.v, call)};
+      };
+      attention.rows().add(row);
+      attention.around.fill("faulty_ring", [](const auto& core, const auto& q, const auto& k, const auto& v,
+                                              const nn::Batch& batch) { return core(q, k, v, batch); });
     });
   }
   nn::SequenceCut cut_sequence(const strategy::Placement& placement) override {

@@ -75,7 +75,7 @@ class Block : public nn::Unit {
  private:
   static nn::Attention::Kind kind(std::int64_t keys) {
     nn::Attention::Kind kind;
-    kind.heads = {heads, keys, dim};
+    kind.spec.heads = {heads, keys, dim};
     kind.rotary = nn::Rotary(dim, 1e4, {});
     kind.norm_epsilon = 1e-3;
     return kind;

@@ -81,7 +81,7 @@ class Quiet : public nn::Model {
    private:
     static nn::Attention::Kind kind() {
       nn::Attention::Kind kind;
-      kind.heads = {6, 3, 2};
+      kind.spec.heads = {6, 3, 2};
       kind.rotary = nn::Rotary(2, 1e4, {});
       return kind;
     }

@@ -29,6 +29,7 @@ struct Names {
   std::string projection = "self_attn.o_proj";
   std::string query_norm = "self_attn.q_norm";
   std::string key_norm = "self_attn.k_norm";
+  std::string sinks = "self_attn.sinks";                        ///< the record itself, as Spec::attention has sinks
   std::vector<std::string> up{"mlp.gate_proj", "mlp.up_proj"};  ///< gate first, where it is gated
   std::string down = "mlp.down_proj";
   std::string router = "mlp.gate";
@@ -70,8 +71,8 @@ struct Spec {
   std::int64_t hidden_size = 0;
   std::int64_t num_layers = 0;
   std::int64_t max_positions = 0;
-  std::int64_t ff_dim = 0;  ///< an expert's, where feed-forward layers are mixtures (but for dense_blocks)
-  nn::Attention::Heads heads;
+  std::int64_t ff_dim = 0;      ///< an expert's, where feed-forward layers are mixtures (but for dense_blocks)
+  nn::AttentionSpec attention;  ///< of all blocks, but for the windows of some; positions: see below
 
   Norm norm = Norm::rms;
   double norm_epsilon = 1e-6;
@@ -79,15 +80,13 @@ struct Spec {
   bool norm_after = false;           ///< … x + norm(f(x)); both: x + norm(f(norm(x)))
   bool residual_after_norm = false;  ///< norm(x) + f(norm(x))
 
-  /// Positions: rotary, or ALiBi, or learned (Names::positions).
+  /// Positions: rotary, or linear biases (attention.alibi), or learned (Names::positions).
   std::optional<nn::Rotary> rotary;
-  bool alibi = false;
 
   bool qkv_bias = false;
   bool projection_bias = false;
   HeadNorms head_norms = HeadNorms::none;
-  nn::AttentionScores scores;
-  std::set<std::int64_t> blocks_without_window = {};  ///< that see all positions although scores.window is set
+  std::set<std::int64_t> blocks_without_window = {};  ///< they see all positions although attention.window is set
 
   nn::Mlp::Kind mlp;
   bool mlp_bias = false;
@@ -121,8 +120,8 @@ class Model : public nn::Model {
   nn::ModelFacts facts() const override;
   std::vector<std::unique_ptr<nn::Unit>> build() const override { return units(spec()); }
   /// Forward and backward: 6 per weight of every product that a token takes part in (its experts, router and head
-  /// included, tables not) and 12·K·heads·dim a layer for attention, K being the positions that a token sees on
-  /// average: S / 2, or fewer in a window (Chowdhery et al. 2022, appendix B, with the causal half).
+  /// included, tables not) and 6·K·heads·(dim + value dim) a layer for attention, K being the positions that a token
+  /// sees on average: S / 2, or fewer in a window (Chowdhery et al. 2022, appendix B, with the causal half).
   double flops_per_token(std::int64_t sequence_length) const override;
   layout::FileMap file_map() const override;
 
