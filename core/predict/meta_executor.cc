@@ -19,8 +19,8 @@ MetaExecutor::MetaExecutor(const ShardPlan& plan, Add add) : CountingExecutor(pl
     for (const auto& planned : bucket.weights) {
       planned.weight->bind(leaf(planned));
       if (!planned.in_bytes) continue;
-      planned.weight->gather_codec()->bind(at::empty(planned.sharding.shape, meta.dtype(at::kByte)),
-                                           at::empty({1}, meta.dtype(at::kFloat)));
+      planned.weight->gathering_codec()->bind_gathered(at::empty(planned.sharding.shape, meta.dtype(at::kByte)),
+                                                       at::empty({1}, meta.dtype(at::kFloat)));
     }
     if (!bucket.gradients.table) continue;
     const auto& planned = bucket.weights.front();

@@ -23,8 +23,8 @@ class MetaExecutor : public CountingExecutor {
  private:
   /// A table's leaf for lookups, and that of its other user.
   struct Leaves {
-    at::Tensor table;
-    at::Tensor other;
+    at::Tensor table;  ///< the leaf of lookups
+    at::Tensor other;  ///< the other users' leaf
   };
   std::map<std::size_t, Leaves> tables_;  ///< by bucket
   comm::InFlight in_flight_;

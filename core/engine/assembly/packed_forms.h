@@ -1,6 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
-#include <capstan/nn/codec_files.h>
+#include <capstan/nn/codec.h>
 #include <capstan/plugin/host.h>
 
 #include <string>

@@ -13,8 +13,6 @@ namespace {
 using layout::Box;
 using layout::Param;
 
-const nn::CodecFiles* files_of(const nn::Codec& codec) { return dynamic_cast<const nn::CodecFiles*>(&codec); }
-
 // A tensor as it is in the file: bytes as a view of them, numbers as a copy, which need not lie at whole numbers there.
 at::Tensor as_it_is(const SafetensorsFile& file, const std::string& name) {
   const auto& info = file.info(name);
@@ -34,7 +32,8 @@ bool is_plain_place(const layout::FileTensor& tensor) { return !tensor.part && !
 Codecs codecs_of(const std::vector<nn::WeightPtr>& weights) {
   Codecs codecs;
   for (const auto& weight : weights) {
-    if (!weight->codec() || weight->trainable() || !files_of(*weight->codec())) continue;
+    const auto* codec = weight->keeping_codec();
+    if (!codec || !codec->capabilities().has_files) continue;
     for (const auto& record : weight->records()) codecs[record.name] = weight->codec();
   }
   return codecs;
@@ -74,10 +73,10 @@ const nn::PackedForm* CodedFolder::form_of(const Place& found) const {
   return form == forms_.end() ? nullptr : &*form;
 }
 
-nn::CodedMatrix CodedFolder::matrix(const Param& param, const Place& found, const nn::CodecFiles& files) const {
+nn::CodedMatrix CodedFolder::matrix(const Param& param, const Place& found, const nn::Codec& codec) const {
   const auto& tensor = map_.tensors.at(param.name);
   nn::CodedMatrix matrix{found.name, found.file->path().string(), tensor.expected_shape(param.shape), {}};
-  for (const auto& part : files.parts(matrix.shape)) {
+  for (const auto& part : codec.file_parts(matrix.shape)) {
     const auto name = found.name + part.end;
     if (const auto* file = folder_.find(name)) matrix.parts[part.end] = as_it_is(*file, name);
   }
@@ -92,7 +91,7 @@ std::vector<nn::CodedMatrix> CodedFolder::coded(const Param& param, const Box& b
   for (const auto& name : names_in(*tensor, param, box)) {
     const auto found = find(name);
     if (!form_of(found)) return {};
-    matrices.push_back(matrix(param, found, *files_of(*codec->second)));
+    matrices.push_back(matrix(param, found, *codec->second));
   }
   return matrices;
 }
@@ -106,7 +105,7 @@ void CodedFolder::fill(const Param& param, const Box& box, const at::Tensor& out
     const nn::Codec::Extent extent{1, layout::numel(matrices[i].shape)};
     CAPSTAN_ASSERT(each.size(1) == extent.elements);
     const auto bytes = at::empty({codec.bytes(extent)}, at::TensorOptions(at::kByte));
-    files_of(codec)->read(extent, 0, {matrices[i]}, bytes);
+    codec.read_matrices(extent, 0, {matrices[i]}, bytes);
     const auto values = at::empty({1, extent.elements}, at::TensorOptions(out.scalar_type()));
     codec.decode(extent, bytes, values);
     each[static_cast<std::int64_t>(i)].copy_(values[0]);
@@ -126,7 +125,7 @@ void CodedFolder::judge(const Param& param, Unread& unread, Diagnostics& diagnos
       continue;
     }
     try {
-      files_of(*codec->second)->check(matrix(param, found, *files_of(*codec->second)));
+      codec->second->check_matrix(matrix(param, found, *codec->second));
     } catch (const Error& error) {
       for (const auto& fault : error.diagnostics()) diagnostics.add(fault);
     }

@@ -2,7 +2,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/checkpoint/folder_source.h>
-#include <capstan/nn/codec_files.h>
+#include <capstan/nn/codec.h>
 #include <capstan/nn/model.h>
 
 #include <filesystem>
@@ -33,7 +33,7 @@ class CodedFolder : public FolderSource, public nn::CodedSource {
 
  private:
   const nn::PackedForm* form_of(const Place& place) const;  // null: numbers
-  nn::CodedMatrix matrix(const layout::Param& param, const Place& place, const nn::CodecFiles& files) const;
+  nn::CodedMatrix matrix(const layout::Param& param, const Place& place, const nn::Codec& codec) const;
   using Unread = std::map<const nn::PackedForm*, std::vector<std::string>>;
   void judge(const layout::Param& param, Unread& unread, Diagnostics& diagnostics) const;
   std::string base_of(const std::string& name) const;

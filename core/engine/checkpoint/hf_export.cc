@@ -82,7 +82,7 @@ std::string misnamed_head(const std::vector<nn::Unit*>& units, const layout::Fil
 std::vector<TensorHead> HfWriter::Tensor::heads() const {
   if (!codec) return {head};
   std::vector<TensorHead> heads;
-  for (const auto& part : dynamic_cast<const nn::CodecFiles&>(*codec).parts(head.shape))
+  for (const auto& part : codec->file_parts(head.shape))
     heads.push_back({head.name + part.end, part.dtype, part.shape});
   return heads;
 }
@@ -188,20 +188,19 @@ at::Tensor HfWriter::read(const Tensor& tensor) const {
 // A matrix in its codec's form, as it is where the source has codes.
 HfWriter::Parts HfWriter::encoded(const Tensor& tensor) const {
   const auto& record = *tensor.pieces.front().record;
-  const auto& files = dynamic_cast<const nn::CodecFiles&>(*tensor.codec);
   auto& source = source_of(record);
   const nn::Codec::Extent extent{1, record.numel()};
   const auto whole = Box::whole(record.shape);
   const auto bytes = at::empty({tensor.codec->bytes(extent)}, at::TensorOptions(at::kByte));
   if (const auto coded = nn::coded_in(source, record, whole); !coded.empty()) {
-    files.read(extent, 0, coded, bytes);
+    tensor.codec->read_matrices(extent, 0, coded, bytes);
   } else {
     const auto values = at::empty({1, extent.elements}, at::TensorOptions(weights_.compute));
     source.fill(record, whole, values);
     tensor.codec->encode(extent, values, bytes, {});
   }
   Parts parts;
-  for (auto& [end, value] : files.write(tensor.head.shape, bytes, tensor.head.dtype))
+  for (auto& [end, value] : tensor.codec->write_matrix(tensor.head.shape, bytes, tensor.head.dtype))
     parts[tensor.head.name + end] = std::move(value);
   return parts;
 }

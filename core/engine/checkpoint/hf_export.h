@@ -6,7 +6,7 @@
 #include <capstan/layout/file_tensor.h>
 #include <capstan/layout/param.h>
 #include <capstan/layout/source.h>
-#include <capstan/nn/codec_files.h>
+#include <capstan/nn/codec.h>
 #include <capstan/nn/model.h>
 
 #include <c10/core/ScalarType.h>

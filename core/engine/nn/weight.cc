@@ -8,9 +8,6 @@
 
 namespace capstan::nn {
 
-Codec::~Codec() = default;
-GatherCodec::~GatherCodec() = default;
-
 Weight::Weight(std::vector<layout::Param> records) : records_(std::move(records)) {
   CAPSTAN_ASSERT(!records_.empty());
   for (const auto& record : records_) {
@@ -38,6 +35,14 @@ std::int64_t Weight::numel() const {
     sum += std::accumulate(record.shape.begin(), record.shape.end(), std::int64_t{1}, std::multiplies<>());
   }
   return sum;
+}
+
+Codec* Weight::keeping_codec() const {
+  return codec_ && !trainable() && codec_->capabilities().packs ? codec_.get() : nullptr;
+}
+
+Codec* Weight::gathering_codec() const {
+  return codec_ && trainable() && codec_->capabilities().gathers ? codec_.get() : nullptr;
 }
 
 const at::Tensor& Weight::value() const {

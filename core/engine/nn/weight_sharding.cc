@@ -17,13 +17,14 @@ std::int64_t product(const layout::Shape& shape, std::size_t begin, std::size_t 
 
 // How many elements a codec keeps together; with 1 all may be apart.
 std::int64_t grain_of(const nn::Weight& weight) {
-  return weight.codec() && !weight.trainable() ? weight.codec()->grain() : 1;
+  const auto* codec = weight.keeping_codec();
+  return codec ? codec->grain() : 1;
 }
 
 // Rows of a record's dimension `dim` that one rank has together: a codec keeps something in common of their elements.
 std::int64_t rows_together(const nn::Weight& weight, const layout::Param& record, std::size_t dim) {
   const auto grain = grain_of(weight);
-  if (grain == 1 || dim < weight.codec()->stacked()) return 1;
+  if (grain == 1 || dim < weight.keeping_codec()->stacked()) return 1;
   return grain / std::gcd(grain, product(record.shape, dim + 1, record.shape.size()));
 }
 

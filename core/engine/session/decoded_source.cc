@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
-#include <capstan/nn/codec_files.h>
+#include <capstan/nn/codec.h>
 
 namespace capstan::session {
 
@@ -12,8 +12,9 @@ DecodedSource::DecodedSource(layout::Source& values, const std::vector<nn::Unit*
     : values_(values), compute_(compute), fix_(std::move(fix)) {
   for (const auto* unit : units) {
     for (const auto& weight : unit->weights()) {
-      if (!weight->codec() || weight->trainable()) continue;
-      for (const auto& record : weight->records()) codecs_[record.name] = weight->codec().get();
+      const auto* codec = weight->keeping_codec();
+      if (!codec) continue;
+      for (const auto& record : weight->records()) codecs_[record.name] = codec;
     }
   }
 }

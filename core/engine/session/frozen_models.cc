@@ -125,9 +125,10 @@ void check_start(const std::vector<FrozenPlugin>& frozen, const assembly::Plugin
   };
   for (const auto& unit : units) {
     const auto& weights = unit->weights();
-    const auto packed = std::find_if(weights.begin(), weights.end(), [](const auto& one) { return one->codec(); });
+    const auto packed =
+        std::find_if(weights.begin(), weights.end(), [](const auto& one) { return one->keeping_codec(); });
     if (packed == weights.end()) continue;
-    refuse(cat((*packed)->codec()->name(), " keeps weights of it in fewer bits, such as ", (*packed)->name()));
+    refuse(cat((*packed)->keeping_codec()->name(), " keeps weights of it in fewer bits, such as ", (*packed)->name()));
     break;
   }
   assembly::each_strategy(plugins.strategies, "values", [&](strategy::Strategy& strategy) {

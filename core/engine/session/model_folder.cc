@@ -96,12 +96,10 @@ std::vector<nn::WeightPtr> weights_in(const std::vector<nn::Unit*>& units) {
   return all;
 }
 
-const nn::CodecFiles& files_of(const nn::Codec& codec) { return dynamic_cast<const nn::CodecFiles&>(codec); }
-
 // The codecs that write this form of files.
 checkpoint::Codecs codecs_for(const std::string& form, checkpoint::Codecs codecs) {
   if (form.empty()) return {};
-  std::erase_if(codecs, [&](const auto& item) { return files_of(*item.second).form() != form; });
+  std::erase_if(codecs, [&](const auto& item) { return item.second->form() != form; });
   CAPSTAN_ASSERT(!codecs.empty());
   return codecs;
 }
@@ -110,7 +108,7 @@ checkpoint::Codecs codecs_for(const std::string& form, checkpoint::Codecs codecs
 std::string quantization_of(const checkpoint::HfWriter& writer, const checkpoint::Codecs& codecs,
                             c10::ScalarType compute) {
   if (codecs.empty()) return {};
-  return files_of(*codecs.begin()->second).config(writer.plain_modules(), compute);
+  return codecs.begin()->second->files_config(writer.plain_modules(), compute);
 }
 
 // What to do where no file has the numbers of frozen weights.
@@ -181,7 +179,7 @@ void refuse_unfaithful(const ModelToWrite& model, const ExportForm& form) {
 
 std::vector<std::string> forms_of(const std::vector<nn::Unit*>& units) {
   std::set<std::string> forms;
-  for (const auto& [record, codec] : checkpoint::codecs_of(weights_in(units))) forms.insert(files_of(*codec).form());
+  for (const auto& [record, codec] : checkpoint::codecs_of(weights_in(units))) forms.insert(codec->form());
   return {forms.begin(), forms.end()};
 }
 

@@ -3,7 +3,7 @@
 #include <capstan/base/export.h>
 #include <capstan/comm/communicator.h>
 #include <capstan/layout/source.h>
-#include <capstan/nn/codec_files.h>
+#include <capstan/nn/codec.h>
 
 #include <filesystem>
 #include <memory>

@@ -2,7 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
-#include <capstan/nn/codec_files.h>
+#include <capstan/nn/codec.h>
 
 #include <algorithm>
 #include <iterator>

@@ -11,11 +11,11 @@ namespace shard {
 
 /// A record's box that a rank holds, in the weight's Slice: elements [begin, begin + box.numel()).
 struct HeldBox {
-  std::size_t bucket;
-  std::size_t weight;
+  std::size_t bucket;  ///< the bucket's number in the plan
+  std::size_t weight;  ///< the weight's number in the bucket
   const layout::Param& record;
-  layout::Layout layout;
-  layout::Box box;
+  layout::Layout layout;  ///< the layout of all ranks' boxes
+  layout::Box box;        ///< this rank's box of the record
   std::int64_t begin;
   bool writes_to_checkpoint;  ///< this one does among the ranks that hold this copy
   int copy;                   ///< position on the record's local axes, along which values differ

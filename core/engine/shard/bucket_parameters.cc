@@ -98,14 +98,14 @@ at::Tensor BucketParameters::encoded_part(std::size_t i, const at::Tensor& mine,
   const auto size = out.numel() / plan_.ranks;
   auto place = out.narrow(0, position() * size, size);
   const auto values = mine.narrow(0, begin, size).to(plan_.parameters.full);
-  plan_.weights[i].weight->gather_codec()->encode(values, largest_[i], place);
+  plan_.weights[i].weight->gathering_codec()->encode_to_gather(values, largest_[i], place);
   return place;
 }
 
 void BucketParameters::bind_scale(std::size_t i, const at::Tensor& largest, const at::Tensor& scale) {
   const auto& planned = plan_.weights[i];
   largest_[i] = largest;
-  planned.weight->gather_codec()->bind(full_.flat(i).view(planned.sharding.shape), scale);
+  planned.weight->gathering_codec()->bind_gathered(full_.flat(i).view(planned.sharding.shape), scale);
 }
 
 // Every record's shards go to their place. A weight whose shards are not contiguous passes through staging.
@@ -198,7 +198,7 @@ void BucketParameters::decode(const at::Tensor& bytes, int position) const {
       const auto& flat = full_.flat(i);
       const auto values =
           flat.as_strided({extent.matrices, extent.elements}, {apart, 1}, flat.storage_offset() + shard.in_full);
-      const auto& codec = *planned.weight->codec();
+      const auto& codec = *planned.weight->keeping_codec();
       codec.decode(extent, bytes.narrow(0, packed.begin, codec.bytes(extent)), values);
     }
   }

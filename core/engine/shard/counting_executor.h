@@ -48,7 +48,7 @@ class CountingExecutor : public Executor {
   }
 
   const ShardPlan& plan_;
-  Add add_;
+  Add add_;                           ///< told of each allocation and of each release
   std::vector<bool> holds_regather_;  ///< by bucket
 };
 

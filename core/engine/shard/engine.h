@@ -39,7 +39,7 @@ struct StoredBox {
 struct StateOfRecord {
   const OwnedSlice* slice = nullptr;
   StoredBox stored;                ///< without a value
-  layout::Layout layout;           ///< of all ranks' boxes of the record
+  layout::Layout layout;           ///< the layout of all ranks' boxes of the record
   std::vector<at::Tensor> states;  ///< by slice->states: [box.numel()], or a value for each of its blocks
 };
 
@@ -147,7 +147,7 @@ class Engine : private Executor {
   /// Squared norms of the blocks of gradients that this rank owns.
   struct Squares {
     at::Tensor sums;                  ///< [blocks]; undefined before the first
-    at::Tensor weights;               ///< which of the trained weights each is of
+    at::Tensor weights;               ///< the number of the trained weight that each belongs to
     std::vector<std::int64_t> first;  ///< by bucket
   };
 
@@ -180,12 +180,12 @@ class Engine : private Executor {
   std::deque<BucketParameters> parameters_;  ///< by bucket
   std::deque<Reducer> reducers_;             ///< by bucket
   std::optional<GatherScales> scales_;
-  HostUpdate host_;
+  HostUpdate host_;  ///< updates what is in host memory
   std::optional<strategy::MatrixUpdate> matrices_;
-  std::vector<Trained> trained_;
+  std::vector<Trained> trained_;                       ///< trained weights, in the buckets' order
   std::vector<std::shared_ptr<comm::Group>> holders_;  ///< sync_module_states: by bucket, ranks along its data axes
   Squares squares_;
-  comm::InFlight in_flight_;
+  comm::InFlight in_flight_;  ///< reductions that are under way
 };
 
 }  // namespace shard

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/text.h>
-#include <capstan/nn/codec_files.h>
+#include <capstan/nn/codec.h>
 
 #include <algorithm>
 #include <atomic>
@@ -127,7 +127,7 @@ class Filling {
     Codes codes{nn::coded_in(source, param, box.empty() ? compute_box(param) : box), 0};
     if (codes.matrices.empty()) return false;
     std::int64_t row = 1;
-    for (auto d = box.size.size(); d-- > weight.codec()->stacked();) {
+    for (auto d = box.size.size(); d-- > weight.keeping_codec()->stacked();) {
       codes.first += box.offset[d] * row;
       row *= param.shape[d];
     }
@@ -149,7 +149,7 @@ class Filling {
     };
     const nn::Codec::Sum divided(all, columns), whole(columns, columns);
     each_record([&](std::size_t i, std::size_t j, const layout::Param&) {
-      const auto& codec = *plan_.weights[i].weight->codec();
+      const auto& codec = *plan_.weights[i].weight->keeping_codec();
       const auto& packed = plan_.weights[i].packed[j];
       const auto& extent = packed.extents[static_cast<std::size_t>(bucket_.position())];
       const auto found = coded_.find({i, j});
@@ -157,7 +157,7 @@ class Filling {
       if (extent.numel() == 0 && (is_coded || !packed.divided)) return;
       const auto to = on_device.narrow(0, packed.begin, codec.bytes(extent));
       if (is_coded) {
-        dynamic_cast<const nn::CodecFiles&>(codec).read(extent, found->second.first, found->second.matrices, to);
+        codec.read_matrices(extent, found->second.first, found->second.matrices, to);
       } else {
         const auto values = target(i, j).view({extent.matrices, extent.elements});
         codec.encode(extent, values, to, packed.divided ? divided : whole);
@@ -186,7 +186,7 @@ class Filling {
         place.copy_(own.view_as(place));
       }
       if (position_ && plan_.ranks > 1) bucket_.group().all_reduce(scales, comm::ReduceOp::sum, bucket_.label());
-      static_cast<const nn::RowCodec&>(*weight.codec()).keep(scales);
+      weight.keeping_codec()->keep_scales(scales);
     }
   }
 
@@ -196,7 +196,7 @@ class Filling {
     const auto values = target(i, record).view({-1, columns}), kept = master(i, record).view({-1, columns});
     const auto bytes = kept.device() == values.device() ? kept : at::empty_like(kept, values.device());
     if (values.numel() == 0) return at::empty({0}, values.options().dtype(at::kFloat));
-    auto scales = static_cast<const nn::RowCodec&>(*plan_.weights[i].weight->codec()).encode_rows(values, bytes);
+    auto scales = plan_.weights[i].weight->keeping_codec()->encode_rows(values, bytes);
     if (!kept.is_same(bytes)) kept.copy_(bytes);
     return scales;
   }

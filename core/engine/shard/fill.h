@@ -20,8 +20,8 @@ std::vector<std::string> fill(BucketParameters& bucket, const Shared& shared, la
 /// A box of a record and where its values go: [box.numel()].
 struct FillTask {
   const layout::Param* record = nullptr;
-  layout::Box box;
-  at::Tensor out;
+  layout::Box box;  ///< the part of the record that is read
+  at::Tensor out;   ///< its place, flat
 };
 
 /// Fills all of them. If the source allows several threads, ATen's threads fill parts of some 16 MiB, so that one large

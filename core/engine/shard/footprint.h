@@ -28,8 +28,8 @@ class HeldMemory {
   const std::vector<layout::Footprint>& list() const { return parts_; }
 
  private:
-  std::string device_;
-  std::set<const void*> counted_;
+  std::string device_;             ///< the name that the parts bear
+  std::set<const void*> counted_;  ///< storages that have been added
   std::vector<layout::Footprint> parts_;
 };
 

@@ -1,4 +1,4 @@
-#include "shard/full_parameters.h"
+#include "shard/bucket_parameters.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>

@@ -215,8 +215,9 @@ class GatherProtocol::Hooks : public strategy::UnitHooks {
 
  private:
   GatherProtocol& protocol_;
-  std::size_t unit_, number_;  ///< number of the run
-  const UnitRun& run_;
+  std::size_t unit_;    ///< the unit around which these are
+  std::size_t number_;  ///< number of its run
+  const UnitRun& run_;  ///< the run itself
 };
 
 std::unique_ptr<strategy::UnitHooks> GatherProtocol::hooks(std::size_t unit) {

@@ -1,17 +1,53 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/strategy/shard_policy.h>
 #include <capstan/strategy/unit_hooks.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "shard/executor.h"
 #include "shard/plan.h"
-#include "shard/schedule.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
+
+/// Which run of units is gathered when, and which stay gathered. Handles no tensors.
+class Schedule {
+ public:
+  using BackwardPrefetch = strategy::BackwardPrefetch;
+  Schedule(const ShardPlan& plan, strategy::ShardPolicy policy) : runs_(plan.runs), policy_(std::move(policy)) {}
+
+  /// What is gathered while this run's forward computes; asked before it starts.
+  std::optional<std::size_t> prefetch_in_forward(std::size_t run) const {
+    const bool is_last = run + 1 == runs_.size() || runs_[run + 1].stage != runs_[run].stage;
+    return policy_.forward_prefetch && !is_last ? std::optional(run + 1) : std::nullopt;
+  }
+  /// What is gathered while this run's backward computes: asked before that is queued (pre), or after (post).
+  std::optional<std::size_t> prefetch_in_backward(std::size_t run, BackwardPrefetch when) const {
+    // Backward ends at the first run of the stage, or the first that has something to train.
+    const bool is_last = run == 0 || runs_[run - 1].stage != runs_[run].stage || !runs_[run - 1].trainable();
+    return policy_.backward_prefetch == when && !is_last ? std::optional(run - 1) : std::nullopt;
+  }
+  /// Does the run stay gathered from forward to backward? The last run is the first of backward.
+  bool stays_gathered(std::size_t run, bool with_grad) const {
+    if (!with_grad || !runs_[run].trainable()) return false;
+    // What a codec keeps is decoded for one run at a time, whatever stays gathered.
+    return run + 1 == runs_.size() || (!policy_.reshard_after_forward && !runs_[run].packs);
+  }
+  /// Will backward need this run again after its parameters have been released?
+  bool needs_regather(std::size_t run, bool with_grad) const {
+    return with_grad && runs_[run].trainable() && !stays_gathered(run, true);
+  }
+
+ private:
+  const std::vector<UnitRun>& runs_;
+  strategy::ShardPolicy policy_;
+};
 
 /// The one place that decides when a bucket is gathered, used, released and reduced while units compute, from the
 /// hooks around them. It handles no tensors: an executor does.
@@ -50,9 +86,9 @@ class GatherProtocol {
   class Hooks;
   enum class State { released, gathering, there };
   struct Gathered {
-    State state = State::released;
-    int users = 0;
-    std::int64_t used = 0;  ///< forwards and backwards since it stays gathered through the step; 0: it does not
+    State state = State::released;  ///< whether its full weights are there
+    int users = 0;                  ///< runs that compute with it now
+    std::int64_t used = 0;          ///< forwards and backwards since it stays gathered through the step; 0: it does not
   };
 
   void gather(std::size_t bucket, bool keep);
@@ -69,11 +105,11 @@ class GatherProtocol {
   const ShardPlan& plan_;
   Executor& executor_;
   Schedule schedule_;
-  std::vector<Backward> backwards_;  ///< of a step
-  std::size_t backward_ = 0;
-  std::vector<Gathered> gathered_;  ///< by bucket
-  std::vector<std::int64_t> uses_;  ///< by bucket: a step's, through which it stays gathered; 0: it does not stay
-  int holds_ = 0;
+  std::vector<Backward> backwards_;  ///< a step's backwards, in their order
+  std::size_t backward_ = 0;         ///< the current one's place among them
+  std::vector<Gathered> gathered_;   ///< by bucket
+  std::vector<std::int64_t> uses_;   ///< by bucket: a step's, through which it stays gathered; 0: it does not stay
+  int holds_ = 0;                    ///< callers of hold() that have not ended
 };
 
 }  // namespace shard

@@ -34,7 +34,7 @@ GatherScales::GatherScales(std::deque<BucketParameters>& buckets, Shared& shared
     }
   }
   const auto& [first, weight] = weights_.front();
-  codec_ = first->plan().weights[weight].weight->gather_codec();
+  codec_ = first->plan().weights[weight].weight->codec();
   largest_ = at::zeros({static_cast<std::int64_t>(weights_.size())},
                        at::TensorOptions().dtype(at::kFloat).device(shared.device()));
   scales_ = at::ones({largest_.numel(), scale_stride}, largest_.options()).select(1, 0);

@@ -26,21 +26,22 @@ class GatherScales {
 
  private:
   struct Scaled {
-    BucketParameters* bucket;
-    std::size_t weight;
+    BucketParameters* bucket;  ///< the weight's bucket
+    std::size_t weight;        ///< its number there
   };
   struct Sharing {
     comm::Group* group;  ///< the ranks that have the shards of these weights
-    std::int64_t begin, count;
+    std::int64_t begin;  ///< the first of these weights
+    std::int64_t count;  ///< how many they are
   };
 
   Shared& shared_;
-  std::vector<Scaled> weights_;
-  std::vector<Sharing> sharing_;
+  std::vector<Scaled> weights_;                ///< all weights that are gathered in bytes
+  std::vector<Sharing> sharing_;               ///< the same by group, in one order on all ranks
   std::shared_ptr<comm::Group> tensor_group_;  ///< the ranks that have pieces of all weights; null: each has whole ones
-  std::shared_ptr<nn::GatherCodec> codec_;
-  at::Tensor largest_;  ///< [weights] of all ranks' elements, float32
-  at::Tensor scales_;   ///< as many, each at whole 16 bytes
+  std::shared_ptr<const nn::Codec> codec_;     ///< one of theirs, which are of one kind
+  at::Tensor largest_;                         ///< [weights] of all ranks' elements, float32
+  at::Tensor scales_;                          ///< as many, each at whole 16 bytes
 };
 
 }  // namespace shard

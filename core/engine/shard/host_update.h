@@ -52,9 +52,9 @@ class HostUpdate {
 
  private:
   struct Item {
-    BucketParameters* bucket;
-    std::size_t index;  ///< of the bucket in the plan
-    bool done = false;  ///< updated since start()
+    BucketParameters* bucket;  ///< the bucket that is updated
+    std::size_t index;         ///< the bucket's number in the plan
+    bool done = false;         ///< updated since start()
   };
   struct Job {
     double lr;

@@ -1,4 +1,4 @@
-#include "shard/masters.h"
+#include "shard/bucket_parameters.h"
 
 #include "shard/packing.h"
 

@@ -47,10 +47,10 @@ struct Backward {
 };
 
 struct EngineOptions {
-  layout::Mesh mesh;
-  int rank = 0;
-  Precision precision;
-  strategy::ShardPolicy policy;
+  layout::Mesh mesh;             ///< all ranks
+  int rank = 0;                  ///< this one
+  Precision precision;           ///< dtypes and device
+  strategy::ShardPolicy policy;  ///< how each role is kept and moved
   ReduceWhen reduce = ReduceWhen::step;
   std::int64_t accumulation = 1;  ///< micro-steps a step
   bool gathers_once = false;      ///< sharded parameters stay gathered from a step's first forward to their last use

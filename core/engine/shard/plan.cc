@@ -36,11 +36,6 @@ std::int64_t parameters_of(const nn::Unit& unit) {
   return sum;
 }
 
-Form form_of(const nn::Weight& weight) {
-  if (!weight.codec() || weight.trainable()) return Form::values;
-  return dynamic_cast<const nn::RowCodec*>(weight.codec().get()) ? Form::rows : Form::packed;
-}
-
 // The dtype of what units compute with.
 c10::ScalarType dtype_of(const nn::Weight& weight, const EngineOptions& options) {
   return form_of(weight) == Form::rows ? c10::ScalarType::Byte : options.precision.compute;
@@ -153,69 +148,6 @@ void add_partials(BucketPlan& bucket, const layout::Mesh& mesh) {
       found = partials.insert(found, PartialSum{records[r].partial_axes, ranks, over_stages, {}});
     }
     found->records.push_back({bucket.weights.size() - 1, r});
-  }
-}
-
-// What a codec makes of a record's box. Matrices that are not whole here are so by their rows, or by their columns if
-// this rank computes with some of them.
-nn::Codec::Extent extent_of(const layout::Param& record, const layout::Box& box, std::size_t stacked) {
-  nn::Codec::Extent extent{1, 1};
-  for (std::size_t d = 0; d < stacked; ++d) extent.matrices *= box.size[d];
-  std::int64_t inner = 1;  // elements of the record, and here, in a row of the dimension
-  for (auto d = box.size.size(); d-- > stacked;) {
-    extent.elements *= box.size[d];
-    if (box.size[d] != record.shape[d]) extent.is_part = true;
-    if (d > stacked && box.size[d] != record.shape[d]) {
-      extent.columns = box.size[d] * inner;
-      extent.of_columns = record.shape[d] * inner;
-      extent.first_column = box.offset[d] * inner;
-    }
-    inner *= record.shape[d];
-  }
-  return extent;
-}
-
-// Dimensions of its matrices of which a rank has a part.
-std::size_t cut_dims(const layout::Param& record, const layout::Box& box, std::size_t stacked) {
-  std::size_t cut = 0;
-  for (auto d = stacked; d < box.size.size(); ++d) cut += box.size[d] != record.shape[d] ? 1 : 0;
-  return cut;
-}
-
-// What a rank computes with must stand for what it would as part of the whole.
-void refuse_packing(const layout::Param& record, const layout::Box& box, const nn::Codec& codec) {
-  const auto extent = extent_of(record, box, codec.stacked());
-  auto why = codec.refusal(extent);
-  if (cut_dims(record, box, codec.stacked()) > 1 || (extent.columns > 0 && extent.elements % extent.columns != 0))
-    why = "a rank computes with a part of its rows and of its columns";
-  if (why.empty()) return;
-  throw Error(
-      cat(record.name, " ", layout::shape_text(record.shape), " cannot be kept by strategy '", codec.name(),
-          "': ", why),
-      cat("leave its layer out of strategy.", codec.name(), ".targets, or let another number of ranks split it"));
-}
-
-// Where the bytes of a weight's records are in the bucket's packed shard.
-void pack(BucketPlan& bucket, PlannedWeight& planned, const EngineOptions& options) {
-  const auto& codec = *planned.weight->codec();
-  const auto& records = planned.weight->records();
-  for (std::size_t r = 0; r < records.size(); ++r) {
-    const auto box_on = [&](int rank) { return records[r].compute.box(records[r].shape, options.mesh, rank); };
-    // Each rank refuses what any one does: pieces may differ, and `check` plans the first rank's.
-    for (const int rank : options.mesh.ranks_along({Axis::ep, Axis::tp}, options.rank))
-      refuse_packing(records[r], box_on(rank), codec);
-    const auto box = box_on(options.rank);
-    PackedShard packed;
-    packed.divided = bucket.ranks > 1 && planned.sharding.dims[r] >= codec.stacked();
-    packed.begin = bucket.parameters.packed_bytes;
-    for (int position = 0; position < bucket.ranks; ++position) {
-      auto extent = extent_of(records[r], planned.sharding.box(r, position, box), codec.stacked());
-      extent.is_part = extent.is_part || packed.divided;
-      packed.bytes = std::max(packed.bytes, codec.bytes(extent));
-      packed.extents.push_back(extent);
-    }
-    bucket.parameters.packed_bytes += packed.bytes;
-    planned.packed.push_back(packed);
   }
 }
 

@@ -43,7 +43,7 @@ enum class Form {
   /// A codec's bytes. Full weights exist only while a unit computes with them, decoded from what has been gathered,
   /// even if no other rank has a part of them.
   packed,
-  rows  ///< a RowCodec's bytes, with which units compute
+  rows  ///< a codec's bytes, with which units compute
 };
 
 /// A record's shards as a codec keeps them.
@@ -57,11 +57,11 @@ struct PackedShard {
 /// A weight in a bucket.
 struct PlannedWeight {
   nn::WeightPtr weight;
-  WeightSharding sharding;
+  WeightSharding sharding;          ///< the rows that each rank of the group has
   std::int64_t shard_offset = 0;    ///< where its shard begins in the bucket's shard
   std::int64_t full_offset = 0;     ///< where the full weight begins among the bucket's full weights
   std::vector<PackedShard> packed;  ///< by record; none where values are kept as they are
-  bool in_bytes = false;            ///< gathered in bytes, which are all that units compute with (nn::GatherCodec)
+  bool in_bytes = false;            ///< a codec gathers it in bytes, which are all that units compute with
 
   /// Takes the weight's shard from its bucket's flat shard, or from all full weights this one: [numel], or padded.
   at::Tensor of_shard(const at::Tensor& all) const { return all.narrow(0, shard_offset, sharding.shard_elements); }
@@ -72,16 +72,16 @@ struct PlannedWeight {
 /// A record whose gradient on this rank is a partial sum over ranks along other axes than data's.
 struct PartialRecord {
   std::size_t weight = 0;  ///< index into the bucket's weights
-  std::size_t record = 0;
+  std::size_t record = 0;  ///< index into the weight's records
 };
 
 /// Records of a bucket whose partial sums are added up by one all-reduce.
 struct PartialSum {
-  std::vector<layout::Axis> axes;
-  std::int64_t ranks = 1;  ///< neighbours along the axes that add up
+  std::vector<layout::Axis> axes;  ///< the axes over which the gradient is a partial sum
+  std::int64_t ranks = 1;          ///< neighbours along the axes that add up
   /// Stages share it: their backwards end at different times, so it is summed when all of them have.
   bool over_stages = false;
-  std::vector<PartialRecord> records;
+  std::vector<PartialRecord> records;  ///< the records that one all-reduce adds up
 };
 
 /// How all-gathers make a bucket's full parameters from shards.
@@ -104,7 +104,7 @@ enum class SendFrom {
 
 /// How a bucket's parameters are kept and gathered.
 struct ParameterPlan {
-  Form form = Form::values;
+  Form form = Form::values;                         ///< the form of this rank's shard
   std::int64_t packed_bytes = 0;                    ///< bytes of a rank's shard, if packed
   c10::ScalarType full = c10::ScalarType::Float;    ///< what units compute with: the compute dtype, or bytes
   c10::ScalarType master = c10::ScalarType::Float;  ///< frozen weights have no masters: what units compute with
@@ -151,7 +151,7 @@ struct GradientPlan {
   std::vector<PartialSum> partials;                       ///< after the data ranks' sum
   /// The run after whose backward they are summed; nothing: after all of backward. A table's rows are always.
   std::optional<std::size_t> reduced_after;
-  std::optional<TablePlan> table;
+  std::optional<TablePlan> table;  ///< a table's rows; nothing: no table, or the whole is summed
 
   bool only_looked_up() const { return table && table->only_looked_up; }
   /// They are taken from autograd's tensors by the stream that computes, into memory that stays; only later do others
@@ -167,7 +167,7 @@ struct GradientPlan {
 /// What one collective moves, as numbers: the weights of a run of neighbouring units (of one kind: trained, or frozen
 /// and of one form; on the same data axes), or one weight that several runs use.
 struct BucketPlan {
-  std::string name;
+  std::string name;  ///< its units, or the tied weight: for labels
   std::vector<PlannedWeight> weights;
   std::vector<std::size_t> runs;   ///< the runs that use it, in forward order: several use a tied weight
   std::vector<layout::Axis> axes;  ///< axes of the group that holds the shards
@@ -189,24 +189,24 @@ struct BucketPlan {
 /// Neighbouring units that are gathered and reduced together.
 struct UnitRun {
   std::size_t first = 0;  ///< unit
-  std::size_t last = 0;
+  std::size_t last = 0;   ///< the last unit
   /// The last of its units that backward reaches, which is its first unit unless backward ends in the middle of it: at
   /// the model's first trained unit, where frozen ones before it were joined with it. Past `last`: backward ends
   /// before.
   std::size_t last_in_backward = 0;
-  std::vector<std::size_t> buckets = {};  ///< those that it uses, own and tied
+  std::vector<std::size_t> buckets = {};  ///< buckets that it uses, own and tied
   bool packs = false;                     ///< a codec keeps some of its weights
-  std::size_t stage = 0;                  ///< of this rank's: neighbouring units of two stages are not joined
+  std::size_t stage = 0;                  ///< its stage of this rank's: neighbouring units of two stages are not joined
 
   /// Does backward run here?
   bool trainable() const { return last_in_backward <= last; }
 };
 
 struct ShardPlan {
-  std::vector<UnitRun> runs;        ///< in forward order
-  std::vector<BucketPlan> buckets;  ///< in the order of their first use
-  std::vector<std::size_t> run_of_unit;
-  Buffers staging;
+  std::vector<UnitRun> runs;             ///< in forward order
+  std::vector<BucketPlan> buckets;       ///< in the order of their first use
+  std::vector<std::size_t> run_of_unit;  ///< by unit
+  Buffers staging;                       ///< buffers that all buckets use in turn
 };
 
 /// Sets the records' role layouts and decides everything that units and options determine: which weights move
@@ -224,6 +224,12 @@ ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& op
 /// where all ranks' rows would be more than the table has.
 std::optional<TablePlan> table_plan(const nn::Weight& weight, const std::vector<std::vector<nn::Unit*>>& uses,
                                     const EngineOptions& options);
+/// The steps of make_plan that depend on codecs. In what form a weight is kept; where the bytes of one that is packed
+/// are in its bucket's packed shard; and which of a bucket's weights are gathered in bytes, once it is known how the
+/// bucket is sharded: returns whether any are. The last two throw Error for what a codec cannot do.
+Form form_of(const nn::Weight& weight);
+void pack(BucketPlan& bucket, PlannedWeight& planned, const EngineOptions& options);
+bool plan_bytes(BucketPlan& bucket, const EngineOptions& options);
 /// The last steps of make_plan: how a bucket's parameters and gradients are kept and moved, once its weights are known,
 /// and its buffers; then the staging that all buckets share.
 void resolve(BucketPlan& bucket, const EngineOptions& options);

@@ -84,7 +84,7 @@ class Reducer {
   BucketParameters& parameters_;
   const BucketPlan& plan_;
   Shared& shared_;
-  std::string label_;
+  std::string label_;                                         ///< names the collectives
   std::shared_ptr<comm::Group> copies_;                       ///< hybrid: the ranks that hold the same shard
   std::vector<std::shared_ptr<comm::Group>> partial_groups_;  ///< by the plan's partials
   at::Tensor full_;                                           ///< Purpose::gradient_full

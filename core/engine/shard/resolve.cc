@@ -1,7 +1,4 @@
 // How a bucket's parameters and gradients are kept and moved.
-#include <capstan/base/error.h>
-#include <capstan/base/text.h>
-
 #include <algorithm>
 
 #include "shard/packing.h"
@@ -12,32 +9,11 @@ namespace {
 
 bool shards(const BucketPlan& bucket) { return bucket.shards_param || bucket.shards_optim; }
 
-// Weights whose codec gathers them; returns whether there are any.
-bool resolve_bytes(BucketPlan& bucket, const EngineOptions& options) {
-  bool any = false;
-  for (auto& planned : bucket.weights) {
-    const auto& codec = planned.weight->gather_codec();
-    if (!codec || !bucket.trainable || !shards(bucket)) continue;
-    if (bucket.on_host) {
-      throw Error(cat(planned.weight->name(), " cannot be gathered in 8 bits by strategy '", codec->name(),
-                      "': it is updated in host memory, and sent from there as numbers"),
-                  cat("set strategy.", codec->name(), R"(.gather = "bf16", or do not offload)"));
-    }
-    if (options.policy.reshard_size > 1) {
-      throw Error(cat(planned.weight->name(), " cannot be gathered in 8 bits by strategy '", codec->name(),
-                      "': with reshard_size backward gathers numbers from forward"),
-                  cat("set strategy.", codec->name(), R"(.gather = "bf16", or leave reshard_size out)"));
-    }
-    any = planned.in_bytes = true;
-  }
-  return any;
-}
-
 void resolve_parameters(BucketPlan& bucket, const EngineOptions& options) {
   const auto& policy = options.policy;
   auto& plan = bucket.parameters;
   plan.master = bucket.trainable ? options.precision.master : plan.full;
-  const bool in_bytes = resolve_bytes(bucket, options);
+  const bool in_bytes = plan_bytes(bucket, options);
   if (bucket.on_host) {
     plan.send_from = bucket.shards_param && !policy.offload_param ? SendFrom::device_copy : SendFrom::host;
   } else if (shards(bucket) && plan.master != plan.full) {
@@ -181,7 +157,7 @@ void list_gradients(BucketPlan& bucket, const EngineOptions& options) {
 // Counts elements of the compute dtype, which the buffer has.
 std::int64_t gather_elements(const BucketPlan& bucket, c10::ScalarType compute) {
   const auto by = bucket.parameters.gather_by;
-  std::int64_t staged = 0;  // of a rank, in the dtype that the bucket gathers
+  std::int64_t staged = 0;  // a rank's part, in the dtype that the bucket gathers
   for (const auto& planned : bucket.weights) {
     const bool is_staged = by == GatherBy::unpacking || !planned.sharding.in_place;
     if (bucket.parameters.gathers() && by != GatherBy::decoding && is_staged) staged += planned.sharding.shard_elements;

@@ -59,13 +59,16 @@ struct Shared {
     offload.allocate();
   }
 
-  EngineOptions options;
-  ShardPlan plan;
+  EngineOptions options;  ///< what the engine was made with
+  ShardPlan plan;         ///< what moves together, and how
   SideStreams streams;
-  GradientOffload offload;
+  GradientOffload offload;         ///< sums on their way to host memory and back
   std::vector<OwnedSlice> slices;  ///< what the optimizer's rules update
-  /// Each belongs to one stream, whose work is in order.
-  at::Tensor gather_staging, reduce_staging, sum_staging, partial_staging;
+  // Staging that all buckets use in turn: each belongs to one stream, whose work is in order.
+  at::Tensor gather_staging;   ///< all ranks' shards, which a gather brings, in the compute dtype
+  at::Tensor reduce_staging;   ///< gradients that a reduction sends, in the dtype of sums
+  at::Tensor sum_staging;      ///< a reduction's result, where it is cast or added to earlier ones
+  at::Tensor partial_staging;  ///< gradients that are partial sums over other axes than data's, for their all-reduce
   /// Carries out at once what follows on other streams than the one that computes, or gives it to a recording.
   ops::GraphRecorder::Apart apart = [](const std::function<void()>& work) { work(); };
   Event updated;  ///< masters on the device are as the last update left them

@@ -16,22 +16,22 @@ namespace shard {
 
 /// A state of a slice: what the rule says of it, and its memory.
 struct PlannedState {
-  optimizer::StateSpec spec;
-  Buffer buffer;
+  optimizer::StateSpec spec;  ///< what the rule asked for
+  Buffer buffer;              ///< its memory
 };
 
 /// What a rule updates at once: all that this rank has of a weight, or its box of one record.
 struct PlannedSlice {
-  std::size_t bucket = 0;
-  std::size_t weight = 0;
+  std::size_t bucket = 0;  ///< the bucket's number in the plan
+  std::size_t weight = 0;  ///< the weight's number in the bucket
   const strategy::OptimizerGroup* group = nullptr;
   const layout::Param* record = nullptr;  ///< null: all of the weight
   layout::Box box = {};
   std::int64_t begin = 0;  ///< first element in the weight's master
   std::int64_t elements = 0;
   double weight_decay = 0;
-  std::vector<PlannedState> states = {};
-  bool in_matrices = false;  ///< its rule needs the record's matrices whole (whole_spec)
+  std::vector<PlannedState> states = {};  ///< the rule's states
+  bool in_matrices = false;               ///< its rule needs the record's matrices whole (whole_spec)
 
   std::int64_t state_bytes() const;
 };
@@ -45,7 +45,7 @@ std::vector<layout::Axis> matrix_axes(const ShardPlan& plan, const EngineOptions
 std::vector<strategy::MatrixRound> matrix_rounds(const ShardPlan& plan, const EngineOptions& options);
 
 struct OwnedSlice : PlannedSlice {
-  std::vector<at::Tensor> state = {};
+  std::vector<at::Tensor> state = {};  ///< their tensors, once they are needed
 
   /// Its elements of the weight's tensor; undefined stays so.
   at::Tensor of(const at::Tensor& all) const;

@@ -142,13 +142,13 @@ void Fp8::choose(const nn::Layer& layer, const std::string& role, const nn::Weig
 }
 
 void Fp8::set_codecs(nn::Weight& weight, bool experts) const {
-  if (gathers() && !experts) weight.set_gather_codec(std::make_shared<Sent>());
+  if (gathers() && !experts) weight.set_codec(std::make_shared<Sent>());
   if (!stores()) return;
   const auto& shape = weight.records().front().shape;
   if (scaling(experts) == Scaling::block) {
-    weight.set_codec(std::make_shared<const StoredTiles>(shape.back()));
+    weight.set_codec(std::make_shared<StoredTiles>(shape.back()));
   } else {
-    weight.set_codec(std::make_shared<const Stored>(shape.size()));
+    weight.set_codec(std::make_shared<Stored>(shape.size()));
   }
 }
 
@@ -224,10 +224,10 @@ Fp8::How Fp8::multiplier(const nn::Layer& layer, const nn::WeightPtr& weight, co
   how->unit = unit_of(layer);
   how->layer = layer.path();
   how->weight = weight;
-  how->sent = std::dynamic_pointer_cast<const Sent>(weight->gather_codec());
+  how->sent = std::dynamic_pointer_cast<const Sent>(weight->codec());
   if (placement.mesh.size(layout::Axis::tp) > 1) how->group = placement.group({layout::Axis::tp});
   if (stores()) {
-    how->stored = std::static_pointer_cast<const Stored>(weight->codec());
+    how->stored = std::dynamic_pointer_cast<Stored>(weight->codec());
     // The port's, as long as the weight is filled and used.
     const auto agree = [of = how.get()](bool (Multiplier::*cuts)() const) {
       return [of, cuts](const at::Tensor& magnitudes) {

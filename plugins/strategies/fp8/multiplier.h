@@ -67,7 +67,7 @@ struct Multiplier {
   /// only backward's may be kept.
   std::shared_ptr<Frozen> frozen, frozen_transpose;
   /// Set where the weight is in memory only in 8 bits: then ports get uint8. Null: it is not.
-  std::shared_ptr<const Stored> stored;
+  std::shared_ptr<Stored> stored;
   /// Where a trained weight is gathered in 8 bits: then ports get a weight without memory. Null: it never is.
   std::shared_ptr<const Sent> sent;
 

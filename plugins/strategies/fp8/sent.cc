@@ -26,13 +26,13 @@ std::int64_t row_length(std::int64_t numel) {
 
 at::Tensor Sent::scales_of(const at::Tensor& largest) const { return scales_for(largest, at::kFloat8_e4m3fn); }
 
-void Sent::encode(const at::Tensor& values, const at::Tensor& largest, const at::Tensor& bytes) const {
+void Sent::encode_to_gather(const at::Tensor& values, const at::Tensor& largest, const at::Tensor& bytes) const {
   const auto rows = values.view({-1, row_length(values.numel())});
   const auto made = quantise(rows, {at::kFloat8_e4m3fn, /*by_row=*/false}, largest.view({1, 1}));
   bytes.copy_(made.values.view(at::kByte).view({-1}));
 }
 
-void Sent::bind(at::Tensor bytes, at::Tensor scale) {
+void Sent::bind_gathered(at::Tensor bytes, at::Tensor scale) {
   bytes_ = bytes.flatten(0, -2);
   scale_ = std::move(scale);
   row_ones_ = at::ones({bytes_.size(0)}, scale_.options());

@@ -9,7 +9,7 @@ namespace fp8 {
 
 /// A trained weight that ranks gather in 8 bits: e4m3 with one scale, the very numbers that each rank would make of a
 /// whole weight that it had gathered in 16. So what is learnt is the same bit for bit.
-class Sent : public capstan::nn::GatherCodec {
+class Sent : public capstan::nn::Codec {
  public:
   /// Does anybody gather it? Known once the shard engine has planned.
   bool arrives() const { return bytes_.defined(); }
@@ -17,10 +17,12 @@ class Sent : public capstan::nn::GatherCodec {
   Quantised rows() const;
   Quantised columns() const;
 
+  Capabilities capabilities() const override { return {.gathers = true}; }
   std::string name() const override { return "fp8"; }
+  std::string fix() const override { return R"(set strategy.fp8.gather = "bf16")"; }
   at::Tensor scales_of(const at::Tensor& largest) const override;
-  void encode(const at::Tensor& values, const at::Tensor& largest, const at::Tensor& bytes) const override;
-  void bind(at::Tensor bytes, at::Tensor scale) override;
+  void encode_to_gather(const at::Tensor& values, const at::Tensor& largest, const at::Tensor& bytes) const override;
+  void bind_gathered(at::Tensor bytes, at::Tensor scale) override;
 
  private:
   at::Tensor bytes_;        ///< [out, in] uint8

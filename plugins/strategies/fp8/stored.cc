@@ -101,7 +101,7 @@ at::Tensor Stored::encode_rows(const at::Tensor& values, const at::Tensor& bytes
   return made.scales.view({-1});
 }
 
-void Stored::keep(const at::Tensor& scales) const {
+void Stored::keep_scales(const at::Tensor& scales) {
   kept_->rows = scales;
   kept_->columns = at::Tensor();
 }
@@ -163,6 +163,6 @@ at::Tensor StoredTiles::encode_rows(const at::Tensor& values, const at::Tensor& 
   return scales.view(at::kFloat).view({-1});
 }
 
-void StoredTiles::keep(const at::Tensor& scales) const { *kept_ = {scales, {}, {}, {}}; }
+void StoredTiles::keep_scales(const at::Tensor& scales) { *kept_ = {scales, {}, {}, {}}; }
 
 }  // namespace fp8

@@ -13,7 +13,7 @@ namespace fp8 {
 
 /// A frozen weight that is in memory only in 8 bits: rows of e4m3 and a scale for each, as quantise makes them of
 /// its values. It stands for bytes · scales, which bfloat16 has exactly.
-class Stored : public capstan::nn::RowCodec {
+class Stored : public capstan::nn::Codec {
  public:
   /// Takes the largest magnitudes over the ranks that hold other pieces, in place.
   using Agree = std::function<void(const at::Tensor& magnitudes)>;
@@ -21,7 +21,7 @@ class Stored : public capstan::nn::RowCodec {
   /// For records with this many dimensions.
   explicit Stored(std::size_t dims) : dims_(dims) {}
   /// What ranks hold pieces of each row, or of each column: called for a weight's magnitudes of these.
-  void set_agree(Agree rows, Agree columns) const {
+  void set_agree(Agree rows, Agree columns) {
     kept_->agree_on_rows = std::move(rows);
     kept_->agree_on_columns = std::move(columns);
   }
@@ -33,15 +33,16 @@ class Stored : public capstan::nn::RowCodec {
   /// less than 2^-13 of the largest in its column and its row's scale is smaller than that of the column.
   virtual Quantised columns(const at::Tensor& bytes) const;
 
+  Capabilities capabilities() const override { return {.packs = true, .computes_with_rows = true}; }
   std::string name() const override { return "fp8"; }
+  std::string fix() const override { return "leave its layer out of strategy.fp8.targets"; }
   std::size_t stacked() const override { return dims_ - 1; }
-  std::string refusal(const Extent&) const override { return {}; }
   /// Rows, and then their scales.
   std::int64_t bytes(const Extent& extent) const override;
   void encode(const Extent& extent, const at::Tensor& values, const at::Tensor& bytes, const Sum& sum) const override;
   void decode(const Extent& extent, const at::Tensor& bytes, const at::Tensor& values) const override;
   at::Tensor encode_rows(const at::Tensor& values, const at::Tensor& bytes) const override;
-  void keep(const at::Tensor& scales) const override;
+  void keep_scales(const at::Tensor& scales) override;
 
  private:
   struct Kept {
@@ -75,11 +76,11 @@ class StoredTiles : public Stored {
   void decode(const Extent& extent, const at::Tensor& bytes, const at::Tensor& values) const override;
   /// `values` are whole tiles.
   at::Tensor encode_rows(const at::Tensor& values, const at::Tensor& bytes) const override;
-  void keep(const at::Tensor& scales) const override;
+  void keep_scales(const at::Tensor& scales) override;
 
  private:
   struct Kept {
-    at::Tensor given;                ///< what keep() got
+    at::Tensor given;                ///< what keep_scales() got
     at::Tensor rows, columns, ones;  ///< scales; what changes none
   };
   void find_scales(const at::Tensor& bytes) const;

@@ -1,6 +1,7 @@
 #include "peft.h"
 
 #include <capstan/base/text.h>
+#include <capstan/nn/codec.h>
 
 #include <algorithm>
 #include <map>
@@ -55,6 +56,8 @@ const char* bias_of(const std::map<std::string, Module>& modules) {
   if (!any) return "none";
   return all ? "all" : "lora_only";
 }
+
+bool is_packed(const nn::Weight& weight) { return weight.codec() && weight.codec()->capabilities().packs; }
 
 }  // namespace
 
@@ -119,7 +122,7 @@ PeftContents peft_contents(const Adapted& adapted) {
         const bool is_trained = adapted.trained.contains(record.name);
         if (again) contents.tied.push_back(&record);
         if (is_trained && !again) contents.trained.push_back(&record);
-        if (is_trained && weight->codec()) contents.coded.push_back(&record);
+        if (is_trained && is_packed(*weight)) contents.coded.push_back(&record);
       }
     }
   }

@@ -77,7 +77,7 @@ nn::PackedForm bnb_form() {
           "add [strategy.lora] and [strategy.nf4] with their layers among its targets"};
 }
 
-std::vector<nn::CodecFiles::Part> Codec::parts(const layout::Shape& shape) const {
+std::vector<nn::Codec::FilePart> Codec::file_parts(const layout::Shape& shape) const {
   const auto elements = layout::numel(shape);
   return {{"", c10::kByte, {elements / 2, 1}},
           {".absmax", c10::kByte, {elements / block}},
@@ -87,9 +87,9 @@ std::vector<nn::CodecFiles::Part> Codec::parts(const layout::Shape& shape) const
           {state_end, c10::kByte, {state_bytes}}};
 }
 
-void Codec::check(const nn::CodedMatrix& matrix) const {
+void Codec::check_matrix(const nn::CodedMatrix& matrix) const {
   (void)part_of(matrix, nested_end);  // without it magnitudes are of another kind, and that is what most folders lack
-  for (const auto& part : parts(matrix.shape)) {
+  for (const auto& part : file_parts(matrix.shape)) {
     const auto& tensor = part_of(matrix, part.end);
     const bool is_state = part.end == state_end;
     if (tensor.scalar_type() == part.dtype && (is_state || tensor.numel() == layout::numel(part.shape))) continue;
@@ -111,8 +111,8 @@ void Codec::check(const nn::CodedMatrix& matrix) const {
   if (!same_maps) refuse(matrix, "its maps have other numbers");
 }
 
-void Codec::read(const Extent& extent, std::int64_t first, const std::vector<nn::CodedMatrix>& matrices,
-                 const at::Tensor& bytes) const {
+void Codec::read_matrices(const Extent& extent, std::int64_t first, const std::vector<nn::CodedMatrix>& matrices,
+                          const at::Tensor& bytes) const {
   CAPSTAN_ASSERT(matrices.size() == static_cast<std::size_t>(extent.matrices));
   bytes.zero_();
   const auto to = parts_of(extent, bytes);
@@ -134,8 +134,8 @@ void Codec::read(const Extent& extent, std::int64_t first, const std::vector<nn:
   }
 }
 
-std::map<std::string, at::Tensor> Codec::write(const layout::Shape& shape, const at::Tensor& bytes,
-                                               c10::ScalarType dtype) const {
+std::map<std::string, at::Tensor> Codec::write_matrix(const layout::Shape& shape, const at::Tensor& bytes,
+                                                      c10::ScalarType dtype) const {
   const auto from = parts_of({1, layout::numel(shape)}, bytes);
   const Json state{{"quant_type", "nf4"},
                    {"blocksize", block},
@@ -155,7 +155,7 @@ std::map<std::string, at::Tensor> Codec::write(const layout::Shape& shape, const
           {state_end, at::from_blob(text.data(), {state_bytes}, at::TensorOptions(at::kByte)).clone()}};
 }
 
-std::string Codec::config(const std::vector<std::string>& plain, c10::ScalarType dtype) const {
+std::string Codec::files_config(const std::vector<std::string>& plain, c10::ScalarType dtype) const {
   // The head may be the table itself, which files have once.
   constexpr const char* head = "lm_head";
   auto modules = plain;

@@ -1,6 +1,6 @@
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <capstan/nn/codec_files.h>
+#include <capstan/nn/codec.h>
 
 #include <cstdint>
 #include <map>
@@ -34,10 +34,12 @@ InWhole in_span(const capstan::nn::Codec::Extent& extent);
 /// NF4 with magnitudes in 8 bits ("double quantisation"), as bitsandbytes keeps linears: an element is
 /// numbers[code] · (map[magnitude] · nested + offset), each operation rounded to float32, and then to the weight's
 /// dtype. Its files are bitsandbytes' own (bnb.cc).
-class Codec : public capstan::nn::Codec, public capstan::nn::CodecFiles {
+class Codec : public capstan::nn::Codec {
  public:
   explicit Codec(std::size_t stacked) : stacked_(stacked) {}
+  Capabilities capabilities() const override { return {.packs = true, .has_files = true}; }
   std::string name() const override { return "nf4"; }
+  std::string fix() const override { return "leave its layer out of strategy.nf4.targets"; }
   std::size_t stacked() const override { return stacked_; }
   std::int64_t grain() const override { return shared; }
   std::string refusal(const Extent& extent) const override;
@@ -47,13 +49,13 @@ class Codec : public capstan::nn::Codec, public capstan::nn::CodecFiles {
   void decode(const Extent& extent, const at::Tensor& bytes, const at::Tensor& values) const override;
 
   std::string form() const override { return bnb_form().name; }
-  std::vector<Part> parts(const capstan::layout::Shape& shape) const override;
-  void check(const capstan::nn::CodedMatrix& matrix) const override;
-  void read(const Extent& extent, std::int64_t first, const std::vector<capstan::nn::CodedMatrix>& matrices,
-            const at::Tensor& bytes) const override;
-  std::map<std::string, at::Tensor> write(const capstan::layout::Shape& shape, const at::Tensor& bytes,
-                                          c10::ScalarType dtype) const override;
-  std::string config(const std::vector<std::string>& plain, c10::ScalarType dtype) const override;
+  std::vector<FilePart> file_parts(const capstan::layout::Shape& shape) const override;
+  void check_matrix(const capstan::nn::CodedMatrix& matrix) const override;
+  void read_matrices(const Extent& extent, std::int64_t first, const std::vector<capstan::nn::CodedMatrix>& matrices,
+                     const at::Tensor& bytes) const override;
+  std::map<std::string, at::Tensor> write_matrix(const capstan::layout::Shape& shape, const at::Tensor& bytes,
+                                                 c10::ScalarType dtype) const override;
+  std::string files_config(const std::vector<std::string>& plain, c10::ScalarType dtype) const override;
 
  private:
   std::size_t stacked_;

@@ -15,7 +15,7 @@ void Nf4::claim(strategy::Claims& claims) const { claims.exclusive("matrix produ
 
 void Nf4::take(const std::string& role, nn::Weight& weight, std::size_t stacked) {
   if (!strategy::is_target(options_->targets, role)) return;
-  const auto codec = std::make_shared<const Codec>(stacked);
+  const auto codec = std::make_shared<Codec>(stacked);
   for (const auto& record : weight.records()) {
     nn::Codec::Extent whole;
     for (std::size_t d = 0; d < stacked; ++d) whole.matrices *= record.shape[d];

@@ -199,10 +199,11 @@ namespace {
 class Dozens : public nn::Codec {
  public:
   explicit Dozens(std::size_t stacked) : stacked_(stacked) {}
+  Capabilities capabilities() const override { return {.packs = true}; }
   std::string name() const override { return "dozens"; }
+  std::string fix() const override { return "leave it out"; }
   std::size_t stacked() const override { return stacked_; }
   std::int64_t grain() const override { return 12; }
-  std::string refusal(const Extent&) const override { return {}; }
   std::int64_t bytes(const Extent& extent) const override { return extent.numel(); }
   void encode(const Extent&, const at::Tensor&, const at::Tensor&, const Sum&) const override {}
   void decode(const Extent&, const at::Tensor&, const at::Tensor&) const override {}

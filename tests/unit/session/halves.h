@@ -26,11 +26,12 @@ using namespace capstan;
 namespace fs = std::filesystem;
 
 /// float16's bits, in a file beside a tensor that says so.
-class Halves : public nn::Codec, public nn::CodecFiles {
+class Halves : public nn::Codec {
  public:
+  Capabilities capabilities() const override { return {.packs = true, .has_files = true}; }
   std::string name() const override { return "halves"; }
+  std::string fix() const override { return "set strategy.halves.keep = false"; }
   std::size_t stacked() const override { return 0; }
-  std::string refusal(const Extent&) const override { return {}; }
   std::int64_t bytes(const Extent& extent) const override { return (2 * extent.numel() + 15) / 16 * 16; }
   void encode(const Extent& extent, const at::Tensor& values, const at::Tensor& bytes, const Sum&) const override {
     bytes.narrow(0, 0, 2 * extent.numel()).copy_(values.to(at::kHalf).view({-1}).view(at::kByte));
@@ -39,20 +40,20 @@ class Halves : public nn::Codec, public nn::CodecFiles {
     values.copy_(bytes.narrow(0, 0, 2 * extent.numel()).view(at::kHalf).view(values.sizes()));
   }
   std::string form() const override { return "halves"; }
-  std::vector<Part> parts(const layout::Shape& shape) const override {
+  std::vector<FilePart> file_parts(const layout::Shape& shape) const override {
     return {{"", at::kByte, {2 * layout::numel(shape)}}, {".halves", at::kFloat, {1}}};
   }
-  void check(const nn::CodedMatrix&) const override {}
-  void read(const Extent& extent, std::int64_t first, const std::vector<nn::CodedMatrix>& matrices,
-            const at::Tensor& bytes) const override {
+  void check_matrix(const nn::CodedMatrix&) const override {}
+  void read_matrices(const Extent& extent, std::int64_t first, const std::vector<nn::CodedMatrix>& matrices,
+                     const at::Tensor& bytes) const override {
     const auto part = matrices.front().parts.at("").narrow(0, 2 * first, 2 * extent.numel());
     bytes.narrow(0, 0, 2 * extent.numel()).copy_(part);
   }
-  std::map<std::string, at::Tensor> write(const layout::Shape& shape, const at::Tensor& bytes,
-                                          c10::ScalarType) const override {
+  std::map<std::string, at::Tensor> write_matrix(const layout::Shape& shape, const at::Tensor& bytes,
+                                                 c10::ScalarType) const override {
     return {{"", bytes.narrow(0, 0, 2 * layout::numel(shape))}, {".halves", at::ones({1})}};
   }
-  std::string config(const std::vector<std::string>&, c10::ScalarType) const override {
+  std::string files_config(const std::vector<std::string>&, c10::ScalarType) const override {
     return R"({"quant_method": "halving"})";
   }
 };
@@ -84,7 +85,7 @@ class HalvesStrategy : public strategy::Strategy {
     for (const auto& unit : units) {
       unit->each<nn::Linear>([](const nn::Linear& linear) {
         for (auto& record : linear.weight()->records()) record.trainable = false;
-        linear.weight()->set_codec(std::make_shared<const Halves>());
+        linear.weight()->set_codec(std::make_shared<Halves>());
       });
     }
   }

@@ -21,14 +21,16 @@ at::Tensor bytes_of(const at::Tensor& values, const at::Tensor& largest) {
   return values.to(at::kFloat).div(largest).mul(100).round().add(128).to(at::kByte);
 }
 
-class Shares : public nn::GatherCodec {
+class Shares : public nn::Codec {
  public:
+  Capabilities capabilities() const override { return {.gathers = true}; }
   std::string name() const override { return "shares"; }
+  std::string fix() const override { return R"(set strategy.shares.gather = "bf16")"; }
   at::Tensor scales_of(const at::Tensor& largest) const override { return largest.mul(2); }
-  void encode(const at::Tensor& values, const at::Tensor& largest, const at::Tensor& to) const override {
+  void encode_to_gather(const at::Tensor& values, const at::Tensor& largest, const at::Tensor& to) const override {
     to.copy_(bytes_of(values, largest));
   }
-  void bind(at::Tensor all, at::Tensor of_all) override {
+  void bind_gathered(at::Tensor all, at::Tensor of_all) override {
     bytes = std::move(all);
     scale = std::move(of_all);
   }
@@ -44,7 +46,7 @@ struct InBytes {
   InBytes(Communicator& communicator, int stage, const std::function<void(shard::EngineOptions&)>& change = {}) {
     for (std::size_t i : {0, 1}) {
       codecs.push_back(std::make_shared<Shares>());
-      chain[2]->weights()[i]->set_gather_codec(codecs.back());
+      chain[2]->weights()[i]->set_codec(codecs.back());
     }
     const auto [rank, world] = std::pair(communicator.world().rank, communicator.world().size);
     std::vector<int> everyone(static_cast<std::size_t>(world));
@@ -134,8 +136,10 @@ TEST_CASE("what is sent from host memory or from neighbours is not sent in bytes
     return text;
   };
   CHECK_THAT(refusal([](auto& policy) { set_stage(policy, 3, 1); }),
-             Contains("layer2.q+k cannot be gathered in 8 bits by strategy 'shares'") && Contains("host memory"));
-  CHECK_THAT(refusal([](auto& policy) { policy.reshard_size = 2; }), Contains("leave reshard_size out"));
+             Contains("layer2.q+k cannot be gathered in 8 bits by strategy 'shares'") && Contains("host memory") &&
+                 Contains("fix: set strategy.shares.gather = \"bf16\", or do not offload"));
+  CHECK_THAT(refusal([](auto& policy) { policy.reshard_size = 2; }),
+             Contains("fix: set strategy.shares.gather = \"bf16\", or leave reshard_size out"));
 }
 
 }  // namespace gather_scales_test

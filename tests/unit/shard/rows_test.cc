@@ -1,4 +1,4 @@
-// Weights in bytes: a RowCodec's rows are sharded, gathered and kept as values would be.
+// Weights in bytes: a codec's rows are sharded, gathered and kept as values would be.
 #include <ATen/ATen.h>
 #include <capstan/nn/codec.h>
 #include <capstan_catch.h>
@@ -15,11 +15,12 @@ namespace {
 // A number is a hundredth of a byte from 100 on; a row's scale is its sum.
 at::Tensor bytes_of_rows(const at::Tensor& values) { return values.mul(100).round().add(100).to(at::kByte); }
 
-class Hundredths : public nn::RowCodec {
+class Hundredths : public nn::Codec {
  public:
+  Capabilities capabilities() const override { return {.packs = true, .computes_with_rows = true}; }
   std::string name() const override { return "hundredths"; }
+  std::string fix() const override { return "leave them out"; }
   std::size_t stacked() const override { return 1; }
-  std::string refusal(const Extent&) const override { return {}; }
   std::int64_t bytes(const Extent& extent) const override { return extent.numel(); }
   void encode(const Extent&, const at::Tensor&, const at::Tensor&, const Sum&) const override {}
   void decode(const Extent&, const at::Tensor&, const at::Tensor&) const override {}
@@ -27,9 +28,9 @@ class Hundredths : public nn::RowCodec {
     bytes.copy_(bytes_of_rows(values));
     return values.sum(1).to(at::kFloat);
   }
-  void keep(const at::Tensor& scales) const override { *kept = scales; }
+  void keep_scales(const at::Tensor& scales) override { kept = scales; }
 
-  std::shared_ptr<at::Tensor> kept = std::make_shared<at::Tensor>();
+  at::Tensor kept;
 };
 
 struct Layout {
@@ -42,7 +43,7 @@ struct Layout {
 
 struct InRows {
   TinyChain chain;
-  std::vector<std::shared_ptr<const Hundredths>> codecs;
+  std::vector<std::shared_ptr<Hundredths>> codecs;
   std::unique_ptr<shard::Engine> engine;
 
   InRows(comm::Communicator& communicator, const Layout& of) {
@@ -50,7 +51,7 @@ struct InRows {
     sizes.layer2_trains = false;
     chain = rig_chain(sizes);
     for (std::size_t i : {0, 1}) {
-      codecs.push_back(std::make_shared<const Hundredths>());
+      codecs.push_back(std::make_shared<Hundredths>());
       chain[2]->weights()[i]->set_codec(codecs.back());
     }
     std::vector<int> everyone(static_cast<std::size_t>(of.world));
@@ -99,7 +100,7 @@ TEST_CASE("units compute with the bytes of all rows, and every rank has all scal
       const auto values = initial(weight);
       faults.expect(weight.value().scalar_type() == at::kByte, "bytes of " + weight.name());
       faults.expect(at::equal(weight.value(), bytes_of_rows(values)), "all rows of " + weight.name());
-      faults.expect(at::allclose(*rig.codecs[i]->kept, values.sum(1).to(at::kFloat)), "all scales of " + weight.name());
+      faults.expect(at::allclose(rig.codecs[i]->kept, values.sum(1).to(at::kFloat)), "all scales of " + weight.name());
     }
     hooks->after_forward();
     const auto held = parameters_in(rig.engine->held()), said = parameters_in(rig.engine->footprint());

@@ -1,5 +1,5 @@
 // Which run of units is gathered when: the options that only change time and memory.
-#include "shard/schedule.h"
+#include "shard/gather_protocol.h"
 
 #include <capstan_catch.h>
 

@@ -13,7 +13,6 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
 
 class Codec;
-class GatherCodec;
 
 /// One matrix or vector as a layer uses it: one parameter record, or a fused group of records (q, k, v) that lie
 /// side by side along dimension 0 and are used as one. A weight that two units share (a tied head) is one object.
@@ -33,15 +32,15 @@ class Weight {
   /// Elements of all records (logical).
   std::int64_t numel() const;
 
-  /// How the shard engine keeps a frozen weight's values, if not in the compute dtype. Null: as they are.
-  const std::shared_ptr<const Codec>& codec() const { return codec_; }
-  /// A strategy's in structure().
-  void set_codec(std::shared_ptr<const Codec> codec) { codec_ = std::move(codec); }
-
-  /// How ranks gather a trained weight's values, if not in the compute dtype. Null: as they are.
-  const std::shared_ptr<GatherCodec>& gather_codec() const { return gather_codec_; }
-  /// A strategy's in structure().
-  void set_gather_codec(std::shared_ptr<GatherCodec> codec) { gather_codec_ = std::move(codec); }
+  /// What a strategy has the values held or moved by, if not as numbers; null: none. Whether it does so depends on what
+  /// it can and on whether the weight is trained, which the two functions below say.
+  const std::shared_ptr<Codec>& codec() const { return codec_; }
+  /// A strategy calls it in structure().
+  void set_codec(std::shared_ptr<Codec> codec) { codec_ = std::move(codec); }
+  /// The codec that keeps the values of this frozen weight. Null: they are numbers.
+  Codec* keeping_codec() const;
+  /// The codec by which ranks gather this trained weight, where they share it. Null: they gather numbers.
+  Codec* gathering_codec() const;
 
   const at::Tensor& value() const;
   void bind(at::Tensor leaf) { value_ = std::move(leaf); }
@@ -49,8 +48,7 @@ class Weight {
 
  private:
   std::vector<layout::Param> records_;
-  std::shared_ptr<const Codec> codec_;
-  std::shared_ptr<GatherCodec> gather_codec_;
+  std::shared_ptr<Codec> codec_;
   at::Tensor value_;
 };
 

@@ -18,7 +18,10 @@ struct Exported {
 
 /// Writes a run as files of another program: `capstan export RUN --to NAME`, and at a run's end where at_end() says so.
 /// A strategy's exporters() gives it, after structure() of a model whose units live as long as it. A folder of another
-/// program that a run shall start from is Strategy::values()' and nn::CodecFiles' work.
+/// program that a run shall start from is Strategy::values()' and nn::Codec's work.
+///
+/// Experimental: a later level of the SDK may call write() on all ranks, each with its part of the records, and may let
+/// a run's options decide in the place of at_end().
 ///
 /// Called on the training thread. No method calls a collective: all ranks ask name(), at_end() and refusal(), which
 /// must give the same answer on each, and only the first rank calls write(), while the others wait. Throws Error for

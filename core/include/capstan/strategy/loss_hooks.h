@@ -7,6 +7,9 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace strategy {
 
 /// What a strategy's StepHooks derive from besides, if they look at losses too.
+///
+/// Experimental: a later level of the SDK may make this a function of StepHooks, with the step's other figures beside
+/// the loss.
 class LossHooks {
  public:
   virtual ~LossHooks();

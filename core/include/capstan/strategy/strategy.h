@@ -9,7 +9,7 @@
 #include <capstan/layout/param.h>
 #include <capstan/layout/source.h>
 #include <capstan/nn/batch.h>
-#include <capstan/nn/codec_files.h>
+#include <capstan/nn/codec.h>
 #include <capstan/nn/model.h>
 #include <capstan/strategy/claims.h>
 #include <capstan/strategy/exporter.h>
@@ -96,7 +96,7 @@ class Strategy {
   /// What writes the run as files of another program; asked after structure(). An object that never had a model may be
   /// asked too, for names: what is installed and could write what a user wants.
   virtual std::vector<std::shared_ptr<const Exporter>> exporters() const { return {}; }
-  /// Packed weights of a model's folder that the strategy's codecs (nn::CodecFiles) take as they are. Asked before
+  /// Packed weights of a model's folder that the strategy's codecs (nn::Codec::form) take as they are. Asked before
   /// structure(), and of an object that never has a model, to name the strategy that a folder needs.
   virtual std::vector<nn::PackedForm> packed_forms() const { return {}; }
   virtual void place(nn::Unit&, const Placement&) {}

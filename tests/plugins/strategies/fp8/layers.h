@@ -44,11 +44,11 @@ struct InBytes {
 };
 
 inline InBytes stored(const at::Tensor& value, const Recipe& recipe = {}) {
-  const auto codec = recipe.by_block ? std::make_shared<const fp8::StoredTiles>(value.size(1))
-                                     : std::make_shared<const fp8::Stored>(static_cast<std::size_t>(value.dim()));
+  const auto codec = recipe.by_block ? std::make_shared<fp8::StoredTiles>(value.size(1))
+                                     : std::make_shared<fp8::Stored>(static_cast<std::size_t>(value.dim()));
   const auto rows = value.view({-1, value.size(-1)});
   InBytes made{frozen(value, recipe), at::empty(value.sizes(), value.options().dtype(at::kByte)), {}};
-  codec->keep(codec->encode_rows(rows, made.bytes.view(rows.sizes())));
+  codec->keep_scales(codec->encode_rows(rows, made.bytes.view(rows.sizes())));
   made.how->stored = codec;
   made.how->frozen = made.how->frozen_transpose = nullptr;
   const auto held = codec->rows(made.bytes);

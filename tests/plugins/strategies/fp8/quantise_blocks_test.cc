@@ -134,7 +134,7 @@ TEST_CASE("tiles in bytes: what is exported is what is multiplied, and other val
   (void)made.how->stored->columns(made.bytes);
   made.bytes.copy_(other.bytes);
   const StoredTiles again(384);
-  made.how->stored->keep(again.encode_rows(w.mul(-1e6).flip(1), at::empty_like(other.bytes)));
+  made.how->stored->keep_scales(again.encode_rows(w.mul(-1e6).flip(1), at::empty_like(other.bytes)));
   CHECK(at::equal(made.how->stored->columns(made.bytes).scales, other.how->stored->columns(other.bytes).scales));
   // As many columns as have scales.
   const auto wide = of_blocks({128, StoredTiles::most_columns});

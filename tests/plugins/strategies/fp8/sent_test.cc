@@ -17,8 +17,8 @@ TEST_CASE("a weight that was sent has the numbers and the scale of one that is r
   CHECK_FALSE(sent.arrives());
   const auto largest = magnitudes(w, whole);
   const auto bytes = at::empty({w.numel()}, at::kByte);
-  sent.encode(w.view({-1}), largest.view({1}), bytes);
-  sent.bind(bytes.view({48, 32}), sent.scales_of(largest.view({1})));
+  sent.encode_to_gather(w.view({-1}), largest.view({1}), bytes);
+  sent.bind_gathered(bytes.view({48, 32}), sent.scales_of(largest.view({1})));
   CHECK(sent.arrives());
   const auto expected = quantise(w, whole), columns = quantise(w, turned);
   CHECK(at::equal(sent.rows().values.view(at::kByte), expected.values.view(at::kByte)));

@@ -89,7 +89,7 @@ TEST_CASE("scales of columns are found again when the weight is filled again") {
   (void)gradient_of(Multiplier::multiply(made.how, x, made.bytes), x, g);
   const auto other = fp8_test::stored(spread({16, 32}).mul_(1e6));
   made.bytes.copy_(other.bytes);
-  made.how->stored->keep(other.how->stored->rows(other.bytes).scales.view({-1}));
+  made.how->stored->keep_scales(other.how->stored->rows(other.bytes).scales.view({-1}));
   const auto y = Multiplier::multiply(made.how, x, made.bytes);
   const auto expected = Multiplier::multiply(fp8_test::multiplier(), x, other.numbers);
   CHECK(at::equal(y, expected));
@@ -101,7 +101,7 @@ TEST_CASE("pieces of rows and columns are scaled as ranks agree") {
   const auto w = spread({32, 64});
   const auto magnitudes = w.to(at::kFloat).abs();
   int rows = 0, columns = 0;
-  const Stored half(2);
+  Stored half(2);
   half.set_agree(
       [&](const at::Tensor& mine) {
         ++rows;
@@ -113,7 +113,7 @@ TEST_CASE("pieces of rows and columns are scaled as ranks agree") {
       });
   const auto whole = fp8_test::stored(w);
   const auto bytes = at::empty({32, 32}, at::kByte);
-  half.keep(half.encode_rows(w.narrow(1, 0, 32).contiguous(), bytes));
+  half.keep_scales(half.encode_rows(w.narrow(1, 0, 32).contiguous(), bytes));
   CHECK(at::equal(bytes, whole.bytes.narrow(1, 0, 32)));
   CHECK(half.columns(bytes).scales.eq(4).all().item<bool>());
   (void)half.columns(bytes);

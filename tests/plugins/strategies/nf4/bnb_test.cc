@@ -35,12 +35,12 @@ nn::CodedMatrix written(const at::Tensor& values) {
   const nn::Codec::Extent whole{1, rows * columns};
   auto bytes = at::empty({codec.bytes(whole)}, at::kByte);
   codec.encode(whole, values.view({1, -1}), bytes, {});
-  return {"h.weight", "a.safetensors", {rows, columns}, codec.write({rows, columns}, bytes, at::kBFloat16)};
+  return {"h.weight", "a.safetensors", {rows, columns}, codec.write_matrix({rows, columns}, bytes, at::kBFloat16)};
 }
 
 at::Tensor decoded(const nn::Codec::Extent& extent, std::int64_t first, const std::vector<nn::CodedMatrix>& matrices) {
   const auto bytes = at::empty({codec.bytes(extent)}, at::kByte);
-  codec.read(extent, first, matrices, bytes);
+  codec.read_matrices(extent, first, matrices, bytes);
   auto values = at::empty({extent.matrices, extent.elements}, at::kBFloat16);
   codec.decode(extent, bytes, values);
   return values;
@@ -59,7 +59,7 @@ std::string fault(const std::function<void(nn::CodedMatrix&)>& change) {
   auto matrix = written(numbers({rows, columns}, 0.3).to(at::kBFloat16));
   change(matrix);
   try {
-    codec.check(matrix);
+    codec.check_matrix(matrix);
   } catch (const Error& error) {
     return error.what();
   }
@@ -114,13 +114,13 @@ std::string error_of(const std::string& tables, const fs::path& folder) {
 TEST_CASE("a matrix is written and read without a changed bit, whole, in rows and in columns") {
   const auto values = numbers({2, rows, columns}, 0.3).to(at::kBFloat16);
   const std::vector<nn::CodedMatrix> matrices{written(values[0]), written(values[1])};
-  codec.check(matrices[0]);
+  codec.check_matrix(matrices[0]);
   const auto whole = decoded({2, rows * columns}, 0, matrices).view({2, rows, columns});
   for (std::int64_t m = 0; m < 2; ++m) {
     const nn::Codec::Extent one{1, rows * columns};
     const auto bytes = at::empty({codec.bytes(one)}, at::kByte), again = at::empty_like(bytes);
     codec.encode(one, values[m].reshape({1, -1}), bytes, {});
-    codec.read(one, 0, {matrices[static_cast<std::size_t>(m)]}, again);
+    codec.read_matrices(one, 0, {matrices[static_cast<std::size_t>(m)]}, again);
     CHECK(at::equal(bytes, again));
     const auto expected = at::empty({1, rows * columns}, at::kBFloat16);
     codec.decode(one, bytes, expected);
@@ -145,14 +145,14 @@ TEST_CASE("a matrix that bitsandbytes wrote decodes to its numbers, and is writt
   };
   const layout::Shape shape{64, 320};
   nn::CodedMatrix matrix{"weight", file.path().string(), shape, {}};
-  for (const auto& part : codec.parts(shape)) matrix.parts[part.end] = tensor("weight" + part.end);
-  codec.check(matrix);
+  for (const auto& part : codec.file_parts(shape)) matrix.parts[part.end] = tensor("weight" + part.end);
+  codec.check_matrix(matrix);
   const nn::Codec::Extent whole{1, std::int64_t{64} * 320};
   CHECK(at::equal(decoded(whole, 0, {matrix}).view(shape), tensor("expected")));
 
   const auto bytes = at::empty({codec.bytes(whole)}, at::kByte);
-  codec.read(whole, 0, {matrix}, bytes);
-  auto again = codec.write(shape, bytes, at::kBFloat16);
+  codec.read_matrices(whole, 0, {matrix}, bytes);
+  auto again = codec.write_matrix(shape, bytes, at::kBFloat16);
   const auto take_state = [](std::map<std::string, at::Tensor>& parts) {
     const auto text = parts.extract(".quant_state.bitsandbytes__nf4").mapped().contiguous();
     return Json::parse({static_cast<const char*>(text.const_data_ptr()), text.nbytes()});
