@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "assembly/dry_job.h"
+#include "predict/dry_job.h"
 #include "session/job.h"
 #include "support/folder.h"
 #include "support/job.h"
