@@ -1,7 +1,7 @@
 #include "step/stage_transfers.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/GradMode.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 
 #include <algorithm>
