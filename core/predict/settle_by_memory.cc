@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "predict/gpu_fit.h"
+#include "predict/micro_step.h"
 #include "predict/settle.h"
 #include "session/open_micro_batch.h"
 

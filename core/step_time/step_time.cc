@@ -160,13 +160,6 @@ StepTime step_time(const StepWork& work, std::int64_t micro_steps, const Figures
   return or_unknown(std::move(time));
 }
 
-double PositionTime::seconds_of(const strategy::Action& action) const {
-  const auto found = std::find_if(actions.begin(), actions.end(), [&](const ActionTime& one) {
-    return one.action.kind == action.kind && one.action.stage == action.stage;
-  });
-  return found == actions.end() ? 0 : found->computing + found->waiting;
-}
-
 strategy::Timeline pipeline_time(const std::vector<PositionTime>& positions) {
   std::vector<strategy::Program> programs;
   for (const auto& position : positions) programs.push_back(position.program);

@@ -1,8 +1,17 @@
 #include <capstan/plan/predictor.h>
 
+#include <algorithm>
+
 #include "predict/door.h"
 
 namespace capstan::plan {
+
+double PositionTime::seconds_of(const strategy::Action& action) const {
+  const auto found = std::find_if(actions.begin(), actions.end(), [&](const ActionTime& one) {
+    return one.action.kind == action.kind && one.action.stage == action.stage;
+  });
+  return found == actions.end() ? 0 : found->computing + found->waiting;
+}
 
 struct Predictor::Impl {
   std::unique_ptr<predict::Planner> planner;

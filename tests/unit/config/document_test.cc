@@ -86,6 +86,19 @@ TEST_CASE("overrides win over files and are read as TOML, else as text") {
   CHECK(look(lora, "rank") == "8 @ a.toml:4");
 }
 
+TEST_CASE("a value that is settled wins over files and overrides, and keeps the place that it is given") {
+  const test::WorkingFolder folder;
+  folder.write("a.toml", "[train]\nmicro_batch = \"auto\"\nlr = 1\n");
+  const Item size{{"train", "micro_batch"}, Value(std::int64_t{8}), false, {Origin::Layer::file, "a.toml", 2}};
+  const Item gathers{{"train", "regather"}, Value(std::string("step")), false, {}};
+  Diagnostics diagnostics;
+  const auto document = load("a.toml", {"train.micro_batch=4"}, diagnostics, {}, {size, gathers});
+  CHECK(test::text(diagnostics).empty());
+  CHECK(look(document.section("train"), "micro_batch") == "8 @ a.toml:2");
+  CHECK(look(document.section("train"), "regather") == "\"step\" @ default");
+  CHECK(look(document.section("train"), "lr") == "1 @ a.toml:3");
+}
+
 TEST_CASE("an override's text keeps its white space, and what is read as TOML ignores it") {
   const test::WorkingFolder folder;
   folder.write("a.toml", "[data]\nplugin = \"jsonl\"\n");

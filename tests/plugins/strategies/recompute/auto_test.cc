@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "predict/dry_job.h"
+#include "predict/settle.h"
 #include "support/folder.h"
 
 namespace auto_test {
@@ -64,6 +65,33 @@ TEST_CASE("auto takes the least that fits with 5 % to spare, and says what it to
   CHECK(decided("cuda", 1).peak == before);
   CHECK_THAT(decided("cuda", 1).summary, Contains(" do not fit well into 1 B"));
   CHECK(decided("cuda", 1).host > decided("cuda", std::int64_t{1} << 60).host);
+}
+
+TEST_CASE("options that are tried win over what auto took") {
+  const test::Folder folder;
+  setup::JobRequest request;
+  request.file =
+      folder.write("job.toml", testing::small(testing::llama, "bf16", "[strategy.recompute]\nauto = true\n"));
+  request.overrides = {"model.num_layers=8", "model.ff_dim=4096"};
+  request.device = "cuda";
+  request.gpu_room = std::int64_t{1} << 60;
+  plugin::Host host;
+  Diagnostics faults;
+  const auto job = session::make_job(request, host, faults);
+  REQUIRE(job);
+  const auto& settled = job->config.request.settled.values;
+  REQUIRE(settled.size() == 2);  // auto and enabled, which are false
+  for (const auto& value : settled) {
+    CHECK(value.value == config::Value(false));
+    CHECK_THAT(value.origin.text(), Contains("job.toml:"));
+  }
+  const auto peak = [&](const std::vector<std::string>& overrides) {
+    const auto other = session::predict_with(job->config.request, overrides, host);
+    REQUIRE(other);
+    return layout::total_bytes(other->prediction.footprints, "cuda");
+  };
+  CHECK(peak({"strategy.recompute.every=1"}) == peak({}));  // it stays off
+  CHECK(peak({"strategy.recompute.enabled=true", "strategy.recompute.every=1"}) < peak({}));
 }
 
 TEST_CASE("auto is refused where nothing can be decided") {
