@@ -18,7 +18,8 @@ struct AttentionHeads {
   std::int64_t values() const { return value_dim > 0 ? value_dim : dim; }
 };
 
-/// What a call may want besides softmax(scale · q k) v. A row of the table that does not name it never gets such a call.
+/// What a call may want besides softmax(scale · q k) v. A row of the table that does not name it never gets such a
+/// call.
 enum class AttentionFeature : unsigned { window, soft_cap, linear_biases, value_width, dropout };
 
 /// What a row that lacks it is said to lack.

@@ -72,11 +72,11 @@ enum class LogSumExp { none, without_gradient, with_gradient };
 
 /// A row of the table of kernels that compute attention.
 struct AttentionRow {
-  std::string name;  ///< "SDPA": for what people read
+  std::string name;                   ///< "SDPA": for what people read
   std::vector<AttentionFeature> has;  ///< what a call may want
-  /// Asked in each call, before run(), where it has what the call wants or not; must answer alike in a unit's forward and
-  /// where that is recomputed. A call with Batch::documents is taken only by a row that lets packed samples attend to
-  /// themselves where they stand.
+  /// Asked in each call, before run(), where it has what the call wants or not; must answer alike in a unit's forward
+  /// and where that is recomputed. A call with Batch::documents is taken only by a row that lets packed samples attend
+  /// to themselves where they stand.
   std::function<Verdict(const AttentionCall&)> takes;
   std::function<AttentionResult(const AttentionCall&)> run;
   LogSumExp log_sum_exp = LogSumExp::none;
