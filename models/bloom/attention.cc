@@ -79,6 +79,7 @@ nn::Verdict besides_biases(const nn::AttentionCall& call) {
   if (!call.fused.defined() || !call.slopes.defined()) return nn::WhyNot{"a product by head with biases", false};
   if (call.cache) return nn::WhyNot{"tokens without a cache", false};
   if (call.fused.is_cpu()) return nn::WhyNot{"a CPU"};
+  if (call.dropout) return nn::WhyNot{"dropout on probabilities"};  // no graph is compiled to ask
   return {};
 }
 

@@ -68,6 +68,31 @@ TEST_CASE("attention with linear biases in one call is for 16 bits on GPUs, head
   at::globalContext().setDeterministicAlgorithms(false, false);
 }
 
+TEST_CASE("BLOOM's layers are served by its own rows on GPUs, and by core's on CPUs and with dropout") {
+  const auto whole = [](std::int64_t value) { return value; };
+  const auto units = testing::make_model("bloom", {{"num_layers", whole(1)},
+                                                   {"hidden_size", whole(128)},
+                                                   {"num_heads", whole(2)},
+                                                   {"vocab_size", whole(31)},
+                                                   {"attention_dropout", 0.1}})
+                         ->build();
+  const auto& attention = *units.at(1)->all<nn::Attention>().at(0);
+  const auto served_by = [&](const at::TensorOptions& options, const nn::Batch& batch) {
+    const auto* row = attention.rows().row_for(attention.planned(at::empty({1}, options), batch, 16));
+    return row ? row->name : "apart";
+  };
+  const auto meta = at::TensorOptions(at::kMeta);
+  nn::Batch batch, packed, training;
+  packed.documents.emplace().bounds = at::empty({3}, meta.dtype(at::kInt));
+  training.training = true;
+  CHECK(served_by(meta.dtype(at::kBFloat16), batch) == "cuDNN with linear biases");
+  CHECK(served_by(meta.dtype(at::kFloat), batch) == "linear biases as columns");
+  CHECK(served_by(meta.dtype(at::kBFloat16), packed) == "linear biases as columns");
+  CHECK(served_by(meta.dtype(at::kFloat), packed) == "apart");
+  CHECK(served_by(meta.dtype(at::kBFloat16), training) == "plain");
+  CHECK(served_by(at::kFloat, batch) == "plain");
+}
+
 TEST_CASE("a dry run knows what attention with linear biases in one call returns") {
   open_plugin();
   const auto fused = planned(at::kBFloat16, 64).set_requires_grad(true);

@@ -116,7 +116,7 @@ TEST_CASE("what a ring cannot compute is refused where the ring was asked for") 
              Contains("strategy.context_parallel.method is ring, which cannot compute a soft cap, but "
                       "blocks.0/attention has it") &&
                  Contains("set method = \"ulysses\" or \"gather\""));
-  CHECK_THAT(refusal(model + "cap = 0.0\n" + ring), Contains("cannot compute sinks"));
+  CHECK_THAT(refusal(model + "cap = 0.0\nvalue_dim = 0\n" + ring), Contains("cannot compute sinks"));
   CHECK_THAT(refusal(model + "cap = 0.0\nsinks = false\n" + ring), Contains("values of another width than keys"));
   CHECK(refusal(model + "cap = 0.0\nsinks = false\nvalue_dim = 0\n" + ring).empty());
 }
