@@ -10,6 +10,7 @@
 #include "data/token_cache.h"
 #include "fuzz/judge.h"
 #include "hf/config_file.h"
+#include "hf/safetensors_folder.h"
 #include "plugin/abi.h"
 #include "plugins/commands/import-deepspeed/translate.h"
 #include "plugins/data/squad/squad_file.h"
@@ -67,7 +68,7 @@ std::string tensor_file(const std::string& first = "a.weight", const std::string
   return little_endian(header.size()) + header + std::string(32, 'x');
 }
 
-void read_tensors(const checkpoint::SafetensorsFolder& folder) {
+void read_tensors(const hf::SafetensorsFolder& folder) {
   for (const auto& name : folder.names()) {
     const auto& info = folder.find(name)->info(name);
     const auto out = at::empty(info.shape, checkpoint::torch_dtype(info.dtype));
@@ -274,12 +275,12 @@ std::vector<Target> targets() {
        "model.safetensors",
        {tensor_file(), tensor_file("x", "y")},
        with_binary,
-       [](const fs::path& folder) { read_tensors(checkpoint::SafetensorsFolder(folder)); }},
+       [](const fs::path& folder) { read_tensors(hf::SafetensorsFolder(folder)); }},
       {"index",
        "model.safetensors.index.json",
        {index},
        json_words,
-       [](const fs::path& folder) { read_tensors(checkpoint::SafetensorsFolder(folder)); },
+       [](const fs::path& folder) { read_tensors(hf::SafetensorsFolder(folder)); },
        {{"model-1.safetensors", tensor_file()}}},
       {"config-json", "config.json", {llama}, json_words, read_config_json},
       {"tokenizer-json",

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "assembly/assemble.h"
+#include "hf/door.h"
 #include "nn/init_source.h"
-#include "session/model_folder.h"
 #include "support/folder.h"
 #include "support/job.h"
 
@@ -24,9 +24,9 @@ inline void write_model(const std::string& model, std::uint64_t seed, const std:
   const auto job = job_of(request);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     nn::InitSource values(seed);
-    const session::ModelToWrite written{job.plugins, job.samples.tokenizer, *job.config.train,
-                                        assembly::pointers(job.model->units)};
-    session::write_model_folder(written, values, folder, {}, communicator);
+    const hf::ModelToWrite written{job.plugins, job.samples.tokenizer, *job.config.train,
+                                   assembly::pointers(job.model->units)};
+    hf::door().write(written, values, folder, {}, communicator);
   });
 }
 

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "hf/family.h"
+#include "hf/door.h"
 #include "setup/collect.h"
 
 namespace capstan::assembly {
@@ -58,7 +58,7 @@ config::Entry inferred_plugin(const std::optional<hf::ModelFolder>& folder, cons
                               plugin::Host& host) {
   const auto file = folder ? (fs::path(folder->path) / "config.json").string() : named;
   return {"plugin",
-          folder ? hf::plugin_of_folder(folder->path, host) : hf::plugin_of_preset(named, host),
+          folder ? hf::door().plugin_of_folder(folder->path, host) : plugin_of_preset(named, host),
           {config::Origin::Layer::model_file, file, 0}};
 }
 

@@ -5,9 +5,9 @@
 
 #include <string>
 
+#include "assembly/model_start.h"
 #include "assembly/plugins.h"
 #include "config/plugin_table.h"
-#include "hf/model_start.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
@@ -15,7 +15,7 @@ namespace assembly {
 /// [model] before its plugin is opened.
 struct ModelTable {
   config::PluginTable plugin;  ///< without a name where there is none, which is a fault or follows from `absent`
-  hf::ModelStart start;        ///< the folder of model.path
+  ModelStart start;            ///< the folder of model.path
   Diagnostics absent;          ///< why that is not there
 };
 

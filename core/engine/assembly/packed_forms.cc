@@ -4,15 +4,16 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "assembly/plugins.h"
-#include "hf/family.h"
+#include "hf/door.h"
 
 namespace capstan::assembly {
 
 std::vector<nn::PackedForm> forms_of_folder(const std::string& folder, std::vector<nn::PackedForm> known,
                                             plugin::Host& host) {
-  const auto method = hf::quantization_of_folder(folder);
+  const auto method = hf::door().quantization_of_folder(folder);
   if (!method) return known;
   const auto is_known = [&] {
     return std::any_of(known.begin(), known.end(), [&](const auto& form) { return *method == form.method; });
@@ -30,6 +31,24 @@ std::vector<nn::PackedForm> forms_of_folder(const std::string& folder, std::vect
               cat("take the model that it was quantized from",
                   installed.empty() ? "" : ", or one that was quantized by " + installed),
               (std::filesystem::path(folder) / "config.json").string());
+}
+
+nn::Codecs codecs_of(const std::vector<nn::WeightPtr>& weights) {
+  nn::Codecs codecs;
+  for (const auto& weight : weights) {
+    const auto* codec = weight->keeping_codec();
+    if (!codec || !codec->capabilities().has_files) continue;
+    for (const auto& record : weight->records()) codecs[record.name] = weight->codec();
+  }
+  return codecs;
+}
+
+std::vector<std::string> forms_of_units(const std::vector<nn::Unit*>& units) {
+  std::set<std::string> forms;
+  for (const auto* unit : units) {
+    for (const auto& [record, codec] : codecs_of(unit->weights())) forms.insert(codec->form());
+  }
+  return {forms.begin(), forms.end()};
 }
 
 }  // namespace capstan::assembly

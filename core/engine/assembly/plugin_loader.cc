@@ -43,7 +43,7 @@ std::optional<StandIn> Loader::stand_in(const config::PluginTable& table,
                                         const config::Options<setup::ModelOptions>& options) {
   if (table.name.empty() || !options->path) return {};
   const auto named = written_path(options);
-  const auto preset = hf::preset_of_id(named, host_.load("model", table.name, table.path).presets);
+  const auto preset = preset_of_id(named, host_.load("model", table.name, table.path).presets);
   if (preset.empty()) return {};
   return StandIn{named, preset, options.where(&setup::ModelOptions::path)};
 }

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "assembly/model_start.h"
 #include "assembly/packed_forms.h"
 #include "assembly/plugins.h"
 #include "data/content.h"
-#include "hf/config_file.h"
-#include "hf/family.h"
+#include "hf/door.h"
 #include "setup/collect.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -35,7 +35,7 @@ class Loader {
 
   template <class Interface>
   std::optional<Made<Interface>> make(const std::string& kind, const config::PluginTable& table,
-                                      const hf::ModelStart& start = {}, const std::string& split = {}) {
+                                      const ModelStart& start = {}, const std::string& split = {}) {
     Made<Interface> made;
     made.name = table.name;
     made.where = table.where;
@@ -68,19 +68,19 @@ class Loader {
 
  private:
   template <class Interface>
-  void fill(Made<Interface>& made, const std::string& kind, const config::PluginTable& table,
-            const hf::ModelStart& start, const std::string& split) {
+  void fill(Made<Interface>& made, const std::string& kind, const config::PluginTable& table, const ModelStart& start,
+            const std::string& split) {
     const auto& registration = host_.load(kind, table.name, table.path);
     made.file = registration.file;
     auto section = table.section;
     if (start.folder) {
-      hf::check_family(section, *start.folder, registration, host_);
+      hf::door().check_family(section, *start.folder, registration, host_);
       forms_ = forms_of_folder(start.folder->path, std::move(forms_), host_);
-      auto read = hf::with_model_file(section, *start.folder, registration);
+      auto read = hf::door().with_model_file(section, *start.folder, registration);
       section = std::move(read.section);
       made.note = std::move(read.note);
     }
-    if (start.preset) section = hf::with_preset(section, *start.preset, registration.presets, table.name);
+    if (start.preset) section = with_preset(section, *start.preset, registration.presets, table.name);
     if (!split.empty()) data::leave_out_other_splits(section, split, registration.schema);
     Diagnostics own;
     config::refuse_unknown(section, registration.schema, host_keys(kind), own);

@@ -9,7 +9,6 @@
 #include "assembly/model_table.h"
 #include "assembly/objective.h"
 #include "assembly/plugin_loader.h"
-#include "hf/config_file.h"
 #include "setup/collect.h"
 
 namespace capstan::assembly {

@@ -23,7 +23,7 @@
 #include "config/plugin_table.h"
 #include "config/to_toml.h"
 #include "data/shared.h"
-#include "hf/model_start.h"
+#include "hf/model_folder.h"
 #include "setup/configuration.h"
 
 CAPSTAN_BEGIN_NAMESPACE

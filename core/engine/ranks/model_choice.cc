@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-#include "hf/family.h"
+#include "hf/door.h"
 #include "session/weights.h"
 #include "tokenizer/byte_tokenizer.h"
 
@@ -45,7 +45,7 @@ ModelChoice choose_model(const std::string& name, const command::Call& call) {
   const auto path = find_place(name, config::hub_cache(call.environment));
   if (is_there(path / "config.toml")) return of_run(path, path);
   if (is_there(path / "config.json")) {
-    const auto plugin = hf::plugin_of_folder(path.string(), call.plugins);
+    const auto plugin = hf::door().plugin_of_folder(path.string(), call.plugins);
     // The id of a hub's model says more than the folder, which is a commit's hash.
     const auto given = is_there(name) ? path : fs::path(name.substr(0, name.find('@')));
     const auto own = given.has_filename() ? given.filename() : given.parent_path().filename();
@@ -63,7 +63,7 @@ ModelChoice choose_model(const std::string& name, const command::Call& call) {
     throw Error("these are weights without the run that they are of",
                 "leave them in the run's folder, next to its config.toml", path.string());
   }
-  hf::refuse_adapter({path.string(), {}});
+  hf::door().refuse_adapter({path.string(), {}});
   throw Error("this is no model's folder",
               "name a Hugging Face model folder (config.json), a run's folder (config.toml) or one of its checkpoints",
               name);

@@ -3,8 +3,6 @@
 #include <capstan/base/json.h>
 #include <capstan/record/checkpoints.h>
 
-#include <algorithm>
-
 #include "plugin/guard.h"
 #include "session/weights.h"
 
@@ -24,22 +22,6 @@ std::vector<std::int64_t> saved_answer_ends(const std::filesystem::path& weights
   const checkpoint::Checkpoint saved(folder_of_boxes(weights));
   if (!saved.has_section(answer_ends_section)) return {};
   return Json::parse(saved.section(answer_ends_section)).get<std::vector<std::int64_t>>();
-}
-
-std::string with_answer_ends(const std::string& text, const std::vector<std::int64_t>& ends,
-                             std::vector<std::int64_t>& added) {
-  auto json = try_parse_json(text);
-  if (!json.is_object()) return text;
-  auto& said = json["eos_token_id"];
-  auto all = said.is_array() ? said : said.is_null() ? Json::array() : Json::array({said});
-  for (const auto id : ends) {
-    if (std::find(all.begin(), all.end(), Json(id)) != all.end()) continue;
-    all.push_back(id);
-    added.push_back(id);
-  }
-  if (added.empty()) return text;
-  said = all.size() == 1 ? all[0] : all;
-  return json.dump(2) + "\n";
 }
 
 }  // namespace capstan::session

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <string>
 #include <vector>
 
 #include "session/job.h"
@@ -17,11 +16,6 @@ std::vector<std::int64_t> answer_ends(const assembly::Samples& samples);
 std::vector<std::int64_t> saved_answer_ends(const std::filesystem::path& weights);
 /// The section of a checkpoint that keeps them, as JSON.
 inline constexpr const char* answer_ends_section = "answer_ends";
-
-/// The text of a generation_config.json or config.json whose eos_token_id has these ids too: its programs end answers
-/// there. `added` gets those that it lacked; where it lacks none the text stays as it is.
-std::string with_answer_ends(const std::string& text, const std::vector<std::int64_t>& ends,
-                             std::vector<std::int64_t>& added);
 
 }  // namespace session
 CAPSTAN_END_NAMESPACE

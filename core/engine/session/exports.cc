@@ -1,9 +1,13 @@
 #include "session/exports.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
 #include <system_error>
+
+#include "comm/agree.h"
+#include "session/weights.h"
 
 namespace capstan::session {
 
@@ -58,6 +62,38 @@ std::string write_export(const Export& chosen, const assembly::Plugins& plugins,
   const auto said = plugin::guard(chosen.strategy, "export", [&] { return exporter.write(temporary, run); });
   put_in_place(folder);
   return cat(exporter.folder(), " for ", exporter.name(), ": ", folder.string(), " (", said, ")");
+}
+
+std::string write_final_model(const hf::ModelToWrite& model, const fs::path& weights, const fs::path& run,
+                              comm::Communicator& communicator) {
+  std::vector<std::string> lines;
+  for (const auto& one : exports_of(model.plugins.strategies)) {
+    if (!one.exporter->at_end()) continue;
+    const auto folder = one.exporter->folder();
+    if (const auto reason = refusal_of(one, model.plugins); !reason.empty()) {
+      lines.push_back(cat("no ", folder, " folder for ", one.exporter->name(), ": ", reason));
+      continue;
+    }
+    lines.push_back(comm::from_first_rank(communicator, cat("writing the ", folder, "'s folder"), [&] {
+      return write_export(one, model.plugins, *open_boxes(weights), run / folder);
+    }));
+  }
+  const auto reason = hf::door().not_exportable(model.plugins, model.units);
+  if (reason.empty()) {
+    lines.push_back(written_text(hf::door().write(model, *open_boxes(weights), run / "model", {}, communicator)));
+  } else if (lines.empty()) {
+    lines.push_back("no model folder for transformers: " + reason);
+  }
+  return join(lines, "\n");
+}
+
+std::string written_text(const hf::WrittenModel& written) {
+  std::vector<std::string> ends;
+  for (const auto id : written.added_ends) ends.push_back(std::to_string(id));
+  return cat("model for transformers: ", written.folder.string(), " (", written.dtype, ", ",
+             bytes_text(static_cast<double>(written.bytes)), " in ", counted(written.files, "file"),
+             written.has_tokenizer ? ")" : "; without a tokenizer: this run's has no files)",
+             ends.empty() ? "" : cat("; its eos_token_id has ", join(ends), " too, which this run's answers end with"));
 }
 
 }  // namespace capstan::session

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "assembly/plugins.h"
+#include "hf/door.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace session {
@@ -38,6 +39,15 @@ std::string refusal_of(const Export& chosen, const assembly::Plugins& plugins);
 /// Returns "FOLDER for NAME: runs/a/FOLDER (…)". Throws Error where it is refused.
 std::string write_export(const Export& chosen, const assembly::Plugins& plugins, layout::Source& values,
                          const std::filesystem::path& folder);
+
+/// What a run leaves for other libraries at its end, from its `weights` folder: what its strategies' exporters write
+/// then, and `run`/model for transformers where its files have a place for all records. Returns a line on each, or on
+/// why there is none. Collective over the world.
+std::string write_final_model(const hf::ModelToWrite& model, const std::filesystem::path& weights,
+                              const std::filesystem::path& run, comm::Communicator& communicator);
+
+/// "model for transformers: runs/a/model (bfloat16, 1.04 GiB in 2 files)".
+std::string written_text(const hf::WrittenModel& written);
 
 }  // namespace session
 CAPSTAN_END_NAMESPACE

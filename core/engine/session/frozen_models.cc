@@ -9,9 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "checkpoint/coded_folder.h"
 #include "config/paths.h"
-#include "hf/family.h"
+#include "hf/door.h"
 #include "nn/init_source.h"
 #include "setup/collect.h"
 
@@ -42,7 +41,7 @@ std::optional<FrozenPlugin> of_folder(const std::string& name, const Named& what
   const auto folder = config::find_model(
       {what.written, config::absolute_path(what.written, what.origin), where, what.option}, config.request.hub);
   config::PluginTable table;
-  table.name = hf::plugin_of_folder(folder.string(), host);
+  table.name = hf::door().plugin_of_folder(folder.string(), host);
   table.where = where;
   table.section = {what.option, what.origin, {}};
   auto made = assembly::load_other_model(table, {folder.string(), where}, host, faults);
@@ -59,8 +58,8 @@ void set_option(assembly::Made<objective::Objective>& made, const std::string& k
 }
 
 // Without codecs: packed weights are refused.
-checkpoint::CodedFolder folder_of(const FrozenPlugin& frozen, const assembly::Plugins& plugins) {
-  return {*frozen.folder, frozen.model.object->file_map(), {}, plugins.packed_forms};
+std::unique_ptr<hf::Folder> folder_of(const FrozenPlugin& frozen, const assembly::Plugins& plugins) {
+  return hf::door().open({*frozen.folder, frozen.model.object->file_map(), {}, {}, plugins.packed_forms});
 }
 
 }  // namespace
@@ -140,7 +139,7 @@ void check_frozen_files(const std::vector<assembly::FrozenModel>& frozen, const 
                         Diagnostics& faults) {
   for (const auto& one : frozen) {
     if (one.plugin.folder)
-      folder_of(one.plugin, plugins).check(assembly::records_of(assembly::pointers(one.model->units)), faults);
+      folder_of(one.plugin, plugins)->check(assembly::records_of(assembly::pointers(one.model->units)), faults);
   }
 }
 
@@ -149,7 +148,7 @@ std::unique_ptr<layout::Source> frozen_values(const Job& job, const assembly::Fr
   Diagnostics faults;
   check_frozen_files({frozen}, job.plugins, faults);
   faults.throw_if_any();
-  return std::make_unique<checkpoint::CodedFolder>(folder_of(frozen.plugin, job.plugins));
+  return folder_of(frozen.plugin, job.plugins);
 }
 
 }  // namespace capstan::session

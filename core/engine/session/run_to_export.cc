@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include <capstan/config/model_path.h>
+#include "assembly/packed_forms.h"
 #include "comm/connect.h"
 #include "session/adapter_state.h"
 #include "session/answer_ends.h"
 #include "session/exports.h"
 #include "session/job.h"
-#include "session/model_folder.h"
 #include "session/weights.h"
 
 namespace capstan::session {
@@ -58,7 +58,7 @@ void check_hf(const ExportForm& asked, const ModelJob& job, const std::vector<nn
   }
   if (asked.merge && adapters_of(units).empty())
     throw Error("--merge adds adapters into the model, and this run has none", "leave --merge out");
-  const auto forms = forms_of(units);
+  const auto forms = assembly::forms_of_units(units);
   if (form.empty() || std::find(forms.begin(), forms.end(), form) != forms.end()) return;
   const auto keeps = [&](const strategy::Strategy& other) {
     const auto all = other.packed_forms();
@@ -103,9 +103,9 @@ std::string RunToExport::write(const ExportForm& form, const fs::path& weights, 
   const auto values = open_boxes(weights);
   if (form.to != "hf")
     return write_export(chosen_of(form, job.plugins.strategies, impl_->host), job.plugins, *values, out);
-  const ModelToWrite model{job.plugins, job.tokenizer, *job.config.train, impl_->units, saved_answer_ends(weights)};
+  const hf::ModelToWrite model{job.plugins, job.tokenizer, *job.config.train, impl_->units, saved_answer_ends(weights)};
   const auto alone = comm::connect({});
-  return written_text(write_model_folder(model, *values, out, form, *alone));
+  return written_text(hf::door().write(model, *values, out, form, *alone));
 }
 
 }  // namespace capstan::session

@@ -11,7 +11,8 @@
 #include <utility>
 
 #include "assembly/assemble.h"
-#include "checkpoint/coded_folder.h"
+#include "assembly/packed_forms.h"
+#include "hf/door.h"
 #include "nn/init_source.h"
 #include "session/resume.h"
 #include "session/weights.h"
@@ -59,9 +60,11 @@ std::pair<Records, Records> own_and_added(const assembly::AssembledModel& model)
 }
 
 std::shared_ptr<layout::Source> folder(const Job& job, const Records& records) {
-  auto source =
-      std::make_shared<checkpoint::CodedFolder>(*job.plugins.model_options->path, job.plugins.model.object->file_map(),
-                                                checkpoint::codecs_of(job.model->own), job.plugins.packed_forms);
+  std::shared_ptr<hf::Folder> source = hf::door().open({*job.plugins.model_options->path,
+                                                        job.plugins.model.object->file_map(),
+                                                        {},
+                                                        assembly::codecs_of(job.model->own),
+                                                        job.plugins.packed_forms});
   Diagnostics diagnostics;
   source->check(records, diagnostics);
   diagnostics.throw_if_any();
@@ -77,7 +80,7 @@ bool is_given(const Job& job, const Records& added, const checkpoint::Reader* re
 // A run does not save the frozen weights that a codec keeps: the model's folder has them. Where there is none, they
 // were random values, which nothing has.
 void refuse_unsaved(const Job& job, const Records& own, const layout::Source& saved) {
-  const auto codecs = checkpoint::codecs_of(job.model->own);
+  const auto codecs = assembly::codecs_of(job.model->own);
   std::vector<std::string> missing;
   for (const auto* record : own) {
     if (codecs.contains(record->name) && !saved.has(*record)) missing.push_back(record->name);
@@ -100,7 +103,7 @@ std::unique_ptr<layout::Source> start_values(const Job& job, const checkpoint::R
     // What was not trained may be left to the folder that training began with.
     auto needed = added;
     const bool alone = !job.plugins.model_options->path;
-    const auto codecs = checkpoint::codecs_of(job.model->own);
+    const auto codecs = assembly::codecs_of(job.model->own);
     if (alone) {
       std::copy_if(own.begin(), own.end(), std::back_inserter(needed),
                    [&](const auto* record) { return !codecs.contains(record->name); });
@@ -125,8 +128,9 @@ void check_model_files(const assembly::Plugins& plugins, const std::vector<nn::W
   auto records = assembly::records_of(own);
   // What a strategy found wrong has been reported.
   std::erase_if(records, [&](const auto* record) { return !map.tensors.contains(record->name); });
-  checkpoint::CodedFolder(*plugins.model_options->path, map, checkpoint::codecs_of(own), plugins.packed_forms)
-      .check(records, diagnostics);
+  hf::door()
+      .open({*plugins.model_options->path, map, {}, assembly::codecs_of(own), plugins.packed_forms})
+      ->check(records, diagnostics);
 }
 
 void check_added_files(const assembly::Plugins& plugins) {

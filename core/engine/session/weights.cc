@@ -3,11 +3,11 @@
 #include <capstan/base/error.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
-#include <capstan/checkpoint/folder_source.h>
 
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
+#include "hf/door.h"
 #include "session/resume.h"
 
 namespace capstan::session {
@@ -58,7 +58,7 @@ std::shared_ptr<layout::Source> open_weights(const fs::path& folder, const layou
     source->check(records, diagnostics);
     opened = std::move(source);
   } else {
-    auto source = std::make_shared<checkpoint::FolderSource>(folder, map);
+    auto source = hf::door().open({folder, map});
     source->check(records, diagnostics);
     opened = std::move(source);
   }

@@ -11,7 +11,7 @@
 
 #include "comm/agree.h"
 #include "session/answer_ends.h"
-#include "session/model_folder.h"
+#include "session/exports.h"
 #include "setup/stopping.h"
 #include "train/memory.h"
 

@@ -144,7 +144,7 @@ class PeftSource : public layout::Source {
   std::string table_;  // whose options made the adapters
   std::unique_ptr<const checkpoint::SafetensorsFile> file_;
   std::map<std::string, Record> adapters_;
-  std::unique_ptr<checkpoint::FolderSource> whole_;  // for the model's own records
+  std::unique_ptr<layout::Source> whole_;  // for the model's own records
 };
 
 }  // namespace lora

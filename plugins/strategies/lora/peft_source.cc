@@ -247,7 +247,7 @@ void PeftSource::open_whole(const PeftContents& contents, const layout::FileMap&
     if (tensor.stack.empty()) judge(tensor.name, expected);
     for (auto& name : tensor.stack) judge(name, expected);
   }
-  whole_ = std::make_unique<checkpoint::FolderSource>(folder_, std::move(map), peft_tensors_file);
+  whole_ = checkpoint::open_folder(folder_, map, peft_tensors_file);
 }
 
 void PeftSource::fill(const layout::Param& param, const Box& box, const at::Tensor& out) {

@@ -8,6 +8,7 @@
 namespace storeys_test {
 
 using namespace end_to_end;
+using capstan::cat;
 namespace fs = std::filesystem;
 
 TEST_CASE("commands without tensors open neither the engine nor LibTorch") {
@@ -40,6 +41,37 @@ TEST_CASE("a run on CPUs with numbers opens no library of predictions; check of 
   CHECK_THAT(opened_by(work, {"check", file, "--gpu", "h100-80g", "run.device=cuda"}),
              Contains("libcapstan_predict.so"));
   CHECK_THAT(opened_by(work, {"check", file, "data.max_length=auto"}), Contains("libcapstan_predict.so"));
+}
+
+TEST_CASE(
+    "the library of Hugging Face's folders is opened only for one: the model's, or that which a run's end leaves") {
+  constexpr auto library = "libcapstan_hf.so";
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config());
+  const std::vector<std::string> short_run{"run", file, "train.max_steps=1"};
+  const auto opened = [&](std::vector<std::string> arguments, const std::vector<std::string>& more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto said = opened_by(work, arguments);
+    CHECK_THAT(said, Contains("libcapstan_engine.so"));
+    return said;
+  };
+  CHECK_THAT(opened({"check", file}, {}), !Contains(library));
+  CHECK_THAT(opened(short_run, {"run.name=none", "run.save_weights=false"}), !Contains(library));
+  CHECK_FALSE(fs::exists(work.folder() / "runs/none/model"));
+  // With its weights a run writes a model folder at its end.
+  CHECK_THAT(opened(short_run, {"run.name=saved"}), Contains(library));
+  const auto model = work.folder() / "runs/saved/model";
+  REQUIRE(fs::exists(model / "model.safetensors"));
+  const auto of_folder =
+      work.write("b.toml", small_config({{"plugin = \"gpt\"", cat("path = \"", model.string(), "\"")},
+                                         {"vocab_size", ""},
+                                         {"hidden_size", ""},
+                                         {"num_layers", ""},
+                                         {"num_heads", ""},
+                                         {"ff_dim", ""},
+                                         {"seq_length", ""},
+                                         {"dropout", ""}}));
+  CHECK_THAT(opened({"check", of_folder, "data.tokenizer=byte"}, {}), Contains(library));
 }
 
 TEST_CASE("where the engine cannot be opened, check says the host's own faults of a configuration too") {

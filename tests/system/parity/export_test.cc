@@ -8,8 +8,8 @@
 
 #include "assembly/assemble.h"
 #include "config/to_toml.h"
+#include "hf/door.h"
 #include "parity/models.h"
-#include "session/model_folder.h"
 
 namespace export_test {
 
@@ -19,14 +19,14 @@ namespace fs = std::filesystem;
 namespace {
 
 // The model of a job written by some ranks, with the values of a folder.
-session::WrittenModel write(const session::Job& job, const fs::path& values, const fs::path& to,
-                            const session::ExportForm& options, int ranks = 1) {
-  session::WrittenModel written;
+hf::WrittenModel write(const session::Job& job, const fs::path& values, const fs::path& to,
+                       const session::ExportForm& options, int ranks = 1) {
+  hf::WrittenModel written;
   comm::run_in_process(ranks, [&](comm::Communicator& communicator) {
-    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
-                                      assembly::pointers(job.model->units)};
-    checkpoint::FolderSource source(values, job.plugins.model.object->file_map());
-    const auto one = session::write_model_folder(model, source, to, options, communicator);
+    const hf::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
+                                 assembly::pointers(job.model->units)};
+    const auto source = checkpoint::open_folder(values, job.plugins.model.object->file_map());
+    const auto one = hf::door().write(model, *source, to, options, communicator);
     if (communicator.world().rank == 0) written = one;
   });
   return written;

@@ -8,10 +8,10 @@
 
 #include "assembly/assemble.h"
 #include "checkpoint/scratch.h"
+#include "hf/door.h"
 #include "nn/init_source.h"
 #include "parity/python.h"
 #include "parity/reference.h"
-#include "session/model_folder.h"
 #include "support/job.h"
 
 namespace four_bits_test {
@@ -56,12 +56,12 @@ std::string packed_by_us(const std::string& from, const std::string& name) {
   const auto job = four_bit_job(from);
   const auto to = four_bit_folders() / name;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
-                                      assembly::pointers(job.model->units)};
+    const hf::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
+                                 assembly::pointers(job.model->units)};
     session::ExportForm options;
     options.quantization = "bnb-nf4";
     nn::InitSource adapters(7);
-    session::write_model_folder(model, adapters, to, options, communicator);
+    hf::door().write(model, adapters, to, options, communicator);
   });
   return to.string();
 }

@@ -50,7 +50,7 @@ double distance(const at::Tensor& a, const at::Tensor& b, std::optional<double> 
 
 /// The largest gradient of each weight, by record: over all records of a fused group, for a key's bias by itself has
 /// a gradient of pure rounding.
-std::map<std::string, double> largest_gradients(const session::Session& session, checkpoint::FolderSource& gradients) {
+std::map<std::string, double> largest_gradients(const session::Session& session, layout::Source& gradients) {
   std::map<std::string, double> out;
   for (const auto& unit : session.units) {
     for (const auto& weight : unit->weights()) {
@@ -68,15 +68,15 @@ std::map<std::string, double> largest_gradients(const session::Session& session,
 
 void check_gradients(const session::Job& job, session::Session& session, const std::filesystem::path& folder,
                      double tolerance) {
-  checkpoint::FolderSource gradients(folder, job.plugins.model.object->file_map());
-  const auto largest = largest_gradients(session, gradients);
+  const auto gradients = checkpoint::open_folder(folder, job.plugins.model.object->file_map());
+  const auto largest = largest_gradients(session, *gradients);
   std::set<std::string> checked;
   for (const auto& stored : session.engine->gradient_boxes()) {
     const auto& record = *stored.record;
     INFO(record.name);
     CHECK(stored.box == layout::Box::whole(record.shape));
     const auto expected = at::empty(record.shape, stored.value.options());
-    gradients.fill(record, stored.box, expected);
+    gradients->fill(record, stored.box, expected);
     REQUIRE(largest.at(record.name) > 0);
     CHECK(distance(stored.value.view(record.shape), expected, largest.at(record.name)) <= tolerance);
     checked.insert(record.name);

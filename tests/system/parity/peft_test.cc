@@ -111,17 +111,18 @@ void check_close(const at::Tensor& a, const at::Tensor& b) {
 // A model as if it had been trained: adapters are drawn, what is trained besides them has moved.
 class Trained : public layout::Source {
  public:
-  Trained(const fs::path& folder, const layout::FileMap& files) : drawn_(9), base_(folder, files) {}
-  bool has(const layout::Param& param) const override { return base_.has(param) || drawn_.has(param); }
+  Trained(const fs::path& folder, const layout::FileMap& files)
+      : drawn_(9), base_(checkpoint::open_folder(folder, files)) {}
+  bool has(const layout::Param& param) const override { return base_->has(param) || drawn_.has(param); }
   void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override {
-    if (!base_.has(param)) return drawn_.fill(param, box, out);
-    base_.fill(param, box, out);
+    if (!base_->has(param)) return drawn_.fill(param, box, out);
+    base_->fill(param, box, out);
     if (param.trainable) out.mul_(1.25).add_(0.1);
   }
 
  private:
   nn::InitSource drawn_;
-  checkpoint::FolderSource base_;
+  std::unique_ptr<layout::Source> base_;
 };
 
 std::string error_of(const std::string& plugin, const std::string& lora) {

@@ -16,8 +16,8 @@
 
 #include "assembly/assemble.h"
 #include "checkpoint/scratch.h"
+#include "hf/door.h"
 #include "nn/init_source.h"
-#include "session/model_folder.h"
 #include "support/job.h"
 
 namespace halves {
@@ -120,11 +120,11 @@ inline session::Job job_with(const std::string& tables, const fs::path& model = 
 inline void write_folder(const session::Job& job, const fs::path& to, const std::string& form) {
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     nn::InitSource values(7);
-    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
-                                      assembly::pointers(job.model->units)};
+    const hf::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
+                                 assembly::pointers(job.model->units)};
     session::ExportForm options;
     options.quantization = form;
-    session::write_model_folder(model, values, to, options, communicator);
+    hf::door().write(model, values, to, options, communicator);
   });
 }
 

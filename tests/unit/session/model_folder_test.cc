@@ -1,5 +1,4 @@
-#include "session/model_folder.h"
-
+#include "assembly/packed_forms.h"
 #include "session/halves.h"
 #include "session/start_values.h"
 
@@ -15,7 +14,7 @@ TEST_CASE("a folder in a form of a strategy's own is written, recognised and rea
   write_folder(job_with(""), scratch / "plain", "");
   write_folder(job_with(halves, scratch / "plain"), scratch / "packed", "halves");
   const auto job = job_with(halves, scratch / "packed");
-  CHECK(session::forms_of(assembly::pointers(job.model->units)) == std::vector<std::string>{"halves"});
+  CHECK(assembly::forms_of_units(assembly::pointers(job.model->units)) == std::vector<std::string>{"halves"});
   const auto packed = session::start_values(job), plain = session::start_values(job_with("", scratch / "plain"));
   int coded = 0;
   for (const auto* record : assembly::records_of(job.model->own)) {

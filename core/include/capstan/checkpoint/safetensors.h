@@ -1,6 +1,5 @@
 #pragma once
 #include <capstan/base/box.h>
-#include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/record/safetensors.h>
 
@@ -11,7 +10,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -35,35 +33,6 @@ class SafetensorsFile : public MappedTensors {
   void read(const std::string& name, const layout::Box& box, const at::Tensor& out) const;
   /// The same with the tensor viewed in another shape of as many elements.
   void read(const std::string& name, const layout::Shape& shape, const layout::Box& box, const at::Tensor& out) const;
-};
-
-/// The tensors of a model folder: model.safetensors, or the files that model.safetensors.index.json names.
-/// Throws Error naming the folder or file when there are none, an index's file or tensor is missing, or the
-/// weights come only as pickled .bin files.
-class SafetensorsFolder {
- public:
-  explicit SafetensorsFolder(const std::filesystem::path& folder);
-  /// The same, but files that are missing, truncated or damaged, and tensors that their file does not hold, are added
-  /// to `faults`, all of them; the rest can be read.
-  SafetensorsFolder(const std::filesystem::path& folder, Diagnostics& faults);
-  /// The same of this one file.
-  SafetensorsFolder(const std::filesystem::path& folder, Diagnostics& faults, const std::string& file);
-
-  std::vector<std::string> names() const;
-  /// The file that holds this tensor, or null.
-  const SafetensorsFile* find(const std::string& name) const;
-  /// Is this tensor missing because of a fault? True for every name if the only file cannot be read, since its content
-  /// is unknown. False for tensors that are cut off: they are known, and their file reports that they cannot be read.
-  bool is_lost(const std::string& name) const { return all_lost_ || lost_.contains(name); }
-
- private:
-  void open(const std::filesystem::path& folder, Diagnostics& faults);
-  void open_one(const std::filesystem::path& file, Diagnostics& faults);
-  void open_index(const std::filesystem::path& index, Diagnostics& faults);
-  std::set<std::string> lost_;
-  bool all_lost_ = false;
-  std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;  // by file name
-  std::map<std::string, const SafetensorsFile*> tensors_;
 };
 
 /// A tensor's entry in a file that is to be written.

@@ -4,7 +4,7 @@
 #include <capstan_catch.h>
 
 #include "assembly/assemble.h"
-#include "checkpoint/merged_source.h"
+#include "hf/merged_source.h"
 #include "nn/init_source.h"
 #include "plugins/strategies/lora/jobs.h"
 
@@ -93,7 +93,7 @@ TEST_CASE("merged weights compute what adapters do") {
       comm::run_in_process(1, [&](comm::Communicator& other) {
         auto plain = session::materialise(without, other);
         nn::InitSource base(5);
-        checkpoint::MergedSource merged(base, base, adapters);
+        hf::MergedSource merged(base, base, adapters);
         plain.engine->fill(merged);
         // Two products in another order, in float64.
         CHECK(loss(without, plain) == Approx(expected).epsilon(1e-12));

@@ -13,10 +13,10 @@
 
 #include "assembly/assemble.h"
 #include "checkpoint/scratch.h"
+#include "hf/door.h"
 #include "nn/init_source.h"
 #include "nn/weights.h"
 #include "plugins/strategies/nf4/codec.h"
-#include "session/model_folder.h"
 #include "support/families.h"
 #include "support/job.h"
 
@@ -84,11 +84,11 @@ void write_model(const std::string& config, const fs::path& from, const fs::path
   const auto job = testing::job_of(request);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     nn::InitSource values(7);
-    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
-                                      assembly::pointers(job.model->units)};
+    const hf::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
+                                 assembly::pointers(job.model->units)};
     session::ExportForm options;
     options.quantization = form;
-    session::write_model_folder(model, values, to, options, communicator);
+    hf::door().write(model, values, to, options, communicator);
   });
 }
 

@@ -2,9 +2,9 @@
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
+#include "hf/decoded_source.h"
 #include "nn/init_source.h"
 #include "plugins/strategies/nf4/codec.h"
-#include "session/decoded_source.h"
 #include "shard/rig.h"
 
 namespace engine_test {
@@ -74,7 +74,7 @@ TEST_CASE("a unit computes with what export decodes, and its weights are there o
   comm::run_in_process(world, [&](comm::Communicator& communicator) {
     Kept kept(communicator, sharded, broadcasts);
     nn::InitSource initial(5);
-    session::DecodedSource decoded(initial, pointers(kept.chain), at::kBFloat16);
+    hf::DecodedSource decoded(initial, pointers(kept.chain), at::kBFloat16);
     const auto& layer = kept.chain[2];
     int seen = 0;
     layer->on_forward = [&](int) {

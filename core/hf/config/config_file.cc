@@ -12,6 +12,7 @@
 #include <set>
 #include <utility>
 
+#include "hf/family.h"
 #include "hf/json_keys.h"
 #include "hf/rope_tables.h"
 

@@ -1,30 +1,26 @@
 #pragma once
 #include <capstan/base/export.h>
 #include <capstan/config/value.h>
+#include <capstan/plugin/host.h>
 
 #include <optional>
 #include <string>
 
-CAPSTAN_BEGIN_NAMESPACE
-namespace hf {
+#include "hf/model_folder.h"
 
-/// A Hugging Face folder, and what in the configuration names it.
-struct ModelFolder {
-  std::string path;
-  std::string where;
-  bool adapter_is_read = false;  ///< a strategy of the run reads the adapter that may lie in the folder too
-};
+CAPSTAN_BEGIN_NAMESPACE
+namespace assembly {
 
 /// A preset's name, and what in the configuration gives it.
 struct ModelPreset {
-  std::string name;
-  std::string where;
+  std::string name;   ///< as the plugin's table has it
+  std::string where;  ///< file and line, for messages
 };
 
 /// What a model's options start from, below the configuration.
 struct ModelStart {
-  std::optional<ModelPreset> preset;
-  std::optional<ModelFolder> folder;
+  std::optional<ModelPreset> preset;      ///< sizes for a model with random values
+  std::optional<hf::ModelFolder> folder;  ///< a folder with sizes and values
 };
 
 /// Adds a preset's options as a layer below config.json and the configuration. Throws Error at its `where`, with the
@@ -36,9 +32,8 @@ config::Section with_preset(const config::Section& section, const ModelPreset& p
 /// bloom-560m, "meta-llama/Meta-Llama-3.1-8B-Instruct" llama3.1-8b. The longest that fits; "" where none does.
 std::string preset_of_id(const std::string& id, const config::Presets& presets);
 
-/// Refuses a folder that has a PEFT adapter and no model, or both where no strategy reads the adapter: transformers
-/// would load it. Throws Error at `where`, or at the folder where that is empty.
-void refuse_adapter(const ModelFolder& folder);
+/// The model plugin with the preset that this id means (preset_of_id), the longest that fits; "" where none does.
+std::string plugin_of_preset(const std::string& id, plugin::Host& host);
 
-}  // namespace hf
+}  // namespace assembly
 CAPSTAN_END_NAMESPACE

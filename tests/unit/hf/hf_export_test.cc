@@ -6,13 +6,14 @@
 #include <capstan_catch.h>
 
 #include "checkpoint/faults.h"
-#include "checkpoint/hf_export.h"
 #include "checkpoint/scratch.h"
+#include "hf/hf_export.h"
 
 namespace hf_export_test {
 
 using namespace capstan;
 using namespace capstan::checkpoint;
+using namespace capstan::hf;
 using layout::Box;
 using layout::FileMap;
 using layout::FusedPart;

@@ -1,4 +1,4 @@
-#include "checkpoint/hf_export.h"
+#include "hf/hf_export.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -13,9 +13,12 @@
 #include <set>
 #include <string_view>
 
-namespace capstan::checkpoint {
+namespace capstan::hf {
 namespace {
 
+using checkpoint::NamedTensor;
+using checkpoint::SafetensorsWriter;
+using checkpoint::TensorHead;
 using layout::Box;
 using layout::FileTensor;
 using layout::Param;
@@ -276,4 +279,4 @@ void HfWriter::write_index(const std::filesystem::path& folder) const {
   capstan::write_file(folder / "model.safetensors.index.json", index.sorted().dump(2) + "\n");
 }
 
-}  // namespace capstan::checkpoint
+}  // namespace capstan::hf

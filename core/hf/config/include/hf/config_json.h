@@ -33,5 +33,10 @@ struct ConfigJson {
 /// where the model has no such file.
 std::string config_json(const ConfigJson& from);
 
+/// The text of a generation_config.json or config.json whose eos_token_id has these ids too: its programs end answers
+/// there. `added` gets those that it lacked; where it lacks none the text stays as it is.
+std::string with_answer_ends(const std::string& text, const std::vector<std::int64_t>& ends,
+                             std::vector<std::int64_t>& added);
+
 }  // namespace hf
 CAPSTAN_END_NAMESPACE

@@ -1,4 +1,4 @@
-#include "session/answer_ends.h"
+#include "hf/config_json.h"
 
 #include <capstan/base/json.h>
 
@@ -14,7 +14,7 @@ namespace {
 // What the file says after it got these ids, and which it lacked.
 std::pair<std::string, Ids> with(const std::string& text, const Ids& ends) {
   Ids added;
-  auto out = session::with_answer_ends(text, ends, added);
+  auto out = hf::with_answer_ends(text, ends, added);
   return {out, added};
 }
 

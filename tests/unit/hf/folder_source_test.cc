@@ -1,17 +1,18 @@
 #include <capstan/base/files.h>
 #include <capstan/base/json.h>
 #include <capstan/base/text.h>
-#include <capstan/checkpoint/folder_source.h>
 #include <capstan_catch.h>
 
 #include "checkpoint/faults.h"
 #include "checkpoint/scratch.h"
+#include "hf/folder_source.h"
 #include "support/errors.h"
 
 namespace folder_source_test {
 
 using namespace capstan;
 using namespace capstan::checkpoint;
+using hf::FolderSource;
 using layout::Box;
 using layout::FileMap;
 using layout::FileTensor;
@@ -318,7 +319,7 @@ TEST_CASE("a tied head's copy is compared with the table, bit by bit and only wh
     auto tensors = small_tensors("transformer.");
     tensors.back().tensor = head;
     checkpoint::write_safetensors(scratch / "model.safetensors", tensors);
-    checkpoint::FolderSource source(scratch.path(), small_map());
+    FolderSource source(scratch.path(), small_map());
     const auto out = at::empty(box.size, at::kFloat);
     return test::error_of([&] { source.fill(table, box, out); });
   };

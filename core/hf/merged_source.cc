@@ -1,8 +1,8 @@
-#include "checkpoint/merged_source.h"
+#include "hf/merged_source.h"
 
 #include <ATen/ATen.h>
 
-namespace capstan::checkpoint {
+namespace capstan::hf {
 
 using layout::Box;
 
@@ -53,4 +53,4 @@ at::Tensor MergedSource::added(const Beside& beside, const Box& box, at::ScalarT
   return (at::bmm(b, a) * adapter.scale()).view(box.size);
 }
 
-}  // namespace capstan::checkpoint
+}  // namespace capstan::hf

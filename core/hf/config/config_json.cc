@@ -91,4 +91,20 @@ std::string config_json(const ConfigJson& from) {
   return json.dump(2) + "\n";
 }
 
+std::string with_answer_ends(const std::string& text, const std::vector<std::int64_t>& ends,
+                             std::vector<std::int64_t>& added) {
+  auto json = try_parse_json(text);
+  if (!json.is_object()) return text;
+  auto& said = json["eos_token_id"];
+  auto all = said.is_array() ? said : said.is_null() ? Json::array() : Json::array({said});
+  for (const auto id : ends) {
+    if (std::find(all.begin(), all.end(), Json(id)) != all.end()) continue;
+    all.push_back(id);
+    added.push_back(id);
+  }
+  if (added.empty()) return text;
+  said = all.size() == 1 ? all[0] : all;
+  return json.dump(2) + "\n";
+}
+
 }  // namespace capstan::hf

@@ -9,7 +9,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace session {
+namespace hf {
 
 /// Values as a run computes with them: those of a frozen weight that a codec keeps are rounded to the run's compute
 /// dtype, encoded and decoded.
@@ -25,10 +25,10 @@ class DecodedSource : public layout::Source {
 
  private:
   layout::Source& values_;
-  c10::ScalarType compute_;
-  std::string fix_;
-  std::map<std::string, const nn::Codec*> codecs_;  // by record
+  c10::ScalarType compute_;                         ///< the dtype that values are rounded to before they are encoded
+  std::string fix_;                                 ///< what to do where `values_` lacks a record
+  std::map<std::string, const nn::Codec*> codecs_;  ///< by record
 };
 
-}  // namespace session
+}  // namespace hf
 CAPSTAN_END_NAMESPACE

@@ -1,26 +1,11 @@
-#include "hf/model_start.h"
+#include "assembly/model_start.h"
 
-#include <capstan/base/files.h>
-#include <capstan/base/json.h>
-#include <capstan/base/paths.h>
-#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <vector>
 
-namespace capstan::hf {
-namespace {
-
-// What an adapter's file says that it belongs to; "" where it does not say.
-std::string base_of(const std::filesystem::path& adapter) {
-  const auto json = try_parse_json(read_file(adapter));
-  const auto found = json.is_object() ? json.find("base_model_name_or_path") : json.end();
-  return found != json.end() && found->is_string() ? printable(found->get<std::string>()) : "";
-}
-
-}  // namespace
+namespace capstan::assembly {
 
 config::Section with_preset(const config::Section& section, const ModelPreset& preset, const config::Presets& presets,
                             const std::string& plugin) {
@@ -57,23 +42,16 @@ std::string preset_of_id(const std::string& id, const config::Presets& presets) 
   return best;
 }
 
-void refuse_adapter(const ModelFolder& folder) {
-  const std::filesystem::path path(folder.path);
-  const auto adapter = path / "adapter_config.json";
-  if (!is_there(adapter)) return;
-  const auto where = folder.where.empty() ? folder.path : folder.where;
-  if (!is_there(path / "config.json")) {
-    const auto base = base_of(adapter);
-    throw Error(cat(folder.path, " is the folder of a PEFT adapter, not of a model"),
-                cat("name its base with model.path", base.empty() ? "" : cat(" (it says \"", base, "\")"),
-                    ", and the adapter with strategy.lora.adapter = \"", folder.path, "\""),
-                where);
+std::string plugin_of_preset(const std::string& id, plugin::Host& host) {
+  std::string best, plugin;
+  for (const auto& found : host.discover()) {
+    if (found.kind != "model" || !found.registration) continue;
+    const auto preset = preset_of_id(id, found.registration->presets);
+    if (preset.size() <= best.size()) continue;
+    best = preset;
+    plugin = found.name;
   }
-  if (folder.adapter_is_read) return;
-  throw Error(cat(folder.path, " has a PEFT adapter next to the model, which transformers would load too"),
-              cat("set strategy.lora.adapter = \"", folder.path,
-                  "\" to train it further, or take adapter_config.json out of the folder"),
-              where);
+  return plugin;
 }
 
-}  // namespace capstan::hf
+}  // namespace capstan::assembly

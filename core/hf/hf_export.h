@@ -1,7 +1,6 @@
 #pragma once
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
-#include <capstan/checkpoint/folder_source.h>
 #include <capstan/checkpoint/safetensors.h>
 #include <capstan/layout/file_tensor.h>
 #include <capstan/layout/param.h>
@@ -19,10 +18,10 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/coded_folder.h"
+#include "hf/folder_source.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace checkpoint {
+namespace hf {
 
 /// The sources of a Hugging Face folder's weights.
 struct HfWeights {
@@ -32,7 +31,7 @@ struct HfWeights {
   bool merged = false;                     ///< `values` provides frozen records too
   FolderSource* original = nullptr;        ///< what it was trained from: has names, dtypes and frozen records; or null
   layout::Source* frozen = nullptr;        ///< frozen records instead of the original; or null
-  Codecs codecs;                           ///< by record, where it is written in its codec's form
+  nn::Codecs codecs;                       ///< by record, where it is written in its codec's form
   c10::ScalarType compute = c10::kFloat;   ///< what values are rounded to before a codec encodes them
   std::optional<c10::ScalarType> dtype;    ///< the dtype of all tensors; nothing: the original's, else `fallback`
   c10::ScalarType fallback = c10::kFloat;  ///< dtype of a tensor that no original has
@@ -53,7 +52,7 @@ class HfWriter {
   /// This rank's files. Throws Error for a value that its dtype cannot hold.
   void write(const std::filesystem::path& folder, int rank, int world_size) const;
   /// All tensors, in memory: for small models.
-  std::vector<NamedTensor> values() const;
+  std::vector<checkpoint::NamedTensor> values() const;
   /// The index, if there are several files.
   void write_index(const std::filesystem::path& folder) const;
 
@@ -72,10 +71,10 @@ class HfWriter {
     std::size_t stacked = 0;  // which of place->stack
   };
   struct Tensor {
-    TensorHead head;
+    checkpoint::TensorHead head;
     std::vector<RecordPart> pieces;
     const nn::Codec* codec = nullptr;  // null: written as numbers
-    std::vector<TensorHead> heads() const;
+    std::vector<checkpoint::TensorHead> heads() const;
     std::int64_t bytes() const;
   };
   using Parts = std::map<std::string, at::Tensor>;           // by full name
@@ -92,6 +91,11 @@ class HfWriter {
   std::vector<std::vector<std::size_t>> files_;  // tensors of each
 };
 
+/// The tensors of a folder in memory, as numbers: see Door::tensors.
+std::vector<checkpoint::NamedTensor> folder_tensors(const std::vector<const layout::Param*>& records,
+                                                    const layout::FileMap& map, layout::Source& values,
+                                                    c10::ScalarType dtype);
+
 /// Records that have no place in the map's files: adapters, a model's own additions.
 std::vector<std::string> without_place(const std::vector<const layout::Param*>& records, const layout::FileMap& map);
 
@@ -100,5 +104,5 @@ std::vector<std::string> without_place(const std::vector<const layout::Param*>& 
 /// values, and only warns.
 std::string misnamed_head(const std::vector<nn::Unit*>& units, const layout::FileMap& map);
 
-}  // namespace checkpoint
+}  // namespace hf
 CAPSTAN_END_NAMESPACE

@@ -1,28 +1,25 @@
-#include "session/model_folder.h"
+#include "hf/write_folder.h"
 
 #include <capstan/base/counted.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
-#include <capstan/checkpoint/folder_source.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "assembly/assemble.h"
-#include "checkpoint/coded_folder.h"
-#include "checkpoint/hf_export.h"
-#include "checkpoint/merged_source.h"
+#include "assembly/packed_forms.h"
 #include "comm/agree.h"
+#include "hf/coded_folder.h"
 #include "hf/config_json.h"
+#include "hf/decoded_source.h"
+#include "hf/hf_export.h"
+#include "hf/merged_source.h"
 #include "session/adapter_state.h"
-#include "session/answer_ends.h"
-#include "session/decoded_source.h"
 #include "session/exports.h"
-#include "session/weights.h"
 
-namespace capstan::session {
+namespace capstan::hf {
 namespace {
 
 namespace fs = std::filesystem;
@@ -37,8 +34,8 @@ std::optional<c10::ScalarType> dtype_called(const std::string& name) {
   return {};
 }
 
-hf::TokenIds ids_of(const tokenizer::Tokenizer* tokenizer) {
-  hf::TokenIds ids;
+TokenIds ids_of(const tokenizer::Tokenizer* tokenizer) {
+  TokenIds ids;
   if (!tokenizer) return ids;
   const auto prefix = tokenizer->prefix_ids();
   if (!prefix.empty()) ids.begin = prefix.front();
@@ -54,7 +51,7 @@ void write_descriptions(const ModelToWrite& model, const layout::FileMap& map, c
                         const fs::path& folder, WrittenModel& written) {
   const fs::path original(model.plugins.model_options->path.value_or(""));
   const auto config = original.empty() ? std::string() : read_file(original / "config.json");
-  auto text = hf::config_json(
+  auto text = config_json(
       {model.plugins.model.options, map, config, ids_of(model.tokenizer.object.get()), written.dtype, quantization});
   // Where there is the newer file, other programs look there for what ends an answer.
   const auto generation = original / "generation_config.json";
@@ -68,8 +65,8 @@ void write_descriptions(const ModelToWrite& model, const layout::FileMap& map, c
   written.has_tokenizer = model.tokenizer.save(folder);
 }
 
-checkpoint::HfWeights weights_of(const ModelToWrite& model, const ExportForm& form, int world_size) {
-  checkpoint::HfWeights weights;
+HfWeights weights_of(const ModelToWrite& model, const session::ExportForm& form, int world_size) {
+  HfWeights weights;
   weights.records = assembly::records_of(model.units);
   weights.map = model.plugins.model.object->file_map();
   weights.merged = form.merge;
@@ -97,7 +94,7 @@ std::vector<nn::WeightPtr> weights_in(const std::vector<nn::Unit*>& units) {
 }
 
 // The codecs that write this form of files.
-checkpoint::Codecs codecs_for(const std::string& form, checkpoint::Codecs codecs) {
+nn::Codecs codecs_for(const std::string& form, nn::Codecs codecs) {
   if (form.empty()) return {};
   std::erase_if(codecs, [&](const auto& item) { return item.second->form() != form; });
   CAPSTAN_ASSERT(!codecs.empty());
@@ -105,26 +102,25 @@ checkpoint::Codecs codecs_for(const std::string& form, checkpoint::Codecs codecs
 }
 
 // What config.json says of codes in the files; empty: all are numbers.
-std::string quantization_of(const checkpoint::HfWriter& writer, const checkpoint::Codecs& codecs,
-                            c10::ScalarType compute) {
+std::string quantization_of(const HfWriter& writer, const nn::Codecs& codecs, c10::ScalarType compute) {
   if (codecs.empty()) return {};
   return codecs.begin()->second->files_config(writer.plain_modules(), compute);
 }
 
 // What to do where no file has the numbers of frozen weights.
 std::string without_numbers(const assembly::Plugins& plugins) {
-  const auto options = export_options(plugins.strategies);
+  const auto options = session::export_options(plugins.strategies);
   return cat(options.empty() ? "" : cat("export only the adapters (", options, "), or "),
              "train from a model's folder (model.path)");
 }
 
 struct Original {
-  std::unique_ptr<checkpoint::FolderSource> names;
-  std::unique_ptr<checkpoint::CodedFolder> frozen;
+  std::unique_ptr<FolderSource> names;
+  std::unique_ptr<CodedFolder> frozen;
 };
 
 // The model's folder, if it came from one, and what is written of it in another form than numbers.
-Original open_original(const ModelToWrite& model, checkpoint::HfWeights& weights, const checkpoint::Codecs& codecs,
+Original open_original(const ModelToWrite& model, HfWeights& weights, const nn::Codecs& codecs,
                        const std::string& form) {
   Original original;
   weights.codecs = codecs_for(form, codecs);
@@ -134,8 +130,9 @@ Original open_original(const ModelToWrite& model, checkpoint::HfWeights& weights
                 without_numbers(model.plugins));
   }
   if (!path) return original;
-  original.names = std::make_unique<checkpoint::FolderSource>(*path, weights.map);
-  original.frozen = std::make_unique<checkpoint::CodedFolder>(*path, weights.map, codecs, model.plugins.packed_forms);
+  original.names = std::make_unique<FolderSource>(*path, weights.map);
+  original.frozen =
+      std::make_unique<CodedFolder>(FolderToOpen{*path, weights.map, {}, codecs, model.plugins.packed_forms});
   weights.original = original.names.get();
   weights.frozen = original.frozen.get();
   return original;
@@ -153,19 +150,19 @@ void together(comm::Communicator& communicator, bool mine, const Step& step) {
 // A folder that the model came from has the head's name.
 std::string misnamed_head(const assembly::Plugins& plugins, const std::vector<nn::Unit*>& units,
                           const layout::FileMap& map) {
-  return plugins.model_options->path ? std::string() : checkpoint::misnamed_head(units, map);
+  return plugins.model_options->path ? std::string() : hf::misnamed_head(units, map);
 }
 
 // How else a run is written whose records have no place in the model's files.
 std::string otherwise(const assembly::Plugins& plugins, const std::vector<nn::Unit*>& units) {
-  const auto options = export_options(plugins.strategies);
-  if (adapters_of(units).empty()) return options.empty() ? "" : cat("write it with ", options);
+  const auto options = session::export_options(plugins.strategies);
+  if (session::adapters_of(units).empty()) return options.empty() ? "" : cat("write it with ", options);
   return options.empty() ? "add its adapters into it with --merge"
                          : cat("write its adapters with ", options, ", or add them into it with --merge");
 }
 
 // Throws Error where the folder would not be this model.
-void refuse_unfaithful(const ModelToWrite& model, const ExportForm& form) {
+void refuse_unfaithful(const ModelToWrite& model, const session::ExportForm& form) {
   constexpr auto what = "this model cannot be written as a Hugging Face folder: ";
   if (form.merge || !form.quantization.empty()) {  // adapters are left out
     const auto reason = misnamed_head(model.plugins, model.units, model.plugins.model.object->file_map());
@@ -177,16 +174,10 @@ void refuse_unfaithful(const ModelToWrite& model, const ExportForm& form) {
 
 }  // namespace
 
-std::vector<std::string> forms_of(const std::vector<nn::Unit*>& units) {
-  std::set<std::string> forms;
-  for (const auto& [record, codec] : checkpoint::codecs_of(weights_in(units))) forms.insert(codec->form());
-  return {forms.begin(), forms.end()};
-}
-
 std::string not_exportable(const assembly::Plugins& plugins, const std::vector<nn::Unit*>& units) {
   const auto map = plugins.model.object->file_map();
   if (map.architecture.empty()) return cat("model plugin ", plugins.model.name, " has no Hugging Face architecture");
-  const auto names = checkpoint::without_place(assembly::records_of(units), map);
+  const auto names = without_place(assembly::records_of(units), map);
   if (names.empty()) return misnamed_head(plugins, units, map);
   return cat(
       names.front(),
@@ -194,65 +185,32 @@ std::string not_exportable(const assembly::Plugins& plugins, const std::vector<n
       " no place in its files");
 }
 
-WrittenModel write_model_folder(const ModelToWrite& model, layout::Source& values, const fs::path& folder,
-                                const ExportForm& form, comm::Communicator& communicator) {
+WrittenModel write_folder(const ModelToWrite& model, layout::Source& values, const fs::path& folder,
+                          const session::ExportForm& form, comm::Communicator& communicator) {
   refuse_unfaithful(model, form);
   const auto& world = communicator.world();
   auto weights = weights_of(model, form, world.size);
-  const auto original =
-      open_original(model, weights, checkpoint::codecs_of(weights_in(model.units)), form.quantization);
+  const auto original = open_original(model, weights, assembly::codecs_of(weights_in(model.units)), form.quantization);
   weights.values = &values;
   DecodedSource base(weights.frozen ? *weights.frozen : values, model.units, weights.compute,
                      without_numbers(model.plugins));
-  checkpoint::MergedSource merged(base, values, adapters_of(model.units));
+  MergedSource merged(base, values, session::adapters_of(model.units));
   if (form.merge) weights.values = &merged;
-  const checkpoint::HfWriter writer(weights);
+  const HfWriter writer(weights);
   WrittenModel written{folder, writer.bytes(), writer.files(), c10::getDtypeNames(writer.dtype()).first, false};
-  const auto temporary = temporary_of(folder);
+  const auto temporary = session::temporary_of(folder);
   const bool first = world.rank == 0;
   together(communicator, first, [&] {
-    make_temporary(folder);
+    session::make_temporary(folder);
     const auto quantization = quantization_of(writer, weights.codecs, weights.compute);
     write_descriptions(model, weights.map, quantization, temporary, written);
   });
   together(communicator, true, [&] { writer.write(temporary, world.rank, world.size); });
   together(communicator, first, [&] {
     writer.write_index(temporary);
-    put_in_place(folder);
+    session::put_in_place(folder);
   });
   return written;
 }
 
-std::string write_final_model(const ModelToWrite& model, const fs::path& weights, const fs::path& run,
-                              comm::Communicator& communicator) {
-  std::vector<std::string> lines;
-  for (const auto& one : exports_of(model.plugins.strategies)) {
-    if (!one.exporter->at_end()) continue;
-    const auto folder = one.exporter->folder();
-    if (const auto reason = refusal_of(one, model.plugins); !reason.empty()) {
-      lines.push_back(cat("no ", folder, " folder for ", one.exporter->name(), ": ", reason));
-      continue;
-    }
-    lines.push_back(comm::from_first_rank(communicator, cat("writing the ", folder, "'s folder"), [&] {
-      return write_export(one, model.plugins, *open_boxes(weights), run / folder);
-    }));
-  }
-  const auto reason = not_exportable(model.plugins, model.units);
-  if (reason.empty()) {
-    lines.push_back(written_text(write_model_folder(model, *open_boxes(weights), run / "model", {}, communicator)));
-  } else if (lines.empty()) {
-    lines.push_back("no model folder for transformers: " + reason);
-  }
-  return join(lines, "\n");
-}
-
-std::string written_text(const WrittenModel& written) {
-  std::vector<std::string> ends;
-  for (const auto id : written.added_ends) ends.push_back(std::to_string(id));
-  return cat("model for transformers: ", written.folder.string(), " (", written.dtype, ", ",
-             bytes_text(static_cast<double>(written.bytes)), " in ", counted(written.files, "file"),
-             written.has_tokenizer ? ")" : "; without a tokenizer: this run's has no files)",
-             ends.empty() ? "" : cat("; its eos_token_id has ", join(ends), " too, which this run's answers end with"));
-}
-
-}  // namespace capstan::session
+}  // namespace capstan::hf

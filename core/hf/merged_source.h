@@ -9,7 +9,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace checkpoint {
+namespace hf {
 
 /// Base values with adapters merged in: W + scale · B A, computed in float32 (float64 for float64).
 class MergedSource : public layout::Source {
@@ -22,7 +22,7 @@ class MergedSource : public layout::Source {
  private:
   struct Beside {
     const nn::Adapter* adapter;
-    std::size_t part;  // the adapter's part for this record
+    std::size_t part;  ///< the adapter's part for this record
   };
   at::Tensor added(const Beside& beside, const layout::Box& box, at::ScalarType type) const;
   layout::Source& base_;
@@ -30,5 +30,5 @@ class MergedSource : public layout::Source {
   std::map<std::string, std::vector<Beside>> adapted_;
 };
 
-}  // namespace checkpoint
+}  // namespace hf
 CAPSTAN_END_NAMESPACE

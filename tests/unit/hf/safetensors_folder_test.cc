@@ -6,6 +6,7 @@
 
 #include "checkpoint/faults.h"
 #include "checkpoint/scratch.h"
+#include "hf/safetensors_folder.h"
 #include "support/errors.h"
 #include "support/folder.h"
 
@@ -13,13 +14,14 @@ namespace safetensors_folder_test {
 
 using namespace capstan;
 using namespace capstan::checkpoint;
+using hf::SafetensorsFolder;
 
 namespace {
 
 std::string index_error(const std::string& text) {
   const test::Folder folder;
   folder.write("model.safetensors.index.json", text);
-  return test::error_of([&] { const checkpoint::SafetensorsFolder opened(folder.path()); });
+  return test::error_of([&] { const SafetensorsFolder opened(folder.path()); });
 }
 
 std::string header_error(const std::string& json) {
@@ -27,7 +29,7 @@ std::string header_error(const std::string& json) {
   std::string bytes;
   for (std::size_t i = 0; i < 8; ++i) bytes += static_cast<char>(json.size() >> (8 * i) & 0xFFU);
   folder.write("model.safetensors", bytes + json);
-  return test::error_of([&] { const checkpoint::SafetensorsFolder opened(folder.path()); });
+  return test::error_of([&] { const SafetensorsFolder opened(folder.path()); });
 }
 
 }  // namespace

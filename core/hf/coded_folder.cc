@@ -1,4 +1,4 @@
-#include "checkpoint/coded_folder.h"
+#include "hf/coded_folder.h"
 
 #include <ATen/ATen.h>
 #include <capstan/base/counted.h>
@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <set>
 
-namespace capstan::checkpoint {
+namespace capstan::hf {
 namespace {
 
+using checkpoint::Dtype;
+using checkpoint::SafetensorsFile;
+using checkpoint::torch_dtype;
 using layout::Box;
 using layout::Param;
 
@@ -29,20 +32,9 @@ bool is_plain_place(const layout::FileTensor& tensor) { return !tensor.part && !
 
 }  // namespace
 
-Codecs codecs_of(const std::vector<nn::WeightPtr>& weights) {
-  Codecs codecs;
-  for (const auto& weight : weights) {
-    const auto* codec = weight->keeping_codec();
-    if (!codec || !codec->capabilities().has_files) continue;
-    for (const auto& record : weight->records()) codecs[record.name] = weight->codec();
-  }
-  return codecs;
-}
-
 // FolderSource looks for faults among tensors that it knows; the coded ones of this model are judged here.
-CodedFolder::CodedFolder(std::filesystem::path folder, layout::FileMap map, Codecs codecs,
-                         std::vector<nn::PackedForm> forms)
-    : FolderSource(std::move(folder), std::move(map)), codecs_(std::move(codecs)), forms_(std::move(forms)) {
+CodedFolder::CodedFolder(const FolderToOpen& folder)
+    : FolderSource(folder.path, folder.map, folder.file), codecs_(folder.codecs), forms_(folder.forms) {
   std::set<std::string> known;  // all names that the model's tensors may have in files
   for (const auto& [record, tensor] : map_.tensors) {
     for (const auto& name : names_of(tensor)) {
@@ -154,4 +146,4 @@ void CodedFolder::check(const std::vector<const Param*>& params, Diagnostics& di
   FolderSource::check(plain, diagnostics);
 }
 
-}  // namespace capstan::checkpoint
+}  // namespace capstan::hf

@@ -1,15 +1,17 @@
-#include <capstan/base/error.h>
+#include "hf/safetensors_folder.h"
+
 #include <capstan/base/json.h>
 #include <capstan/base/log.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
-#include <capstan/checkpoint/safetensors.h>
 
-#include <set>
 #include <string_view>
 
-namespace capstan::checkpoint {
+namespace capstan::hf {
+
+using checkpoint::SafetensorsFile;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -83,10 +85,12 @@ SafetensorsFolder::SafetensorsFolder(const fs::path& folder) {
   faults.throw_if_any();
 }
 
-SafetensorsFolder::SafetensorsFolder(const fs::path& folder, Diagnostics& faults) { open(folder, faults); }
-
 SafetensorsFolder::SafetensorsFolder(const fs::path& folder, Diagnostics& faults, const std::string& file) {
-  open_one(folder / file, faults);
+  if (file.empty()) {
+    open(folder, faults);
+  } else {
+    open_one(folder / file, faults);
+  }
 }
 
 void SafetensorsFolder::open(const fs::path& folder, Diagnostics& faults) {
@@ -146,4 +150,4 @@ const SafetensorsFile* SafetensorsFolder::find(const std::string& name) const {
   return found == tensors_.end() ? nullptr : found->second;
 }
 
-}  // namespace capstan::checkpoint
+}  // namespace capstan::hf

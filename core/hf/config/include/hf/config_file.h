@@ -6,16 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "hf/model_start.h"
+#include "hf/model_folder.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace hf {
-
-/// A model's options with those of its folder.
-struct FromFolder {
-  config::Section section;
-  std::string note;  ///< for people: keys that Capstan does not know; empty: it knows all
-};
 
 /// Adds what a Hugging Face folder's config.json says of the model's options, under the option's own name or one
 /// of its spellings, as a layer below the configuration: keys that `section` has already stay. Nested tables are

@@ -1,0 +1,64 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/layout/file_tensor.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hf/door.h"
+#include "hf/safetensors_folder.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace hf {
+
+/// A model folder whose tensors are numbers: what checkpoint::open_folder() gives.
+class FolderSource : public Folder {
+ public:
+  /// `map` says where each record is. Throws Error for a folder that holds no safetensors; check() reports faults of
+  /// its files.
+  /// `file`: one of the folder whose name is not a model's.
+  FolderSource(std::filesystem::path folder, layout::FileMap map, const std::string& file = {});
+
+  const Diagnostics& faults() const override { return faults_; }
+  void check(const std::vector<const layout::Param*>& params, Diagnostics& diagnostics) const override;
+  std::vector<nn::CodedMatrix> coded(const layout::Param&, const layout::Box&) const override { return {}; }
+
+  /// A tensor as it is in the folder, with its full name; nothing when it does not exist. `name` is without prefix.
+  struct InFile {
+    std::string name;       ///< the full name
+    c10::ScalarType dtype;  ///< how the file holds it
+  };
+  std::optional<InFile> in_file(const std::string& name) const;
+
+  bool concurrent() const override { return true; }
+  bool has(const layout::Param& param) const override;
+  void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override;
+
+ protected:
+  struct Place {
+    const checkpoint::SafetensorsFile* file = nullptr;  ///< null: the tensor does not exist
+    std::string name;                                   ///< its name in the file, with its prefix
+  };
+  const layout::FileTensor* mapped(const layout::Param& param) const;
+  Place find(const std::string& name) const;
+  // The tensors of a stack, or of a part of it that a box of the record holds, in order; or the only one.
+  static std::vector<std::string> names_of(const layout::FileTensor& tensor);
+  static std::vector<std::string> names_in(const layout::FileTensor& tensor, const layout::Param& param,
+                                           const layout::Box& box);
+
+  std::filesystem::path path_;  ///< the folder
+  Diagnostics faults_;          ///< what is wrong with its files
+  SafetensorsFolder folder_;    ///< their tensors
+  layout::FileMap map_;         ///< where each record is
+
+ private:
+  void fill_one(const layout::FileTensor& tensor, const std::string& name, const layout::Shape& shape,
+                const layout::Box& box, const at::Tensor& out) const;
+  bool is_ignored(const std::string& name) const;
+};
+
+}  // namespace hf
+CAPSTAN_END_NAMESPACE

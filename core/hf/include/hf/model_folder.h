@@ -1,0 +1,24 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/config/options.h>
+
+#include <string>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace hf {
+
+/// A Hugging Face folder, and what in the configuration names it.
+struct ModelFolder {
+  std::string path;              ///< the folder
+  std::string where;             ///< file and line, for messages
+  bool adapter_is_read = false;  ///< a strategy of the run reads the adapter that may lie in the folder too
+};
+
+/// A model's options with those of its folder.
+struct FromFolder {
+  config::Section section;
+  std::string note;  ///< for people: keys that Capstan does not know; empty: it knows all
+};
+
+}  // namespace hf
+CAPSTAN_END_NAMESPACE
