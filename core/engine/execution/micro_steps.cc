@@ -23,6 +23,8 @@ MicroSteps::MicroSteps(const session::Session& session, GraphSetting graphs)
       others_(static_cast<std::size_t>(accumulation_)) {
   const auto doubles = at::TensorOptions().dtype(at::kDouble).device(session.device);
   const auto& plan = passes_.objective().plan();
+  const bool in_turn = program_ == strategy::accumulation(1, static_cast<int>(accumulation_));
+  runs_ahead_ = !plan.baselines.empty() || (plan.passes.size() > 1 && !in_turn);
   sums_.figures = at::zeros({static_cast<std::int64_t>(plan.figures.size())}, doubles);
   if (plan.terms.size() > 1 || plan.terms.front().weight != 1)
     factors_ = at::ones({static_cast<std::int64_t>(plan.terms.size())}, doubles);
@@ -33,7 +35,7 @@ MicroSteps::MicroSteps(const session::Session& session, GraphSetting graphs)
 void MicroSteps::run(const StepInput& input, const std::vector<double>& counts, const LossScale& scale,
                      monitor::Tracer* tracer) {
   begin(counts, scale);
-  run_others(input);
+  if (runs_ahead_) run_others(input, counts);
   std::optional<Traced> later;
   strategy::Interpreter::Calls calls;
   calls.before = [&](const strategy::Action& action) {
@@ -49,6 +51,7 @@ void MicroSteps::run(const StepInput& input, const std::vector<double>& counts, 
   calls.computed = [&](const auto& stage, const nn::Hidden& out) { add(stage, out); };
   calls.start = [&](int micro, const nn::Batch& batch, const nn::Hidden& out) { return start(micro, batch, out); };
   calls.whole = [&](int micro, const MicroGraphs::Body& both) {
+    if (runs_ahead_) return both(calls.batch(micro));
     const auto all = [&passes = passes_, &others = others_[static_cast<std::size_t>(micro)],
                       both](const nn::Batch& batch) {
       others = passes.run_others(batch);
@@ -63,12 +66,20 @@ nn::Batch MicroSteps::batch_of(const StepInput& input, int micro) const {
   return training_batch(session_, input.micro[static_cast<std::size_t>(micro)], input.step);
 }
 
-// Where each forward is followed by its backward, they run when the micro-batch's turn comes.
-void MicroSteps::run_others(const StepInput& input) {
-  const auto micros = static_cast<int>(accumulation_);
-  if (passes_.objective().plan().passes.size() == 1 || program_ == strategy::accumulation(1, micros)) return;
-  for (int micro = 0; micro < micros; ++micro)
-    others_[static_cast<std::size_t>(micro)] = passes_.run_others(batch_of(input, micro));
+// Ranks that compute the same sums give them once; those of ranks that share tokens are parts.
+void MicroSteps::run_others(const StepInput& input, const std::vector<double>& counts) {
+  const auto count = std::ssize(passes_.objective().plan().baselines);
+  const bool gives = session_.job->topology.speaks_for_stage() && session_.runner->stages().has_end();
+  auto sums = at::zeros({count}, sums_.loss.options());
+  for (int micro = 0; micro < accumulation_; ++micro) {
+    const auto batch = batch_of(input, micro);
+    auto& others = others_[static_cast<std::size_t>(micro)];
+    others = passes_.run_others(batch);
+    if (count > 0 && gives) sums += passes_.baselines(batch, others);
+  }
+  if (count == 0) return;
+  session_.norm_group->all_reduce(sums, comm::ReduceOp::sum, "all-reduce the objective's baselines");
+  passes_.tell(sums, counts);
 }
 
 void MicroSteps::begin(const std::vector<double>& counts, const LossScale& scale) {

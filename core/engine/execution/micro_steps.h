@@ -29,7 +29,8 @@ struct MicroStepSums {
 /// by the step's counts, and on this rank's share of its auxiliary losses (Hidden::sums after the head), divided by the
 /// step's micro-batches. Gradients come multiplied by the loss scale. Where MicroGraphs can, it replays forward and
 /// backward. Where the model is cut into stages, an objective's passes without gradient go through them before the
-/// step's program, all micro-batches one after the other, and what they give stays until its backward starts.
+/// step's program, all micro-batches one after the other, and what they give stays until its backward starts. So they
+/// do where the objective has baselines.
 class MicroSteps {
  public:
   /// `session` must outlive it.
@@ -48,7 +49,7 @@ class MicroSteps {
   void set_factors(const std::vector<double>& counts);
   at::Tensor minimised(const std::vector<at::Tensor>& terms) const;
   nn::Batch batch_of(const StepInput& input, int micro) const;
-  void run_others(const StepInput& input);
+  void run_others(const StepInput& input, const std::vector<double>& counts);
   strategy::Start start(int micro, const nn::Batch& batch, const nn::Hidden& out);
   void fill_seeds();
 
@@ -58,6 +59,7 @@ class MicroSteps {
   ExpertLayers layers_;
   MicroGraphs graphs_;
   strategy::Passes passes_;
+  bool runs_ahead_ = false;                      // passes without gradient, of all micro-batches before the first one
   std::vector<std::vector<at::Tensor>> others_;  // what passes without gradient gave, by micro-batch and pass
   MicroStepSums sums_;
   at::Tensor factors_;  // [terms] float64, what each is multiplied by; undefined: a single term, by 1
