@@ -36,6 +36,10 @@ void append(std::vector<double>& numbers, const at::Tensor& sums) {
   numbers.insert(numbers.end(), begin, begin + host.numel());
 }
 
+[[noreturn]] void refuse_nothing(const std::string& split, const std::string& count) {
+  throw Error(cat("the evaluation '", split, "' is over no ", count), data::no_target_in_evaluation);
+}
+
 // `sums` are those of terms, then of figures. A mean over nothing is none: 0 would be the best loss that there is.
 execution::Evaluation evaluation_of(const strategy::Objective& objective, const std::vector<double>& counts,
                                     const std::vector<double>& sums) {
@@ -65,6 +69,30 @@ std::vector<double> sum_over_ranks(const session::Session& session, const std::v
   return {begin, begin + numbers.numel()};
 }
 
+// Those of the whole split, for which passes without gradient run once more.
+void Evaluator::tell_baselines(std::int64_t batches, const std::function<data::HostBatch(std::int64_t)>& batch) {
+  const auto& objective = passes_.objective();
+  const auto counted = objective.plan().counts.size();
+  auto sums =
+      at::zeros({std::ssize(objective.plan().baselines)}, at::TensorOptions(at::kDouble).device(session_.device));
+  std::vector<double> mine(counted);
+  for (std::int64_t i = 0; i < batches; ++i) {
+    const auto host = batch(i);
+    const auto own = to_device(host, session_.device, job_.model->sequence_cut);
+    const auto others = passes_.run_others(own);
+    if (session_.runner->stages().has_end()) sums += passes_.baselines(own, others);
+    const auto counts = objective.counts(host);
+    for (std::size_t k = 0; k < counted; ++k) mine[k] += counts[k];
+  }
+  if (!job_.topology.speaks_for_coordinate()) std::fill(mine.begin(), mine.end(), 0.0);
+  if (!job_.topology.speaks_for_stage()) sums.zero_();
+  append(mine, sums);
+  auto all = sum_over_ranks(session_, mine);
+  const std::vector<double> of_split(all.begin() + static_cast<std::ptrdiff_t>(counted), all.end());
+  all.resize(counted);
+  passes_.tell(at::tensor(of_split, at::kDouble).to(session_.device), all);
+}
+
 execution::Evaluation Evaluator::loss(const data::DataSource& source, const std::string& split) {
   const at::NoGradGuard no_grad;
   const auto held = session_.engine->hold();
@@ -77,10 +105,14 @@ execution::Evaluation Evaluator::loss(const data::DataSource& source, const std:
   auto own = feed_.by_length(source, plan.rows_of(job_.topology.data_coordinate()));
   mine.back() = static_cast<double>(own.size());
   own.resize(static_cast<std::size_t>(plan.batches() * plan.batch), -1);
-  for (std::int64_t i = 0; i < plan.batches(); ++i) {
+  const auto batch = [&](std::int64_t i) {
     if (agreement_) agreement_->check();
     const auto first = own.begin() + i * plan.batch;
-    const auto host = feed_.rows(source, {first, first + plan.batch});
+    return feed_.rows(source, {first, first + plan.batch});
+  };
+  if (!objective.plan().baselines.empty()) tell_baselines(plan.batches(), batch);
+  for (std::int64_t i = 0; i < plan.batches(); ++i) {
+    const auto host = batch(i);
     const auto sums = passes_.evaluate(to_device(host, session_.device, job_.model->sequence_cut));
     if (!sums.terms.empty()) device_sums = device_sums.defined() ? device_sums + all_of(sums) : all_of(sums);
     const auto counts = objective.counts(host);
@@ -92,10 +124,7 @@ execution::Evaluation Evaluator::loss(const data::DataSource& source, const std:
   mine.resize(counted + 1 + terms + objective.plan().figures.size());
   const auto all = sum_over_ranks(session_, mine);
   const auto first_count = objective.plan().terms.at(0).count;
-  if (all[first_count] <= 0) {
-    throw Error(cat("the evaluation '", split, "' is over no ", objective.plan().counts[first_count]),
-                data::no_target_in_evaluation);
-  }
+  if (all[first_count] <= 0) refuse_nothing(split, objective.plan().counts[first_count]);
   const auto first_sum = all.begin() + static_cast<std::ptrdiff_t>(counted + 1);
   auto evaluation = evaluation_of(objective, {all.begin(), first_sum - 1}, {first_sum, all.end()});
   evaluation.samples = static_cast<std::int64_t>(all[counted]);

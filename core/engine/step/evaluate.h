@@ -3,6 +3,7 @@
 #include <capstan/execution/evaluation.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ class Evaluator {
   execution::Evaluation loss(const data::DataSource& source, const std::string& split = "eval");
 
  private:
+  void tell_baselines(std::int64_t batches, const std::function<data::HostBatch(std::int64_t)>& batch);
+
   session::Session& session_;
   const session::Job& job_;
   const Feed& feed_;

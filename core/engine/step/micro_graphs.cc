@@ -32,6 +32,10 @@ GraphSetting graph_setting(const session::Session& session) {
         cat("micro-steps do not run as CUDA graphs: the objective also runs '", job.frozen.front().plugin.name, "'"));
     return {};
   }
+  if (!job.plugins.minimised->plan().baselines.empty()) {
+    log::info("micro-steps do not run as CUDA graphs: the objective needs numbers of the whole step before it");
+    return {};
+  }
   if (splits_layers(job.topology.mesh)) {
     log::info("micro-steps do not run as CUDA graphs: ranks that share layers communicate in the middle of them");
     return {};

@@ -34,7 +34,7 @@ StepNumbers MicroSteps::run(const StepInput& input, const std::vector<double>& c
   input_ = &input;
   const auto end_of_step = c10::make_scope_exit([this] { later_.reset(); });
   begin(counts);
-  run_others();
+  if (runs_ahead()) run_others(counts);
   session_.interpreter->run(program_, *this);
   return sums_;
 }
@@ -56,8 +56,9 @@ void MicroSteps::before(const strategy::Action& action) {
 
 void MicroSteps::before_backward(int index) { session_.engine->begin_backward(index); }
 
-// The micro-batch's passes without gradient come first, and are recorded with the rest.
+// The micro-batch's passes without gradient come first, and are recorded with the rest, unless all ran ahead.
 void MicroSteps::forward_backward(Interpreter& interpreter, int micro) {
+  if (runs_ahead()) return interpreter.forward_backward(micro, batch(micro), *this);
   const auto all = [this, &interpreter, micro](const nn::Batch& batch) {
     auto& others = others_[static_cast<std::size_t>(micro)];
     others = passes_.run_others(batch);
@@ -66,12 +67,26 @@ void MicroSteps::forward_backward(Interpreter& interpreter, int micro) {
   if (!graphs_.run(*input_, static_cast<std::size_t>(micro), all)) all(batch_of(micro));
 }
 
-// Where each forward is followed by its backward, they run when the micro-batch's turn comes.
-void MicroSteps::run_others() {
+// Where each forward is followed by its backward, passes without gradient run when the micro-batch's turn comes.
+bool MicroSteps::runs_ahead() const {
+  const auto& plan = passes_.objective().plan();
   const auto micros = static_cast<int>(others_.size());
-  if (passes_.objective().plan().passes.size() == 1 || program_ == strategy::accumulation(1, micros)) return;
-  for (int micro = 0; micro < micros; ++micro)
-    others_[static_cast<std::size_t>(micro)] = passes_.run_others(batch_of(micro));
+  return !plan.baselines.empty() || (plan.passes.size() > 1 && program_ != strategy::accumulation(1, micros));
+}
+
+// Ranks that compute the same sums give them once; those of ranks that share tokens are parts.
+void MicroSteps::run_others(const std::vector<double>& counts) {
+  const auto count = std::ssize(passes_.objective().plan().baselines);
+  auto sums = at::zeros({count}, sums_.loss.options());
+  for (int micro = 0; micro < static_cast<int>(others_.size()); ++micro) {
+    const auto batch = batch_of(micro);
+    auto& others = others_[static_cast<std::size_t>(micro)];
+    others = passes_.run_others(batch);
+    if (count > 0 && sums_.gives_losses) sums += passes_.baselines(batch, others);
+  }
+  if (count == 0) return;
+  session_.norm_group->all_reduce(sums, comm::ReduceOp::sum, "all-reduce the objective's baselines");
+  passes_.tell(sums, counts);
 }
 
 void MicroSteps::begin(const std::vector<double>& counts) {

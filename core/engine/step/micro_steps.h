@@ -21,7 +21,8 @@ namespace step {
 /// by the step's counts, and on this rank's share of its auxiliary losses (Hidden::sums after the head), divided by the
 /// step's micro-batches. Gradients come multiplied by the loss scale. Where MicroGraphs can, it replays forward and
 /// backward. Where the model is cut into stages, an objective's passes without gradient go through them before the
-/// step's program, all micro-batches one after the other, and what they give stays until its backward starts.
+/// step's program, all micro-batches one after the other, and what they give stays until its backward starts. So
+/// they do where the objective has baselines.
 class MicroSteps : private Workload {
  public:
   /// Both must outlive it.
@@ -44,7 +45,8 @@ class MicroSteps : private Workload {
   void set_factors(const std::vector<double>& counts);
   at::Tensor minimised(const std::vector<at::Tensor>& terms) const;
   nn::Batch batch_of(int micro) const;
-  void run_others();
+  bool runs_ahead() const;
+  void run_others(const std::vector<double>& counts);
   void fill_seeds();
 
   const session::Session& session_;

@@ -18,6 +18,8 @@ at::Tensor Objective::head(std::size_t pass, const nn::HeadInput& /*input*/, con
               "write head() (capstan/objective/objective.h), or ask for another output");
 }
 
+std::vector<at::Tensor> Objective::baselines(const Others& /*others*/, const nn::Batch& /*batch*/) const { return {}; }
+
 }  // namespace capstan::objective
 
 namespace capstan::strategy {
@@ -71,6 +73,14 @@ void check_scalars(const std::vector<at::Tensor>& sums, std::size_t wanted, cons
   }
 }
 
+// Other micro-batches' forwards come before the matrix is needed.
+void check_baselines(const Plan& plan) {
+  const auto states = std::find_if(plan.passes.begin(), plan.passes.end(),
+                                   [](const auto& pass) { return pass.output == nn::HeadOutput::states; });
+  if (!plan.baselines.empty() && states != plan.passes.end())
+    refuse(cat("has baselines, and wants states of pass '", states->name, "'"));
+}
+
 // What passes gave, with the matrices of models whose states are among it.
 objective::Others given(const Plan& plan, const std::vector<at::Tensor>& outputs,
                         const std::vector<FrozenRunner*>& models) {
@@ -93,6 +103,8 @@ Objective::Objective(std::string plugin, std::shared_ptr<const objective::Object
     if (plan_.terms.empty()) refuse("has no term to minimise");
     check_counts(plan_, plan_.terms, "a term");
     check_counts(plan_, plan_.figures, "a figure");
+    check_counts(plan_, plan_.baselines, "a baseline");
+    check_baselines(plan_);
   });
   while (!plan_.passes[trained_].gradient) ++trained_;
 }
@@ -117,6 +129,14 @@ std::vector<double> Objective::counts(const data::HostBatch& batch) const {
 
 at::Tensor Objective::head(std::size_t pass, const nn::HeadInput& input, const objective::Others& others) const {
   return plugin::guard(plugin_, "head", [&] { return object_->head(pass, input, others); });
+}
+
+std::vector<at::Tensor> Objective::baselines(const objective::Others& others, const nn::Batch& batch) const {
+  return plugin::guard(plugin_, "baselines", [&] {
+    auto sums = object_->baselines(others, batch);
+    check_scalars(sums, plan_.baselines.size(), "baselines");
+    return sums;
+  });
 }
 
 objective::Sums Objective::sums(const std::vector<at::Tensor>& outputs, const nn::Batch& batch) const {
@@ -145,6 +165,10 @@ nn::Batch Passes::of_pass(std::size_t index, nn::Batch batch, const std::vector<
   batch.pass.adapters = pass.adapters;
   batch.pass.measured = pass.gradient;
   batch.training = batch.training && pass.gradient;
+  if (const auto count = std::ssize(objective_->plan().baselines); pass.gradient && count > 0) {
+    const auto doubles = batch.tokens.options().dtype(at::kDouble);
+    batch.pass.baselines = baselines_.defined() ? baselines_ : at::zeros({count}, doubles);
+  }
   if (pass.output != nn::HeadOutput::function) return batch;
   batch.pass.function = [objective = objective_, models = models_, index, others](const nn::HeadInput& input) {
     return objective->head(index, input, given(objective->plan(), others, models));
@@ -166,6 +190,17 @@ std::vector<at::Tensor> Passes::run_others(const nn::Batch& batch) const {
     outputs[i] = passes[i].model ? models_.at(*passes[i].model)->forward(own) : forward_(own).states;
   }
   return outputs;
+}
+
+at::Tensor Passes::baselines(const nn::Batch& batch, const std::vector<at::Tensor>& others) const {
+  const at::NoGradGuard no_grad;
+  return at::stack(objective_->baselines(given(objective_->plan(), others, models_), batch)).to(at::kDouble);
+}
+
+void Passes::tell(const at::Tensor& sums, const std::vector<double>& counts) {
+  std::vector<double> divisors;
+  for (const auto& spec : objective_->plan().baselines) divisors.push_back(divisor(counts.at(spec.count)));
+  baselines_ = sums / at::tensor(divisors, at::kDouble).to(sums.device());
 }
 
 objective::Sums Passes::sums(const nn::Batch& batch, std::vector<at::Tensor> others, const at::Tensor& output) const {

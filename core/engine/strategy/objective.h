@@ -30,6 +30,7 @@ class Objective {
                     Diagnostics& diagnostics) const;
   std::vector<double> counts(const data::HostBatch& batch) const;
   at::Tensor head(std::size_t pass, const nn::HeadInput& input, const objective::Others& others) const;
+  std::vector<at::Tensor> baselines(const objective::Others& others, const nn::Batch& batch) const;
   objective::Sums sums(const std::vector<at::Tensor>& outputs, const nn::Batch& batch) const;
   /// What the sum of each term is multiplied by, so that the sum of them, divided by the count base(), is what is
   /// minimised. `counts` are those of the step. A count of 0 divides nothing: its sums are 0.
@@ -58,6 +59,12 @@ class Passes {
   /// Runs the passes without gradient: what each gives, by pass, for sums(). Undefined on a rank that does not compute
   /// the model's end, and for the pass with the gradient.
   std::vector<at::Tensor> run_others(const nn::Batch& batch) const;
+  /// What `others`, of run_others(), add to the plan's baselines: [baselines] float64. On a rank that computes the
+  /// model's end.
+  at::Tensor baselines(const nn::Batch& batch, const std::vector<at::Tensor>& others) const;
+  /// The step's baselines, sums over all samples divided by `counts`, which the pass with the gradient is told from now
+  /// on; 0 until then.
+  void tell(const at::Tensor& sums, const std::vector<double>& counts);
   /// The micro-batch's sums, from what run_others() gave (empty: there is no such pass) and from the `output` of the
   /// pass with the gradient.
   objective::Sums sums(const nn::Batch& batch, std::vector<at::Tensor> others, const at::Tensor& output) const;
@@ -69,6 +76,7 @@ class Passes {
   std::shared_ptr<const Objective> objective_;
   Forward forward_;
   std::vector<FrozenRunner*> models_;
+  at::Tensor baselines_;  ///< undefined until they are told
 };
 
 }  // namespace strategy

@@ -24,7 +24,7 @@ TEST_CASE("a run that asks no questions does not open the library of generation,
   const auto file = config_of(work, "0");
   const auto opened = opened_by(work, {"run", file, "train.eval_every=1"});
   CHECK_THAT(opened, Contains("libcapstan_engine.so") && !Contains("libcapstan_generation"));
-  CHECK_THAT(capstan::read_file(work.folder() / "runs/small/metrics.jsonl"), Contains("eval_loss"));
+  CHECK_THAT(capstan::read_file(work.folder() / "runs/small/metrics.jsonl"), Contains("\"split\":\"eval\""));
   CHECK_THAT(opened_by(work, {"check", file}), Contains("libcapstan_engine.so") && !Contains("libcapstan_generation"));
   // The same run's model, once it is asked something.
   CHECK_THAT(opened_by(work, {"generate", "runs/small", "Where", "--set", "train.max_new_tokens=2"}), opens_it);

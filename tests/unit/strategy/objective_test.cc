@@ -75,6 +75,14 @@ TEST_CASE("an objective's plan has one pass with a gradient, a term, and counts 
   wrong = plan();
   wrong.figures = {{"accuracy", 7}};
   CHECK_THAT(fault(wrong), Contains("a figure with count 7 of 2"));
+  wrong = plan();
+  wrong.baselines = {{"distance", 2}};
+  CHECK_THAT(fault(wrong), Contains("a baseline with count 2 of 2"));
+  wrong.baselines = {{"distance", 0}};
+  CHECK(fault(wrong).empty());
+  wrong.models = {{"teacher", "teacher"}};
+  wrong.passes.push_back({.name = "theirs", .output = nn::HeadOutput::states, .gradient = false, .model = 0});
+  CHECK_THAT(fault(wrong), Contains("has baselines, and wants states of pass 'theirs'"));
 }
 
 TEST_CASE("a pass of another model has no gradient, and only such a pass gives states") {
@@ -176,6 +184,30 @@ TEST_CASE("passes without gradient come first, and change nothing") {
   (void)passes.evaluate(batch);
   CHECK(forwards.size() == 3);
   CHECK(forwards.back().pass.adapters);
+}
+
+TEST_CASE("the pass with the gradient is told baselines, 0 until a step has them") {
+  auto needs = plan();
+  needs.baselines = {{"distance", 0}, {"reward", 1}};
+  class Needs final : public Given {
+   public:
+    using Given::Given;
+    std::vector<at::Tensor> baselines(const objective::Others& others, const nn::Batch& /*batch*/) const override {
+      return {others.outputs[0].sum(), at::full({}, 5.0F)};
+    }
+  };
+  strategy::Passes passes(std::make_shared<const strategy::Objective>("mine", std::make_shared<Needs>(needs)), {});
+  nn::Batch batch;
+  batch.tokens = at::zeros({1, 1}, at::kLong);
+  const auto told = [&] { return passes.trained(batch).pass.baselines; };
+  CHECK(at::equal(told(), at::zeros({2}, at::kDouble)));
+  const auto sums = passes.baselines(batch, {at::ones({3}), {}});
+  CHECK(at::equal(sums, at::tensor({3.0, 5.0}, at::kDouble)));
+  passes.tell(sums, {2, 0});
+  CHECK(at::equal(told(), at::tensor({1.5, 5.0}, at::kDouble)));
+  const strategy::Passes without(std::make_shared<const strategy::Objective>("mine", std::make_shared<Given>(needs)),
+                                 {});
+  CHECK_THROWS_WITH(without.baselines(batch, {at::ones({3}), {}}), Contains("gives 0 baselines, its plan() has 2"));
 }
 
 TEST_CASE("sums of other sizes than the plan's are refused with the plugin's name") {

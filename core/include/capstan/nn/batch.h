@@ -81,6 +81,7 @@ struct Pass {
   /// nothing that stays, as a reference's must not.
   bool measured = true;
   std::function<at::Tensor(const HeadInput&)> function = {};  ///< for HeadOutput::function
+  at::Tensor baselines = {};  ///< [B] float64: those of objective::Plan, for the pass with the gradient
 };
 
 /// Some of an attention layer's heads.

@@ -53,6 +53,14 @@ struct FigureSpec {
   Better better = Better::neither;  ///< neither: checkpoint.mode must be said where a run goes by it
 };
 
+/// A number of a whole step that the pass with the gradient needs, such as the mean distance from a reference: a sum
+/// over all of its samples, of what passes without gradient gave, divided by one of the counts. An evaluation is one
+/// step.
+struct BaselineSpec {
+  std::string name;       ///< for messages
+  std::size_t count = 0;  ///< index into Plan::counts
+};
+
 /// What an objective needs and gives, the same in all of a run.
 struct Plan {
   std::vector<ModelSpec> models = {};
@@ -64,6 +72,9 @@ struct Plan {
   std::int64_t sequences = 0;           ///< that a sample must have; 0: any number
   std::string meaning = {};             ///< of a sample's sequences; data with another SampleForm::meaning are refused
   std::vector<data::FieldSpec> fields;  ///< that the data must declare
+  /// With one, what the passes without gradient give stays in memory from all micro-batches until the last one has
+  /// been trained on; none of them may give states.
+  std::vector<BaselineSpec> baselines = {};
 };
 
 /// What is known of a model when an objective compares it with the trained one.
@@ -105,6 +116,9 @@ class Objective {
   /// What the head gives in a pass with HeadOutput::function: called in its forward, with what the passes before it
   /// gave. The passes without gradient come first, in the plan's order.
   virtual at::Tensor head(std::size_t pass, const nn::HeadInput& input, const Others& others) const;
+  /// What the micro-batch adds to each of Plan::baselines, from what its passes without gradient gave: 0-dim each.
+  /// Without gradient, by the rules of sums(); whose batch has the results for the whole step (nn::Pass::baselines).
+  virtual std::vector<at::Tensor> baselines(const Others& others, const nn::Batch& batch) const;
   /// Its sums, from what each pass gives (Plan::passes). `batch` is that of the pass with the gradient. Empty places of
   /// samples (nn::Batch::has_sample) must add nothing. No number may be waited for: `check` calls it with tensors that
   /// have no memory.
