@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "execution/evaluate.h"
+#include "step/evaluate.h"
 #include "support/compositions.h"
 #include "support/folder.h"
 #include "support/model_folders.h"
@@ -118,8 +118,8 @@ std::vector<double> evaluated(int world, const std::string& strategies, int batc
     host.add(kto());
     const auto job = job_of(mine, host);
     auto session = session::materialise(job, communicator);
-    const execution::Feed feed(job);
-    const auto result = execution::Evaluator(session, feed).loss(*job.samples.train);
+    const step::Feed feed(job);
+    const auto result = step::Evaluator(session, feed).loss(*job.samples.train);
     if (mine.rank == 0) found = {result.loss, result.scores.at(0).second};
   });
   return found;
