@@ -14,7 +14,7 @@
 namespace capstan::plugin {
 namespace {
 
-using Entry = const void*();
+using DoorEntry = const void*();
 
 const void* open_door(const std::string& name) {
   const auto file = own_library().parent_path() / cat("libcapstan_", name, ".so");
@@ -25,7 +25,7 @@ const void* open_door(const std::string& name) {
   check_engine_abi(file);
   void* handle = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) throw open_error(file.string(), ::dlerror());  // NOLINT(concurrency-mt-unsafe): this thread's
-  const auto entry = reinterpret_cast<Entry*>(::dlsym(handle, cat("capstan_", name).c_str()));
+  const auto entry = reinterpret_cast<DoorEntry*>(::dlsym(handle, cat("capstan_", name).c_str()));
   if (entry == nullptr) throw Error("is not a part of this Capstan", "build and install it again", file.string());
   return entry();
 }
