@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
+#include <capstan/checkpoint/folder_source.h>
 #include <capstan/nn/codec_files.h>
 
 #include <algorithm>
@@ -127,6 +128,22 @@ void check_model_files(const assembly::Plugins& plugins, const std::vector<nn::W
   std::erase_if(records, [&](const auto* record) { return !map.tensors.contains(record->name); });
   checkpoint::CodedFolder(*plugins.model_options->path, map, checkpoint::codecs_of(own), plugins.packed_forms)
       .check(records, diagnostics);
+}
+
+void note_absent_tensors(assembly::Plugins& plugins, const std::vector<nn::WeightPtr>& own) {
+  const auto map = plugins.model.object->file_map();
+  const auto& path = plugins.model_options->path;
+  if (!path || own.empty() || map.may_be_absent.empty()) return;
+  const checkpoint::FolderSource folder(*path, map);
+  std::vector<std::string> absent;
+  for (const auto* record : assembly::records_of(own)) {
+    if (folder.may_lack(*record))
+      absent.push_back(cat(record->name, record->trainable ? "" : " (which is not trained)"));
+  }
+  if (absent.empty()) return;
+  auto& note = plugins.model.note;
+  note += cat(note.empty() ? "" : "\n", *path, " has no tensor of ", join(absent),
+              absent.size() == 1 ? ": it begins with its initial values" : ": they begin with their initial values");
 }
 
 void check_added_files(const assembly::Plugins& plugins) {

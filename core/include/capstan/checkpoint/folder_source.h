@@ -36,6 +36,9 @@ class FolderSource : public layout::Source {
   };
   std::optional<InFile> in_file(const std::string& name) const;
 
+  /// Whether nothing of the parameter is in the folder, as FileMap::may_be_absent allows.
+  bool may_lack(const layout::Param& param) const;
+
   bool concurrent() const override { return true; }
   bool has(const layout::Param& param) const override;
   void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override;

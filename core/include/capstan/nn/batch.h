@@ -72,6 +72,7 @@ enum class HeadOutput {
   likeliest_words,    ///< of each of loss_rows [2, M, words] float64: their ids, then the logarithms of their
                       ///< probabilities, both as pass.comparison says
   divergence,         ///< [2]: the loss sum, and the sum over all labels' rows of the divergence from pass.teacher
+  values,             ///< numbers that are no words, of each of loss_rows [M, values]: a reward, a class's logit
 };
 
 /// How the next words of two models are compared.
@@ -165,6 +166,9 @@ struct Batch {
   /// The sums of values [M] over each sequence's positions, [sequences], those of all ranks that share them. Gradients
   /// flow through it; the order of the sum is always the same.
   at::Tensor sum_by_sequence(const at::Tensor& values) const;
+  /// [M] bool: whether the label of each position with logits (loss_rows) is its sequence's last, which is where a
+  /// sequence has a single value: its position has seen all tokens but the one that is its label.
+  at::Tensor last_labels() const;
   /// [samples] bool: whether there is one in that place that this rank speaks for. Of ranks that share samples' tokens
   /// one does.
   at::Tensor has_sample() const;
