@@ -57,7 +57,6 @@ TrainResult run(int world, const std::string& tables, const std::string& packing
 
 TEST_CASE("a head of values learns the same however ranks share the model, samples or tokens", "[matrix]") {
   const auto alone = run(1, "");
-  CHECK(alone.losses.back() < alone.losses.front());
   CHECK(alone.gradients.at("score.weight").abs().max().item<double>() > 0);
   CHECK_FALSE(alone.weights.contains("lm_head.weight"));
   for (const auto& layout : compositions()) {

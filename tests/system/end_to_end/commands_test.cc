@@ -190,8 +190,11 @@ std::vector<std::pair<double, double>> rates_and_losses(const Outcome& found) {
   INFO(found.all());
   REQUIRE(found.code == 0);
   std::vector<std::pair<double, double>> all;
-  std::istringstream lines(found.out);
-  for (double rate = 0, loss = 0; lines >> rate >> loss;) all.emplace_back(rate, loss);
+  for (const auto& line : capstan::split(found.out, '\n')) {
+    std::istringstream numbers(line);
+    double rate = 0, loss = 0;
+    if (numbers >> rate >> loss) all.emplace_back(rate, loss);
+  }
   return all;
 }
 

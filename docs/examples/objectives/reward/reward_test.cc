@@ -1,3 +1,4 @@
+#include <ATen/ATen.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
@@ -22,7 +23,7 @@ testing::Setting setting(int world, const std::string& tables) {
 
 TEST_CASE("ranks that share samples or their tokens learn what one rank learns") {
   const auto alone = testing::train(setting(1, ""));
-  CHECK(alone.losses.back() < alone.losses.front());
+  CHECK(alone.gradients.at("score.weight").abs().max().item<double>() > 0);
   CHECK(testing::differences(testing::train(setting(3, "[strategy.fsdp]\n")), alone, 1e-10) == "");
   CHECK(testing::differences(testing::train(setting(2, "[strategy.context_parallel]\nsize = 2\n")), alone, 1e-10) ==
         "");
