@@ -118,6 +118,15 @@ bool FolderSource::is_ignored(const std::string& name) const {
   return std::any_of(map_.ignored.begin(), map_.ignored.end(), [&](const auto& end) { return name.ends_with(end); });
 }
 
+bool FolderSource::may_lack(const Param& param) const {
+  const auto& names = map_.may_be_absent;
+  if (std::find(names.begin(), names.end(), param.name) == names.end()) return false;
+  const auto* tensor = mapped(param);
+  if (!tensor) return false;
+  const auto tensors = names_of(*tensor);  // a stack of which some are there is damaged
+  return std::none_of(tensors.begin(), tensors.end(), [&](const auto& name) { return find(name).file != nullptr; });
+}
+
 bool FolderSource::has(const Param& param) const {
   const auto* tensor = mapped(param);
   if (!tensor) return false;
@@ -130,14 +139,14 @@ void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& d
   std::vector<std::string> missing;
   std::vector<std::string> wrong;
   std::set<std::string> used;
-  const auto judge = [&](const std::string& name, const layout::Shape& expected) {
+  const auto judge = [&](const std::string& name, const layout::Shape& expected, bool may_be_absent) {
     const auto place = find(name);
     // A fused tensor holds several records and is checked once.
     if (!used.insert(place.file ? place.name : name).second) return;
     if (!place.file) {
       const auto is_lost = [&](const std::string& prefix) { return folder_.is_lost(prefix + name); };
       const bool lost = is_lost("") || std::any_of(map_.prefixes.begin(), map_.prefixes.end(), is_lost);
-      if (!lost) missing.push_back(name);
+      if (!lost && !may_be_absent) missing.push_back(name);
       return;
     }
     const auto& info = place.file->info(place.name);
@@ -154,7 +163,8 @@ void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& d
       missing.push_back(param->name);
       continue;
     }
-    for (const auto& name : names_of(*tensor)) judge(name, tensor->expected_shape(param->shape));
+    const bool may_be_absent = may_lack(*param);
+    for (const auto& name : names_of(*tensor)) judge(name, tensor->expected_shape(param->shape), may_be_absent);
   }
   for (const auto& [copy, original] : map_.copies) {  // which are compared where they are read
     if (const auto place = find(copy); place.file) used.insert(place.name);

@@ -24,6 +24,7 @@ class FolderSource : public Folder {
 
   const Diagnostics& faults() const override { return faults_; }
   void check(const std::vector<const layout::Param*>& params, Diagnostics& diagnostics) const override;
+  bool may_lack(const layout::Param& param) const override;
   std::vector<nn::CodedMatrix> coded(const layout::Param&, const layout::Box&) const override { return {}; }
 
   /// A tensor as it is in the folder, with its full name; nothing when it does not exist. `name` is without prefix.

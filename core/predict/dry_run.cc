@@ -140,6 +140,7 @@ std::vector<nn::Hidden> through_stages(const Models& models, const nn::Batch& ba
 // Questions that a rank answers at once.
 std::int64_t asked_at_once(const DryRunOf& what) {
   const auto& train = *what.config.train;
+  if (!what.plugins.model_facts.gives(nn::HeadOutput::last_logits)) return 0;
   if (!what.config.trains()) return train.eval_batch;
   const auto of_split = [&](std::int64_t asked) {
     return asked < 0 ? train.eval_batch : std::min(asked, train.eval_batch);

@@ -27,8 +27,8 @@ std::int64_t longest_sample(const assembly::LoadedPlugins& loaded, const setup::
   const auto tokenizer = assembly::open_tokenizer(config, loaded, host, faults);
   std::int64_t longest = 0;
   if (!tokenizer || !loaded.model) return longest;
-  data::SplitRequest request{data::Split::train, tokenizer->object, 0, loaded.model_facts.vocab_size};
-  request.tokenizer_folder = tokenizer->folder().string();
+  auto request = assembly::request_with(*tokenizer, loaded.model_options->path.value_or(""),
+                                        {data::Split::train, nullptr, 0, loaded.model_facts.vocab_size});
   const auto add = [&](data::Split split, const std::string& set = {}) {
     request.split = split;
     request.set = set;

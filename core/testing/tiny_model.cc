@@ -163,6 +163,7 @@ class TinyModel : public nn::Model {
     facts.num_layers = blocks;
     facts.num_heads = head_count;
     facts.attention_dropout = options_->dropout > 0;
+    facts.outputs = {nn::HeadOutput::loss_sum, nn::HeadOutput::log_probabilities, nn::HeadOutput::last_logits};
     return facts;
   }
 

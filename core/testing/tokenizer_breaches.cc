@@ -1,8 +1,10 @@
+#include <capstan/base/error.h>
 #include <capstan/base/printable.h>
 #include <capstan/testing.h>
 #include <capstan/tokenizer/tokenizer.h>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -41,6 +43,40 @@ void check_special_ids(const tokenizer::Tokenizer& tokenizer, Breaches& breaches
   }
 }
 
+// What a tokenizer may refuse, and else keeps.
+template <class Call>
+auto unless_refused(const Call& call) -> std::optional<decltype(call())> {
+  try {
+    return call();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+void check_ranges(const tokenizer::Tokenizer& tokenizer, const std::string& text, const std::string& shown,
+                  Breaches& breaches) {
+  const auto encoded = unless_refused([&] { return tokenizer.encode_with_ranges(text); });
+  if (!encoded) return;
+  breaches.unless(encoded->ids == tokenizer.encode(text), "encode_with_ranges(", shown,
+                  ") has other ids than encode()");
+  breaches.unless(encoded->ranges.size() == encoded->ids.size(), "encode_with_ranges(", shown, ") has ",
+                  encoded->ranges.size(), " ranges for ", encoded->ids.size(), " ids");
+  tokenizer::TextRange last;
+  for (const auto& range : encoded->ranges) {
+    breaches.unless(last.begin <= range.begin && range.begin <= range.end, "the ranges of ", shown, " do not ascend");
+    breaches.unless(range.end <= text.size(), "a range of ", shown, " ends after the text");
+    last = range;
+  }
+}
+
+void check_ordinary(const tokenizer::Tokenizer& tokenizer, const std::string& text, const std::string& shown,
+                    Breaches& breaches) {
+  const auto ids = unless_refused([&] { return tokenizer.encode_ordinary(text); });
+  const bool has_special =
+      ids && std::any_of(ids->begin(), ids->end(), [&](auto id) { return tokenizer.is_special(id); });
+  breaches.unless(!has_special, "encode_ordinary(", shown, ") has a special id");
+}
+
 void check_text(const tokenizer::Tokenizer& tokenizer, const std::string& text, Breaches& breaches) {
   const auto shown = cat("\"", printable(text.substr(0, 40)), "\"");
   const auto ids = breaches.result("encode(" + shown + ")", [&] { return tokenizer.encode(text); });
@@ -54,6 +90,8 @@ void check_text(const tokenizer::Tokenizer& tokenizer, const std::string& text, 
   const bool is_known = back.find("\uFFFD") == std::string::npos;
   breaches.unless(!is_known || tokenizer.decode(tokenizer.encode(back)) == back, "decode(encode(", shown, ")) is \"",
                   printable(back), "\", which comes back as another text");
+  check_ranges(tokenizer, text, shown, breaches);
+  check_ordinary(tokenizer, text, shown, breaches);
 }
 
 void check_threads(const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& texts, Breaches& breaches) {
@@ -83,6 +121,8 @@ std::string tokenizer_breaches(const tokenizer::Tokenizer& tokenizer, const std:
   for (std::int64_t id = 0; id < std::min(tokenizer.vocab_size(), most_ids); ++id) {
     const auto text = breaches.result(cat("decode({", id, "})"), [&] { return tokenizer.decode({id}); });
     breaches.unless(is_utf8(text), "decode({", id, "}) is no UTF-8");
+    breaches.unless(text.empty() || !tokenizer.is_special(id), "is_special(", id, "), whose text is \"",
+                    printable(text), "\"");
   }
   if (breaches.text().empty()) check_threads(tokenizer, texts, breaches);
   return breaches.text();

@@ -39,6 +39,7 @@ void LlamaOptions::describe(capstan::config::OptionTable<LlamaOptions>& t) {
   decoder::describe_windows_of_blocks(t, "qwen2");
   decoder::describe_rotary_sizes(t, "the gated feed-forward layer");
   decoder::describe_rotary_scaling(t);
+  decoder::describe_head_values(t);
   decoder::describe_rotary_rest(t);
 }
 
@@ -77,11 +78,13 @@ capstan::config::Presets LlamaOptions::file_defaults() {
 }
 
 std::vector<capstan::config::FileKeys> LlamaOptions::file_keys() {
-  auto qwen2 = decoder::rotary_keys();
+  auto llama = decoder::own_names({"head_values"});
+  const auto rotary = decoder::rotary_keys();
+  llama.insert(llama.end(), rotary.begin(), rotary.end());
+  auto qwen2 = llama;
   qwen2.push_back(
       {"use_mrope", capstan::config::FileKey::Use::only, "positions of images are not supported", {"false"}});
-  return decoder::file_keys({decoder::family_keys("llama", decoder::rotary_keys()),
-                             decoder::family_keys("mistral", decoder::rotary_keys()),
+  return decoder::file_keys({decoder::family_keys("llama", llama), decoder::family_keys("mistral", llama),
                              decoder::family_keys("qwen2", std::move(qwen2))});
 }
 
@@ -115,9 +118,9 @@ class Llama : public decoder::Model {
 
   void describe_files(capstan::layout::FileMap& map) const override {
     const auto& o = *options_;
-    map.architecture = o.model_type == "mistral" ? "MistralForCausalLM"
-                       : o.is_qwen2()            ? "Qwen2ForCausalLM"
-                                                 : "LlamaForCausalLM";
+    const std::string family = o.model_type == "mistral" ? "Mistral" : o.is_qwen2() ? "Qwen2" : "Llama";
+    map.architecture = family + "ForCausalLM";
+    decoder::describe_value_files(o, family + "ForSequenceClassification", map);
     decoder::describe_rotary_files(o, map);
     decoder::describe_window_files(o, o, o.is_qwen2(), map);
     if (o.model_type == "llama") map.left_out.emplace_back("sliding_window");

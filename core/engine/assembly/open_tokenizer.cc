@@ -74,6 +74,15 @@ std::optional<tokenizer::Opened> open_tokenizer(const setup::Configuration& conf
   return opened;
 }
 
+data::SplitRequest request_with(const tokenizer::Opened& tokenizer, const std::string& model_folder,
+                                data::SplitRequest request) {
+  request.tokenizer = tokenizer.object;
+  request.tokenizer_folder = tokenizer.folder().string();
+  request.model_folder = model_folder;
+  for (const auto& file : tokenizer.files()) request.tokenizer_files.push_back(file.string());
+  return request;
+}
+
 std::vector<std::string> absent_files(const setup::Configuration& config, const LoadedPlugins& plugins,
                                       const plugin::Host& host) {
   std::vector<std::string> absent;

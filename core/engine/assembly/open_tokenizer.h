@@ -17,6 +17,10 @@ namespace assembly {
 std::optional<tokenizer::Opened> open_tokenizer(const setup::Configuration& config, const LoadedPlugins& plugins,
                                                 plugin::Host& host, Diagnostics& faults);
 
+/// The request with what it says of the tokenizer and of the model's folder.
+data::SplitRequest request_with(const tokenizer::Opened& tokenizer, const std::string& model_folder,
+                                data::SplitRequest request);
+
 /// What the configuration names and is not there yet: the model for which a preset stands in, the tokenizer, files of
 /// the data. For people: "model.path (bigscience/bloom-560m)". Says nothing of files that are there and wrong.
 std::vector<std::string> absent_files(const setup::Configuration& config, const LoadedPlugins& plugins,

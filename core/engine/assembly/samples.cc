@@ -79,6 +79,7 @@ class SamplesOpener {
   Samples open() {
     const auto has_data = config_.request.purpose != setup::Purpose::generate;
     if (has_data && !plugins_.data) return samples_;
+    samples_.model_folder = plugins_.model_options->path.value_or("");
     if (config_.request.may_lack_files) samples_.lacking = absent_files(config_, plugins_, host_);
     if (!config_.request.sizes_only && samples_.lacking.empty()) {
       open_all(has_data);
@@ -320,10 +321,6 @@ class SamplesOpener {
 };
 
 }  // namespace
-
-bool goes_by_metric(const setup::Configuration& config) {
-  return config.checkpoint->keep_best || config.train->stop_after_evals > 0;
-}
 
 std::optional<Samples> open_samples(const setup::Configuration& config, const LoadedPlugins& plugins,
                                     const Topology& topology, plugin::Host& host, Diagnostics& faults) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "assembly/open_tokenizer.h"
 #include "assembly/topology.h"
 #include "data/batches.h"
 #include "data/content.h"
@@ -26,6 +27,7 @@ struct EvalSet {
 /// before the model is assembled.
 struct Samples {
   tokenizer::Opened tokenizer;
+  std::string model_folder;         ///< model.path's; empty: there is none
   std::string plugin;               ///< the data plugin, for messages
   std::int64_t length = 0;          ///< longest sequence that the data gives; 0 without data
   std::int64_t longest_row = 0;     ///< columns of a batch with such a one, padded; packed rows have no more
@@ -43,7 +45,7 @@ struct Samples {
   bool has_eval() const { return eval || !eval_sets.empty(); }
   /// What a split is opened with that has samples of at most this length.
   data::SplitRequest request(data::Split split, std::int64_t most, std::int64_t vocab_size) const {
-    return {split, tokenizer.object, most, vocab_size, {}, tokenizer.folder().string()};
+    return request_with(tokenizer, model_folder, {split, nullptr, most, vocab_size});
   }
   /// A sample of one of the splits; what reading it throws names the data plugin.
   data::Sample sample(const data::DataSource& source, std::int64_t index) const;
@@ -52,7 +54,9 @@ struct Samples {
 };
 
 /// Does the run judge its evaluations by checkpoint.metric?
-bool goes_by_metric(const setup::Configuration& config);
+inline bool goes_by_metric(const setup::Configuration& config) {
+  return config.checkpoint->keep_best || config.train->stop_after_evals > 0;
+}
 
 /// Opens the splits and says what does not fit the model, the batches or [checkpoint]; nothing where there is a fault.
 std::optional<Samples> open_samples(const setup::Configuration& config, const LoadedPlugins& plugins,

@@ -116,6 +116,24 @@ at::Tensor Batch::sum_by_sequence(const at::Tensor& values) const {
   return part ? part->cut.sum(sums) : sums;
 }
 
+at::Tensor Batch::last_labels() const {
+  const auto& all = part ? *part->whole : *this;
+  // The last label of a row is the one from which on the row has a single one.
+  const auto last_of_rows = [](const at::Tensor& is_label) {
+    return is_label.flip(1).cumsum(1).flip(1).eq(1).logical_and(is_label.ne(0));
+  };
+  const auto is_label = all.labels.ge(0).to(at::kLong);
+  at::Tensor found;
+  if (const auto& packed = all.documents) {
+    const auto alone = last_of_rows(packed->apart(is_label.unsqueeze(-1)).squeeze(-1)).to(at::kLong).unsqueeze(-1);
+    found = packed->together(alone, is_label.size(0), is_label.size(1)).squeeze(-1).ne(0);
+  } else {
+    found = last_of_rows(is_label);
+  }
+  const auto own = own_columns(found).flatten();
+  return loss_rows.defined() ? own.index_select(0, loss_rows) : own;
+}
+
 at::Tensor Batch::has_sample() const {
   if (part && !part->cut.speaks) return at::zeros({samples.count}, tokens.options().dtype(at::kBool));
   if (documents || (part && part->whole->documents))

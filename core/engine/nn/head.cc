@@ -36,6 +36,11 @@ VocabularyHead::VocabularyHead(Layer& parent, std::string name, WeightPtr weight
 
 VocabularyHead::~VocabularyHead() = default;
 
+std::vector<HeadOutput> VocabularyHead::outputs() {
+  return {HeadOutput::loss_sum, HeadOutput::log_probabilities, HeadOutput::last_logits, HeadOutput::states,
+          HeadOutput::function};
+}
+
 at::Tensor VocabularyHead::forward(const at::Tensor& x, const Batch& batch) const {
   const auto input = before ? before(x) : x;
   const bool has_labels = batch.labels.defined() && batch.pass.output != HeadOutput::last_logits;
@@ -91,6 +96,24 @@ at::Tensor VocabularyHead::last_logits(const at::Tensor& x, const Batch& batch) 
   const auto index = batch.last.view({-1, 1, 1}).expand({-1, 1, x.size(-1)});
   const auto logits = at::linear(x.gather(1, index).squeeze(1), weight_->value());
   return after_logits ? after_logits(logits) : logits;
+}
+
+ValueHead::ValueHead(Layer& parent, std::string name, WeightPtr weight)
+    : Layer(parent, std::move(name)), weight_(own(std::move(weight), Use::split)) {
+  for (auto& record : weight_->records()) record.usage = layout::Usage::head;
+}
+
+ValueHead::~ValueHead() = default;
+
+std::vector<HeadOutput> ValueHead::outputs() { return {HeadOutput::values}; }
+
+at::Tensor ValueHead::forward(const at::Tensor& x, const Batch& batch) const {
+  if (!batch.labels.defined() || batch.pass.output != HeadOutput::values) {
+    throw Error(cat("layer ", path(), " gives values, and something else is asked of the model's head"),
+                "let the model declare what its head gives (nn::ModelFacts::outputs)");
+  }
+  const auto rows = (before ? before(x) : x).flatten(0, 1);
+  return at::linear(batch.loss_rows.defined() ? ops::pick_rows(rows, batch.loss_rows) : rows, weight_->value());
 }
 
 }  // namespace capstan::nn

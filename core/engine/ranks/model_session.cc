@@ -6,6 +6,8 @@
 #include <capstan/ranks/model_session.h>
 
 #include <algorithm>
+#include <limits>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -16,15 +18,49 @@
 #include "ranks/start.h"
 #include "step/evaluate.h"
 #include "step/session.h"
+#include "step/step.h"
+#include "train/control.h"
 #include "train/prepare_together.h"
 
 namespace capstan::ranks {
+
+// What makes a session's steps, one after the other.
+class SessionSteps {
+ public:
+  explicit SessionSteps(session::Session& session)
+      : job_(*session.job),
+        feed_(job_),
+        control_(session.world_host, *session.communicator, job_.topology.speaks_for_coordinate()),
+        step_(session) {
+    step_.hooks().begin(0);
+  }
+  double make(double lr) {
+    const auto input = feed_.draw(next_++);
+    control_.start(input, {}, {});
+    const auto totals = control_.wait();
+    auto numbers = step_.run(input, totals.objective, lr);
+    numbers.read();
+    if (totals.target_tokens == 0) return std::numeric_limits<double>::quiet_NaN();
+    const auto loss = numbers.loss_sum() / strategy::divisor(totals.objective.at(job_.plugins.minimised->base()));
+    step_.hooks().loss_known(input.step, loss);
+    return loss;
+  }
+  std::int64_t next() const { return next_; }
+
+ private:
+  const session::Job& job_;
+  step::Feed feed_;
+  train::Control control_;
+  step::Step step_;
+  std::int64_t next_ = 0;
+};
 
 struct ModelSession::State {
   std::optional<ConnectedRank> rank;
   std::optional<plugin::Host> host;
   std::optional<session::Job> job;
   std::optional<session::Session> session;
+  std::unique_ptr<SessionSteps> steps;  // null before the first one
 };
 
 namespace {
@@ -72,7 +108,11 @@ launch::RunArguments arguments_for(const RanksCall& ranks_call, const ModelChoic
   arguments.config = choice.config;
   arguments.overrides.insert(arguments.overrides.begin(), choice.overrides.begin(), choice.overrides.end());
   arguments.weights = choice.weights;
-  arguments.purpose = use == ModelUse::evaluate ? setup::Purpose::evaluate : setup::Purpose::generate;
+  arguments.purpose = use == ModelUse::train      ? setup::Purpose::train
+                      : use == ModelUse::evaluate ? setup::Purpose::evaluate
+                                                  : setup::Purpose::generate;
+  if (use == ModelUse::train)
+    arguments.overrides.emplace_back("checkpoint.resume=none");  // of a run, which this is not
   return arguments;
 }
 
@@ -90,8 +130,20 @@ ModelSession::Evaluated ModelSession::evaluate(const std::string& split, std::in
   const auto held = state_.session->engine->hold();
   Evaluated evaluated;
   evaluated.loss = evaluator.loss(source, split);
-  evaluated.answers = generation::library().answers(*state_.session, source, samples, nullptr);
+  const bool has_words = state_.job->plugins.model_facts.gives(nn::HeadOutput::last_logits);
+  if (has_words) evaluated.answers = generation::library().answers(*state_.session, source, samples, nullptr);
   return evaluated;
+}
+
+std::int64_t ModelSession::steps() const { return state_.job->samples.plan.steps; }
+
+double ModelSession::step(double lr) {
+  if (!state_.steps) state_.steps = std::make_unique<SessionSteps>(*state_.session);
+  if (state_.steps->next() >= steps()) {
+    throw Error(cat("all ", thousands(steps()), " steps of the configuration are made"),
+                "set train.max_steps to as many as are needed, and load the model with ModelUse::train");
+  }
+  return state_.steps->make(lr);
 }
 
 const tokenizer::Tokenizer& ModelSession::tokenizer() const { return *state_.job->samples.tokenizer.object; }

@@ -26,13 +26,19 @@ struct Named {
   config::Origin origin;
 };
 
-Named named(const objective::ModelSpec& spec, const setup::Configuration& config) {
+// What is written, or else the option's default.
+Named named(const objective::ModelSpec& spec, const assembly::Made<objective::Objective>& objective,
+            const setup::Configuration& config) {
   const auto table = config.document.section("objective");
   const auto* entry = table.find(spec.option);
   const auto* written = entry ? std::get_if<std::string>(&entry->value) : nullptr;
   const auto option = "objective." + spec.option;
-  if (!written) throw Error(cat(option, " is not set"), "name a model's folder, or \"start\"");
-  return {option, *written, entry->origin};
+  if (written) return {option, *written, entry->origin};
+  for (const auto& one : objective.options) {
+    const auto* value = one.spec.key == spec.option ? std::get_if<std::string>(&one.value) : nullptr;
+    if (value && !value->empty()) return {option, *value, one.origin};
+  }
+  throw Error(cat(option, " is not set"), "name a model's folder, or \"start\"");
 }
 
 std::optional<FrozenPlugin> of_folder(const std::string& name, const Named& what, const setup::Configuration& config,
@@ -75,7 +81,7 @@ std::vector<FrozenPlugin> load_frozen(const setup::Configuration& config, assemb
     setup::collect(
         faults,
         [&] {
-          const auto what = named(spec, config);
+          const auto what = named(spec, *loaded.objective, config);
           auto one = what.written == "start"
                          ? FrozenPlugin{spec.name, trained_folder, /*is_start=*/true, *loaded.model, loaded.model_facts}
                          : of_folder(spec.name, what, config, host, faults);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "assembly/head_outputs.h"
 #include "assembly/objective.h"
 #include "assembly/open_tokenizer.h"
 #include "session/changes.h"
@@ -47,13 +48,21 @@ void judge_samples(const setup::Configuration& config, const assembly::LoadedPlu
   setup::collect(faults, [&] { samples.lowest_is_best = lowest_is_best(config, loaded, samples, faults); });
 }
 
+// The objective's models; what it asks of them and of the trained one is judged.
+std::vector<assembly::FrozenPlugin> load_others(const setup::Configuration& config, assembly::LoadedPlugins& loaded,
+                                                plugin::Host& host, Diagnostics& faults) {
+  std::vector<assembly::FrozenPlugin> others;
+  if (config.request.purpose != setup::Purpose::generate) others = load_frozen(config, loaded, host, faults);
+  assembly::check_outputs(config, loaded, others, faults);
+  return others;
+}
+
 }  // namespace
 
 std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
   auto config = setup::read_configuration(request, faults, &host);
   auto loaded = assembly::load_plugins(config, needs_of(request.purpose), host, faults);
-  std::vector<assembly::FrozenPlugin> others;
-  if (request.purpose != setup::Purpose::generate) others = load_frozen(config, loaded, host, faults);
+  auto others = load_others(config, loaded, host, faults);
   judge_open_micro_batch(config, faults);
   auto topology = assembly::make_topology(config, loaded, faults);
   if (faults.empty()) judge_open_room(config, faults);
@@ -80,6 +89,7 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
     prediction = assembly::predict(config, plugins, topology, *samples, *model, frozen);
   });
   setup::collect(faults, [&] { check_model_files(plugins, own, faults); });
+  if (config.request.weights.empty()) setup::collect(faults, [&] { note_absent_tensors(plugins, own); });
   setup::collect(faults, [&] { check_frozen_files(frozen, plugins, faults); });
   if (!prediction) return {};
   if (!request.any_host_memory) check_host_memory(config, topology, *prediction, host_memory, faults);

@@ -133,6 +133,22 @@ void check_model_files(const assembly::Plugins& plugins, const std::vector<nn::W
       ->check(records, diagnostics);
 }
 
+void note_absent_tensors(assembly::Plugins& plugins, const std::vector<nn::WeightPtr>& own) {
+  const auto map = plugins.model.object->file_map();
+  const auto& path = plugins.model_options->path;
+  if (!path || own.empty() || map.may_be_absent.empty()) return;
+  const auto folder = hf::door().open({.path = *path, .map = map});
+  std::vector<std::string> absent;
+  for (const auto* record : assembly::records_of(own)) {
+    if (folder->may_lack(*record))
+      absent.push_back(cat(record->name, record->trainable ? "" : " (which is not trained)"));
+  }
+  if (absent.empty()) return;
+  auto& note = plugins.model.note;
+  note += cat(note.empty() ? "" : "\n", *path, " has no tensor of ", join(absent),
+              absent.size() == 1 ? ": it begins with its initial values" : ": they begin with their initial values");
+}
+
 void check_added_files(const assembly::Plugins& plugins) {
   const auto files = plugins.model.object->file_map();
   assembly::each_strategy(plugins.strategies, "values",

@@ -4,6 +4,8 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <string_view>
 
@@ -53,12 +55,24 @@ std::string tokenizer_text(const assembly::Plugins& plugins, const tokenizer::Op
   return text;
 }
 
+// The tables and texts of the model's folder, which a source may read: not its weights.
+std::string folder_text(const std::string& folder) {
+  constexpr std::array ends{".json", ".jinja", ".model", ".txt"};
+  std::string text;
+  if (folder.empty() || !is_folder(folder)) return text;
+  for (const auto& entry : entries_of(folder)) {
+    const auto end = std::filesystem::path(entry).extension().string();
+    if (std::find(ends.begin(), ends.end(), end) != ends.end()) text += state_of(entry);
+  }
+  return text;
+}
+
 // What the tokens of a plugin's samples depend on, but for the split.
 std::string key_of(const assembly::Plugins& plugins, const assembly::Samples& samples,
                    const assembly::Made<data::Data>& data, std::int64_t length) {
   return cat("capstan ", version(), "\n", data.name, "\n", state_of(data.file), options_text(data.options),
-             tokenizer_text(plugins, samples.tokenizer), "length ", length, ", vocabulary ",
-             plugins.model_facts.vocab_size, "\n");
+             tokenizer_text(plugins, samples.tokenizer), folder_text(samples.model_folder), "length ", length,
+             ", vocabulary ", plugins.model_facts.vocab_size, "\n");
 }
 
 // Each source by itself, whatever it is mixed with, and both parts of one whose training split is shared.

@@ -11,6 +11,17 @@ std::vector<std::int64_t> ByteTokenizer::encode(std::string_view text) const {
   return ids;
 }
 
+Encoded ByteTokenizer::encode_with_ranges(std::string_view text) const {
+  Encoded encoded;
+  encoded.ids = encode(text);
+  for (std::size_t at = 0; at < text.size();) {
+    const auto size = first_character(text.substr(at));
+    encoded.ranges.insert(encoded.ranges.end(), size, {at, at + size});
+    at += size;
+  }
+  return encoded;
+}
+
 std::string ByteTokenizer::decode(const std::vector<std::int64_t>& ids) const {
   std::string bytes;
   for (const auto id : ids) {

@@ -12,6 +12,7 @@ class ByteTokenizer final : public Tokenizer {
   std::string name() const override { return "byte"; }
   std::int64_t vocab_size() const override { return 258; }
   std::vector<std::int64_t> encode(std::string_view text) const override;
+  Encoded encode_with_ranges(std::string_view text) const override;
   std::string decode(const std::vector<std::int64_t>& ids) const override;
   std::int64_t end_id() const override { return 256; }
   std::int64_t pad_id() const override { return 257; }

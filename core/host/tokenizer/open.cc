@@ -44,6 +44,13 @@ class GuardedTokenizer final : public Tokenizer {
   std::vector<std::int64_t> encode(std::string_view text) const override {
     return guarded("encode", &Tokenizer::encode, text);
   }
+  Encoded encode_with_ranges(std::string_view text) const override {
+    return guarded("encode_with_ranges", &Tokenizer::encode_with_ranges, text);
+  }
+  std::vector<std::int64_t> encode_ordinary(std::string_view text) const override {
+    return guarded("encode_ordinary", &Tokenizer::encode_ordinary, text);
+  }
+  bool is_special(std::int64_t id) const override { return guarded("is_special", &Tokenizer::is_special, id); }
   std::string decode(const std::vector<std::int64_t>& ids) const override {
     return guarded("decode", &Tokenizer::decode, ids);
   }
@@ -115,7 +122,6 @@ Opened open_path(const fs::path& path, const std::string& model_folder, plugin::
 
 }  // namespace
 
-Tokenizer::~Tokenizer() = default;
 Opener::~Opener() = default;
 std::vector<fs::path> Opener::files(const TokenizerRequest&) const { return {}; }
 

@@ -32,6 +32,8 @@ Part front(std::string_view bytes) {
 
 }  // namespace
 
+std::size_t first_character(std::string_view bytes) { return front(bytes).size; }
+
 std::string repair_utf8(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size());

@@ -144,7 +144,8 @@ std::string without_effect(const Setting& setting, const std::vector<std::string
 ///     CHECK(testing::optimizer_breaches([] { return std::make_shared<Mine>(options); }) == "");
 ///
 /// Ids in the vocabulary, the same ones each time and on several threads; texts of known words come back the same from
-/// the second time on; special ids; UTF-8 of every id. `more`: texts besides the usual ones.
+/// the second time on; special ids; UTF-8 of every id; ranges and ordinary ids, where these are not refused. `more`:
+/// texts besides the usual ones.
 std::string tokenizer_breaches(const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& more = {});
 /// Samples as `form` declares them and `request` limits them, the same ones in any order; questions and scores.
 std::string data_breaches(const data::DataSource& source, const data::SplitRequest& request,

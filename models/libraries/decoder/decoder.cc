@@ -2,6 +2,7 @@
 #include <capstan/decoder/decoder.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace capstan::decoder {
 namespace {
@@ -12,6 +13,19 @@ std::int64_t feed_forward_weights(const Spec& spec, std::int64_t block) {
   const auto of_width = [&](std::int64_t ff) { return (spec.mlp.gated ? 3 : 2) * spec.hidden_size * ff; };
   if (mixture.is_in(block)) return mixture.per_token * of_width(spec.ff_dim) + mixture.count * spec.hidden_size;
   return of_width(mixture.count > 0 ? mixture.dense_ff_dim : spec.ff_dim);
+}
+
+// The same of a layer that the spec's feed_forward has made; nothing: the block has none.
+std::optional<std::int64_t> own_feed_forward_weights(const nn::Unit& block) {
+  std::optional<std::int64_t> weights;
+  block.each<FeedForward>([&](const FeedForward& layer) {
+    weights = 0;
+    for (const auto& weight : layer.weights()) {
+      for (const auto& record : weight->records())
+        *weights += record.shape.size() > 1 ? layout::numel(record.shape) : 0;
+    }
+  });
+  return weights;
 }
 
 // How many positions a token of a block sees on average.
@@ -56,8 +70,11 @@ layout::FileMap files(const Spec& spec) {
   layout::FileMap map;
   map.prefixes = {prefix};
   map.unprefixed.clear();
-  const auto head = spec.names.head + ".weight";
+  const bool has_values = spec.head_values > 0;
+  const auto head = (has_values ? spec.names.value_head : spec.names.head) + ".weight";
   if (!head.starts_with(prefix)) map.unprefixed.push_back(head);
+  if (has_values) map.may_be_absent.push_back(head);
+  if (has_values) map.ignored.push_back(spec.names.head + ".weight");
   for (const auto& unit : units(spec)) {
     for (const auto* record : nn::parameters(*unit)) {
       auto& tensor = map.tensors[record->name];
@@ -85,6 +102,7 @@ nn::ModelFacts Model::facts() const {
   facts.num_experts = made.mixture.count;
   facts.experts_per_token = made.mixture.count > 0 ? made.mixture.per_token : 0;
   facts.attention_dropout = made.attention_dropout > 0;
+  if (made.head_values > 0) facts.outputs = nn::ValueHead::outputs();
   return facts;
 }
 
@@ -93,10 +111,13 @@ double Model::flops_per_token(std::int64_t sequence_length) const {
   const auto& heads = made.attention.heads;
   const auto hidden = made.hidden_size, of_both = heads.dim + heads.values();
   const auto attention = hidden * (heads.queries + heads.keys) * of_both;
-  auto weights = made.num_layers * attention + made.vocab_size * hidden;
+  auto weights = made.num_layers * attention + (made.head_values > 0 ? made.head_values : made.vocab_size) * hidden;
+  const auto blocks = made.feed_forward ? units(made) : std::vector<std::unique_ptr<nn::Unit>>();
   double seen = 0;
   for (std::int64_t i = 0; i < made.num_layers; ++i) {
-    weights += feed_forward_weights(made, i);
+    const auto own =
+        blocks.empty() ? std::nullopt : own_feed_forward_weights(*blocks.at(static_cast<std::size_t>(i) + 1));
+    weights += own ? *own : feed_forward_weights(made, i);
     seen += positions_seen(made, i, sequence_length);
   }
   return 6.0 * static_cast<double>(weights) + 6.0 * static_cast<double>(heads.queries * of_both) * seen;
@@ -109,7 +130,8 @@ layout::FileMap Model::file_map() const {
   const auto in_files = [&](const std::string& name) {
     return name.starts_with(made.names.prefix) ? name.substr(made.names.prefix.size()) : name;
   };
-  if (made.tied_head) map.copies[in_files(made.names.head) + ".weight"] = in_files(made.names.tokens) + ".weight";
+  if (made.tied_head && made.head_values == 0)
+    map.copies[in_files(made.names.head) + ".weight"] = in_files(made.names.tokens) + ".weight";
   return map;
 }
 

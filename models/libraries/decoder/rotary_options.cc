@@ -40,6 +40,7 @@ Spec RotaryOptions::spec() const {
   if (const auto factor = scaling.score_factor(); factor != 1)
     made.attention.scale = factor / std::sqrt(static_cast<double>(dim()));
   made.tied_head = tie_word_embeddings;
+  made.head_values = head_values;
   made.attention_dropout = attention_dropout;
   made.init_std = init_std;
   return made;
@@ -120,6 +121,15 @@ void describe_window(config::OptionTable<RotaryOptions> table, const std::string
       .doc("a token attends to itself and the tokens before it, this many in all; " + which);
 }
 
+void describe_head_values(config::OptionTable<RotaryOptions> table) {
+  table.add("head_values", &R::head_values)
+      .min(0)
+      .max(65536)
+      .doc(
+          "the head gives this number of values of each position (1 for a reward, or one a class), for objectives that "
+          "ask for values; it begins with random values where model.path has none; 0: the head gives words");
+}
+
 void describe_rotary_rest(config::OptionTable<RotaryOptions> table) {
   table.add("rms_norm_epsilon", &R::rms_norm_epsilon)
       .above(0)
@@ -196,6 +206,19 @@ void describe_rotary_files(const RotaryOptions& options, layout::FileMap& map) {
   map.ignored.emplace_back(".rotary_emb.inv_freq");
   map.more["num_key_value_heads"] = std::to_string(options.kv_heads());
   map.more["head_dim"] = std::to_string(options.dim());
+}
+
+void describe_value_files(const RotaryOptions& options, const std::string& architecture, layout::FileMap& map) {
+  map.left_out.emplace_back("head_values");
+  if (options.head_values == 0) return;
+  map.architecture = architecture;
+  std::string names, numbers;
+  for (std::int64_t i = 0; i < options.head_values; ++i) {
+    names += cat(i > 0 ? ", " : "", "\"", i, "\": \"LABEL_", i, "\"");
+    numbers += cat(i > 0 ? ", " : "", "\"LABEL_", i, "\": ", i);
+  }
+  map.more["id2label"] = cat("{", names, "}");
+  map.more["label2id"] = cat("{", numbers, "}");
 }
 
 namespace {

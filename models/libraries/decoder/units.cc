@@ -173,8 +173,10 @@ class Block : public nn::Unit {
   Norm norm1_;
   Norm norm2_;
   nn::Attention attention_;
+  void make_feed_forward(const Spec& s, std::int64_t index, const std::string& file);
   std::optional<nn::Mlp> mlp_;
   std::optional<nn::Mixture> mixture_;
+  std::unique_ptr<FeedForward> own_;
   Norm post_norm1_;
   Norm post_norm2_;
   nn::Dropout dropout1_;
@@ -195,6 +197,12 @@ Block::Block(const Spec& s, std::int64_t index, const std::string& file)
       post_norm2_(*this, "post_norm2", s, in_block(file, s.names.mlp_post_norm, s.norm_after)),
       dropout1_(*this, name() + ".dropout1", s.dropout),
       dropout2_(*this, name() + ".dropout2", s.dropout) {
+  make_feed_forward(s, index, file);
+}
+
+void Block::make_feed_forward(const Spec& s, std::int64_t index, const std::string& file) {
+  if (s.feed_forward) own_ = s.feed_forward(*this, index, file);
+  if (own_) return;
   if (s.mixture.is_in(index)) {
     mixture_.emplace(*this, mixture_of(s, file), s.mixture.per_token, s.mixture.sum_to_one);
     return;
@@ -212,6 +220,7 @@ Hidden Block::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
   const auto kept = batch.kept || !mixture_ ? batch.kept : std::make_shared<nn::RecomputeContext>();
   const auto attend = [this, batch, cache](const at::Tensor& in) { return attention_.forward(in, batch, cache); };
   const auto feed = [this, kept](const at::Tensor& in) {
+    if (own_) return own_->forward(in);
     return mixture_ ? mixture_->forward(in, *kept) : mlp_->forward(in);
   };
   const auto in = norm1_.forward_sum(hidden.states, {});
@@ -229,14 +238,19 @@ class Head : public nn::Unit {
       : Unit("head"),
         multiplier_(s.logits_multiplier),
         balance_weight_(s.mixture.balance_weight),
-        norm_(*this, "norm", s, s.names.norm),
-        head_(*this, last_part(s.names.head), matrix) {
+        norm_(*this, "norm", s, s.names.norm) {
+    if (s.head_values > 0) {
+      values_.emplace(*this, last_part(s.names.value_head), matrix);
+    } else {
+      words_.emplace(*this, last_part(s.names.head), matrix);
+    }
     if (s.mixture.count > 0) balance_.emplace(*this);
   }
 
   Hidden forward(Hidden hidden, const Batch& batch, KVCache*) override {
     const auto x = norm_.forward(hidden.states);
-    hidden.states = head_.forward(multiplier_ == 1 ? x : x * multiplier_, batch);
+    const auto scaled = multiplier_ == 1 ? x : x * multiplier_;
+    hidden.states = values_ ? values_->forward(scaled, batch) : words_->forward(scaled, batch);
     if (!hidden.sums.empty()) hidden.sums = {balance_->forward(hidden.sums) * balance_weight_};
     return hidden;
   }
@@ -246,8 +260,14 @@ class Head : public nn::Unit {
   double balance_weight_;
   std::optional<nn::LoadBalance> balance_;
   Norm norm_;
-  nn::VocabularyHead head_;
+  std::optional<nn::VocabularyHead> words_;
+  std::optional<nn::ValueHead> values_;
 };
+
+WeightPtr head_of(const Spec& s, const WeightPtr& table) {
+  if (s.head_values > 0) return table_of(s, s.names.value_head, s.head_values);
+  return s.tied_head ? table : table_of(s, s.names.head, s.vocab_size);
+}
 
 }  // namespace
 
@@ -256,8 +276,7 @@ std::vector<std::unique_ptr<nn::Unit>> units(const Spec& spec) {
   std::vector<std::unique_ptr<nn::Unit>> made;
   made.push_back(std::make_unique<Embedding>(spec, table));
   for (std::int64_t i = 0; i < spec.num_layers; ++i) made.push_back(std::make_unique<Block>(spec, i));
-  made.push_back(
-      std::make_unique<Head>(spec, spec.tied_head ? table : table_of(spec, spec.names.head, spec.vocab_size)));
+  made.push_back(std::make_unique<Head>(spec, head_of(spec, table)));
   return made;
 }
 

@@ -79,6 +79,7 @@ void UnitPlacement::run() {
   });
   unit_.each<nn::Embedding>([&](nn::Embedding& embedding) { split_embedding(embedding); });
   unit_.each<nn::VocabularyHead>([&](nn::VocabularyHead& head) { split_head(head); });
+  unit_.each<nn::ValueHead>([&](nn::ValueHead& head) { show_all_positions(head.before, head.name()); });
   unit_.each<nn::Experts>([&](nn::Experts& experts) { split_experts(experts); });
   split_attention();
   if (extent_.sequence) split_positions();
@@ -193,12 +194,17 @@ void UnitPlacement::split_embedding(nn::Embedding& embedding) {
   }
 }
 
+// For a head that every rank has whole, and which computes the same on all of them.
+void UnitPlacement::show_all_positions(nn::CommPort& before, const std::string& layer) const {
+  if (!extent_.sequence) return;
+  const ops::GatherFromGroup gather(group_, positions, ops::GatheredGradient::same, label("all-gather", layer));
+  fill(before, [gather, unit = &unit_](const at::Tensor& x) { return gather(x, columns_of(*unit)); });
+}
+
 void UnitPlacement::split_head(nn::VocabularyHead& head) {
   auto& weight = *head.weight();
   if (!extent_.vocabulary) {
-    if (!extent_.sequence) return;
-    const ops::GatherFromGroup gather(group_, positions, ops::GatheredGradient::same, label("all-gather", head.name()));
-    fill(head.before, [gather, unit = &unit_](const at::Tensor& x) { return gather(x, columns_of(*unit)); });
+    show_all_positions(head.before, head.name());
     return;
   }
   cut(weight, 0);

@@ -47,6 +47,7 @@ class UnitPlacement {
   void split_rows(capstan::nn::Linear& linear);
   void split_embedding(capstan::nn::Embedding& embedding);
   void split_head(capstan::nn::VocabularyHead& head);
+  void show_all_positions(capstan::nn::CommPort& before, const std::string& layer) const;
   void split_experts(capstan::nn::Experts& experts);
   void split_attention();
   void split_positions();

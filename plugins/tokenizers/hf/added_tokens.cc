@@ -1,5 +1,7 @@
 #include "added_tokens.h"
 
+#include <algorithm>
+
 namespace hf {
 
 namespace {
@@ -51,7 +53,8 @@ AddedTokens::Match AddedTokens::longest_at(std::string_view text, std::size_t at
   return match;
 }
 
-std::vector<AddedTokens::Part> AddedTokens::cut(const CharacterClasses& classes, std::string_view text) const {
+std::vector<AddedTokens::Part> AddedTokens::cut(const CharacterClasses& classes, std::string_view text,
+                                                bool ordinary) const {
   std::vector<Part> parts;
   std::size_t done = 0;  // the text before it belongs to a part
   for (std::size_t at = 0; at < text.size();) {
@@ -67,11 +70,13 @@ std::vector<AddedTokens::Part> AddedTokens::cut(const CharacterClasses& classes,
     const auto& token = tokens_[static_cast<std::size_t>(match.token)];
     auto start = at;
     auto end = at = match.end;  // the search continues after the token itself, whatever white space it takes
+    if (ordinary && token.special) continue;
     if (token.single_word && !alone(classes, text, start, end)) continue;
-    if (token.lstrip) start = before_space(classes, text, start);
+    // A token in white space that the one before has taken is found again.
+    if (token.lstrip) start = std::min(start, std::max(before_space(classes, text, start), done));
     if (token.rstrip) end = run_end(text, end, [&](char32_t c) { return classes.is_space(c); });
     if (done < start) parts.push_back({text.substr(done, start - done), -1});
-    parts.push_back({{}, token.id});
+    parts.push_back({text.substr(start, end - start), token.id});
     done = end;
   }
   if (done < text.size()) parts.push_back({text.substr(done), -1});

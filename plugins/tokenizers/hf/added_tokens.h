@@ -19,11 +19,12 @@ class AddedTokens {
   void add(const AddedToken& token, std::string_view pattern);
 
   struct Part {
-    std::string_view text;  ///< the text between tokens, never empty
-    std::int32_t id = -1;   ///< or the token found there
+    std::string_view text;  ///< the text between tokens, or the token's; never empty
+    std::int32_t id = -1;   ///< the token found there
   };
   /// The text cut at its tokens, in order. With lstrip and rstrip a token includes the adjacent white space.
-  std::vector<Part> cut(const CharacterClasses& classes, std::string_view text) const;
+  /// `ordinary`: the names of special tokens are text.
+  std::vector<Part> cut(const CharacterClasses& classes, std::string_view text, bool ordinary = false) const;
 
  private:
   struct Node {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "byte_level.h"
 #include "characters.h"
@@ -14,9 +15,23 @@ using namespace capstan;
 
 namespace {
 
-void append(std::vector<Bpe::Symbol>& symbols, std::int32_t id) {
-  const auto at = static_cast<std::int32_t>(symbols.size());
-  symbols.push_back({id, at - 1, at + 1, {}});
+// Adds a symbol, and the bytes of the piece that it stands for.
+void append(Bpe::Scratch& scratch, std::int32_t id, std::size_t bytes) {
+  const auto at = static_cast<std::int32_t>(scratch.symbols.size());
+  scratch.symbols.push_back({id, at - 1, at + 1, {}});
+  if (scratch.measures) scratch.units.push_back({std::exchange(scratch.skipped, 0), bytes});
+}
+
+// What merged symbols stand for follows from where the next one begins.
+void measure(Bpe::Scratch& scratch) {
+  for (std::size_t at = 0; at < scratch.symbols.size(); ++at) {
+    const auto& unit = scratch.units[at];
+    if (scratch.symbols[at].id >= 0) {
+      scratch.extents.push_back(unit);
+    } else {
+      scratch.extents.back().size += unit.skipped + unit.size;
+    }
+  }
 }
 
 template <class Ids>
@@ -88,31 +103,34 @@ std::int32_t Bpe::unit_id(std::string_view unit) const {
 }
 
 // Adds the tokens of a unit's bytes; false, and nothing is added, if one of the bytes has no token.
-bool Bpe::add_bytes(std::string_view unit, std::vector<Symbol>& symbols) const {
+bool Bpe::add_bytes(std::string_view unit, Scratch& scratch) const {
   const auto text = byte_level_ ? byte_level_text(unit) : std::string(unit);
   const auto fallback = [&](char byte) { return fallback_ids_[static_cast<unsigned char>(byte)]; };
   if (!std::all_of(text.begin(), text.end(), [&](char byte) { return fallback(byte) >= 0; })) return false;
-  for (const char byte : text) append(symbols, fallback(byte));
+  for (std::size_t i = 0; i < text.size(); ++i) append(scratch, fallback(text[i]), i < unit.size() ? 1 : 0);
   return true;
 }
 
-void Bpe::start(std::string_view piece, std::vector<Symbol>& symbols) const {
+void Bpe::start(std::string_view piece, Scratch& scratch) const {
+  auto& symbols = scratch.symbols;
   symbols.clear();
+  scratch.units.clear();
+  scratch.skipped = 0;
   // An unknown token waits for others that fuse with it, and byte tokens overtake it, as in the `tokenizers` package.
-  bool waits = false;
+  std::size_t waits = 0;  // bytes that it stands for
   while (!piece.empty()) {
     const auto unit = piece.substr(0, byte_level_ ? 1 : character_at(piece, 0).size);
     piece.remove_prefix(unit.size());
     if (const auto id = unit_id(unit); id >= 0) {
-      if (waits) append(symbols, unknown_);
-      waits = false;
-      append(symbols, id);
-    } else if (!add_bytes(unit, symbols) && unknown_ >= 0) {
-      if (waits && !fuse_unknown_) append(symbols, unknown_);
-      waits = true;
+      if (waits > 0) append(scratch, unknown_, waits);
+      waits = 0;
+      append(scratch, id, unit.size());
+    } else if (!add_bytes(unit, scratch)) {
+      if (waits > 0 && !fuse_unknown_) append(scratch, unknown_, std::exchange(waits, 0));
+      (unknown_ >= 0 ? waits : scratch.skipped) += unit.size();
     }
   }
-  if (waits) append(symbols, unknown_);
+  if (waits > 0) append(scratch, unknown_, waits);
   if (!symbols.empty()) symbols.back().next = -1;
 }
 
@@ -154,14 +172,17 @@ void Bpe::merge(Scratch& scratch) const {
 }
 
 void Bpe::encode(std::string_view piece, Scratch& scratch, std::vector<std::int64_t>& ids) const {
+  scratch.extents.clear();
   if (piece.size() <= longest_whole_) {
     if (const auto found = whole_.find(piece); found != whole_.end()) {
       ids.push_back(found->second);
+      if (scratch.measures) scratch.extents.push_back({0, piece.size()});
       return;
     }
   }
-  start(piece, scratch.symbols);
+  start(piece, scratch);
   merge(scratch);
+  if (scratch.measures) measure(scratch);
   for (const auto& symbol : scratch.symbols) {
     if (symbol.id >= 0) ids.push_back(symbol.id);
   }

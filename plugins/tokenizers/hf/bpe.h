@@ -33,6 +33,15 @@ class Bpe {
   struct Scratch {
     std::vector<Symbol> symbols;
     std::vector<std::uint64_t> heap;
+    bool measures = false;  ///< encode() gives `extents` too
+    /// The bytes of a piece that a token stands for, which follow those of the token before it.
+    struct Extent {
+      std::size_t skipped = 0;  ///< bytes before it that no token stands for
+      std::size_t size = 0;
+    };
+    std::vector<Extent> extents;  ///< one for each id of the last piece
+    std::vector<Extent> units;    ///< the same of each symbol before anything was merged
+    std::size_t skipped = 0;      ///< bytes since the last symbol
   };
   /// Appends the ids of a piece of well-formed UTF-8.
   void encode(std::string_view piece, Scratch& scratch, std::vector<std::int64_t>& ids) const;
@@ -47,8 +56,8 @@ class Bpe {
   void add_characters(const Ids& vocabulary, bool byte_fallback);
   void find_whole(const BpeSpec& spec);
   std::int32_t unit_id(std::string_view unit) const;
-  bool add_bytes(std::string_view unit, std::vector<Symbol>& symbols) const;
-  void start(std::string_view piece, std::vector<Symbol>& symbols) const;
+  bool add_bytes(std::string_view unit, Scratch& scratch) const;
+  void start(std::string_view piece, Scratch& scratch) const;
   void merge(Scratch& scratch) const;
 
   bool byte_level_;

@@ -32,6 +32,12 @@ class BpeTokenizer final : public capstan::tokenizer::Tokenizer {
   std::string name() const override { return name_; }
   std::int64_t vocab_size() const override { return vocab_size_; }
   std::vector<std::int64_t> encode(std::string_view text) const override;
+  /// The ranges that the package gives without its post-processor, in bytes; but where a normal form changes some
+  /// characters together, all of these.
+  capstan::tokenizer::Encoded encode_with_ranges(std::string_view text) const override;
+  /// As the package does with encode_special_tokens.
+  std::vector<std::int64_t> encode_ordinary(std::string_view text) const override;
+  bool is_special(std::int64_t id) const override;
   /// Ids that it doesn't have give no text.
   std::string decode(const std::vector<std::int64_t>& ids) const override;
   std::int64_t end_id() const override { return special_.ends.empty() ? -1 : special_.ends.front(); }

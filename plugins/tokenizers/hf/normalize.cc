@@ -15,6 +15,7 @@
 namespace hf {
 
 using namespace capstan;
+using tokenizer::TextRange;
 
 namespace {
 
@@ -120,7 +121,74 @@ std::string after_step(const NormalizeStep& step, const std::string& text) {
   return text;
 }
 
+// Parts of the text that a step changes independently of each other.
+std::vector<std::string_view> independent_parts(const NormalizeStep& step, std::string_view text) {
+  using Kind = NormalizeStep::Kind;
+  const bool is_by_character = step.kind == Kind::lowercase || step.kind == Kind::strip_accents;
+  std::vector<std::string_view> parts;
+  std::string changed;  // the last part
+  for (std::size_t at = 0; at < text.size();) {
+    const auto next = text.substr(at, character_at(text, at).size);
+    at += next.size();
+    auto alone = after_step(step, std::string(next));
+    // An ASCII character is never joined with what is before it.
+    if (!parts.empty() && !is_by_character && !is_ascii(next)) {
+      const std::string_view both(parts.back().data(), parts.back().size() + next.size());
+      auto together = after_step(step, std::string(both));
+      if (together != changed + alone) {
+        parts.back() = both;
+        changed = std::move(together);
+        continue;
+      }
+    }
+    parts.push_back(next);
+    changed = std::move(alone);
+  }
+  return parts;
+}
+
+void append_changed(Origins& out, std::string_view part, std::string_view changed, const TextRange* from) {
+  if (part == changed) {
+    out.insert(out.end(), from, from + part.size());
+  } else {
+    out.insert(out.end(), changed.size(), {from->begin, from[part.size() - 1].end});
+  }
+}
+
+Traced traced_step(const NormalizeStep& step, std::string_view text, const TextRange* from) {
+  using Kind = NormalizeStep::Kind;
+  if (step.kind == Kind::replace) return traced_replaced(step.pattern, text, step.content, from);
+  Traced out{after_step(step, std::string(text)), {}};
+  if (!from) return out;
+  if (step.kind == Kind::prepend) {
+    out = {std::string(text), {from, from + text.size()}};
+    if (!text.empty()) out.prepend(step.content, /*traces=*/true);
+  } else if (step.kind == Kind::strip) {
+    const auto kept = stripped_of_space(text, step.left, step.right);
+    const auto* first = from + (kept.data() - text.data());
+    out.from.assign(first, first + kept.size());
+  } else {
+    for (const auto& part : independent_parts(step, text))
+      append_changed(out.from, part, after_step(step, std::string(part)), from + (part.data() - text.data()));
+    if (out.from.size() != out.text.size()) {  // no parts of this text are independent
+      out.from.clear();
+      append_changed(out.from, text, out.text, from);
+    }
+  }
+  return out;
+}
+
 }  // namespace
+
+Traced traced_normalized(const std::vector<NormalizeStep>& steps, std::string_view text, const TextRange* from) {
+  if (!from) return {normalized(steps, text), {}};
+  Traced out{std::string(text), {from, from + text.size()}};
+  for (const auto& step : steps) {
+    out = traced_step(step, out.text, out.from.data());
+    out.from.resize(out.text.size());  // what a step makes of no text stands for nothing
+  }
+  return out;
+}
 
 std::string normalized(const std::vector<NormalizeStep>& steps, std::string_view text) {
   std::string out(text);

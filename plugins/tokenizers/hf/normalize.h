@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "origins.h"
 #include "tokenizer_spec.h"
 
 namespace hf {
@@ -16,5 +17,11 @@ namespace hf {
 ///   strip                  no white space at the ends
 ///   strip_accents          no combining marks
 std::string normalized(const std::vector<NormalizeStep>& steps, std::string_view text);
+
+/// The same with the origins of each byte, where `from` has those of the text's; null: without. A character that a step
+/// changes by itself is followed exactly. Where a normal form joins, splits or reorders some that follow each other,
+/// each byte of what they become stands for all of them.
+Traced traced_normalized(const std::vector<NormalizeStep>& steps, std::string_view text,
+                         const capstan::tokenizer::TextRange* from);
 
 }  // namespace hf

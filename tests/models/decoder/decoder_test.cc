@@ -61,4 +61,21 @@ TEST_CASE("files have the head under its own name, and a fused q, k and v as one
   CHECK(decoder::files(tiny()).unprefixed == std::vector<std::string>{"lm_head.weight"});
 }
 
+TEST_CASE("a head of values takes the place of the head of words, in files too") {
+  auto spec = tiny();
+  spec.tied_head = true;
+  spec.head_values = 3;
+  const auto units = decoder::units(spec);
+  REQUIRE(units.back()->all<nn::ValueHead>().size() == 1);
+  CHECK(units.back()->all<nn::VocabularyHead>().empty());
+  const auto& record = units.back()->all<nn::ValueHead>().front()->weight()->records().front();
+  CHECK(record.name == "score.weight");
+  CHECK(record.shape == layout::Shape{3, width});
+  const auto files = decoder::files(spec);
+  CHECK(published(files, "score.weight") == "score.weight");
+  CHECK(files.may_be_absent == std::vector<std::string>{"score.weight"});
+  CHECK(files.ignored == std::vector<std::string>{"lm_head.weight"});
+  CHECK(decoder::files(tiny()).may_be_absent.empty());
+}
+
 }  // namespace decoder_test

@@ -1,7 +1,9 @@
 // What a Spec says is what the units compute, composed by hand from nn's functions. Whole families are compared
 // with transformers in tests/system/parity.
 #include <ATen/ATen.h>
+#include <capstan/config/options.h>
 #include <capstan/decoder/decoder.h>
+#include <capstan/testing.h>
 #include <capstan_catch.h>
 
 #include <map>
@@ -76,7 +78,103 @@ at::Tensor last_logits(const Values& v, const at::Tensor& x) {
   return at::linear(normed.select(1, length - 1), v.at("lm_head.weight"));
 }
 
+// relu(x U)² D: no kind of nn::Mlp (So et al. 2021).
+class Squared : public decoder::FeedForward {
+ public:
+  Squared(nn::Layer& parent, const std::string& records)
+      : FeedForward(parent, "squared"),
+        up_(*this, "linear_fc1", nn::WeightSplit::columns, matrix(records + "ff.up.weight", {8, width}), nullptr),
+        down_(*this, "linear_fc2", nn::WeightSplit::rows, matrix(records + "ff.down.weight", {width, 8}), nullptr) {}
+  at::Tensor forward(const at::Tensor& x) const override { return down_.forward(up_.forward(x).relu().square()); }
+
+ private:
+  static nn::WeightPtr matrix(const std::string& name, const layout::Shape& shape) {
+    return std::make_shared<nn::Weight>(
+        std::vector<layout::Param>{nn::record(name, shape, layout::Init::normal(0.1), true)});
+  }
+  nn::Linear up_;
+  nn::Linear down_;
+};
+
+// The second of two blocks has it.
+decoder::Spec with_squared() {
+  auto spec = tiny();
+  spec.num_layers = 2;
+  spec.feed_forward = [](nn::Layer& parent, std::int64_t block, const std::string& records) {
+    return block == 1 ? std::make_unique<Squared>(parent, records) : nullptr;
+  };
+  return spec;
+}
+
+struct NoOptions {
+  static void describe(config::OptionTable<NoOptions>& /*t*/) {}
+};
+
+class SquaredModel : public decoder::Model {
+ public:
+  explicit SquaredModel(const config::Options<NoOptions>& /*options*/) {}
+  void check(Diagnostics&) const override {}
+
+ protected:
+  decoder::Spec spec() const override {
+    auto spec = with_squared();
+    spec.vocab_size = 261;
+    spec.max_positions = 24;
+    return spec;
+  }
+  void describe_files(layout::FileMap&) const override {}
+};
+
 }  // namespace
+
+TEST_CASE("a block's feed-forward layer is the model's own where it makes one, and the other layers stay") {
+  const auto spec = with_squared();
+  const auto units = decoder::units(spec);
+  CHECK(units[1]->all<nn::Mlp>().size() == 1);
+  CHECK(units[1]->all<Squared>().empty());
+  CHECK(units[2]->all<nn::Mlp>().empty());
+  CHECK(units[2]->all<Squared>().size() == 1);
+  CHECK(units[2]->all<nn::Attention>().size() == 1);
+  for (const auto& unit : units) CHECK(unit->undeclared().empty());
+  const auto files = decoder::files(spec);
+  CHECK(files.tensors.at("model.layers.1.ff.up.weight").name == "layers.1.ff.up.weight");
+  CHECK_FALSE(files.tensors.contains("model.layers.1.mlp.down_proj.weight"));
+
+  const Filled filled(spec);
+  nn::Hidden hidden;
+  hidden.states = numbers({1, length, width}, 0.3);
+  const auto out = filled.units[2]->forward(hidden, batch(), nullptr).states;
+  const std::string block = "model.layers.1.";
+  const auto& v = filled.values;
+  auto of_second = v;  // attend() reads the first block's
+  for (const auto& [name, value] : v) {
+    if (name.starts_with(block)) of_second["model.layers.0." + name.substr(block.size())] = value;
+  }
+  const auto x = hidden.states + attend(of_second, rms(hidden.states, v.at(block + "input_layernorm.weight")));
+  const auto inner = at::linear(rms(x, v.at(block + "post_attention_layernorm.weight")), v.at(block + "ff.up.weight"));
+  CHECK(difference(out, x + at::linear(inner.relu().square(), v.at(block + "ff.down.weight"))) < 1e-13);
+}
+
+TEST_CASE("a model with a feed-forward layer of its own is split over ranks, and its operations are counted") {
+  const auto run = [](int world, const std::string& tables) {
+    return testing::train({.world = world,
+                           .config = "[model]\nplugin = \"squared\"\n" + tables,
+                           .steps = 4,
+                           .types = {testing::type<nn::Model, SquaredModel, NoOptions>("model", "squared")}});
+  };
+  const auto alone = run(1, "");
+  CHECK(alone.weights.contains("model.layers.1.ff.up.weight"));
+  CHECK(testing::differences(run(2, "[strategy.fsdp]\n"), alone, 1e-10) == "");
+  CHECK(testing::differences(run(2, "[strategy.tensor_parallel]\nsize = 2\nvocab_parallel = false\n"), alone, 1e-10) ==
+        "");
+  CHECK(testing::differences(run(1, "[strategy.recompute]\nregions = [\"mlp\"]\n"), alone, 1e-10) == "");
+  Diagnostics none;
+  const SquaredModel model{config::Options<NoOptions>(config::Section{"model", {}, {}}, none)};
+  // 6 a weight: q, k, v and the output product 4 times 6 x 4 in two blocks with a key head for two query heads, gate,
+  // up and down 3 x 6 x 5 in the first, 2 x 6 x 8 in the second, and the head; attention sees half a token.
+  const auto attention = 2 * (6 * 8 + 2 * 6 * 4 + 8 * 6);
+  CHECK(model.flops_per_token(1) == 6.0 * (attention + 3 * 6 * 5 + 2 * 6 * 8 + 261 * 6) + 12.0 * 8 * 2 * 0.5);
+}
 
 TEST_CASE("norms before, after, and both") {
   const std::string layer = "model.layers.0.";

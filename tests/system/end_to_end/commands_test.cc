@@ -1,8 +1,13 @@
 // What the commands say of themselves, of plugins and of options.
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
+
+#include <sstream>
+#include <utility>
+#include <vector>
 
 #include "end_to_end/program.h"
 
@@ -176,6 +181,57 @@ TEST_CASE(
   const auto broken = work.run({"broken"}, with);
   CHECK(broken.code == static_cast<int>(ExitCode::usage));
   CHECK_THAT(broken.err, Contains("broken.so: is no shared library"));
+}
+
+namespace {
+
+// The numbers that lr_find prints: a rate and a loss a line.
+std::vector<std::pair<double, double>> rates_and_losses(const Outcome& found) {
+  INFO(found.all());
+  REQUIRE(found.code == 0);
+  std::vector<std::pair<double, double>> all;
+  for (const auto& line : capstan::split(found.out, '\n')) {
+    std::istringstream numbers(line);
+    double rate = 0, loss = 0;
+    if (numbers >> rate >> loss) all.emplace_back(rate, loss);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a command makes a model's steps at rates of its own, which are those that a run makes, and leaves nothing") {
+  const Workspace work;
+  const Variables with{{"CAPSTAN_PLUGIN_PATH", (binary_dir() / "tests/run_fixtures").string()}};
+  const auto file = work.write("a.toml", small_config({{"name", "name = \"a\""}}, "[checkpoint]\nresume = \"auto\"\n"));
+  const auto find = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"lr_find", file});
+    return rates_and_losses(work.run(arguments, with));
+  };
+  const auto grown = find({"--steps", "4", "--from", "1e-4", "--to", "1e-1"});
+  REQUIRE(grown.size() == 4);
+  CHECK(grown[1].first == Approx(1e-3));
+  CHECK(grown[3].first == Approx(1e-1));
+  CHECK_FALSE(std::filesystem::exists(work.folder() / "runs"));
+  const std::vector<std::string> one_rate{"--steps", "3", "--from", "1e-2", "--to", "1e-2"};
+  const auto steady = find(one_rate);
+  REQUIRE(steady.size() == 3);
+  CHECK(steady[0].second == Approx(grown[0].second));  // before any update
+  CHECK(steady[2].second != Approx(grown[2].second).epsilon(1e-6));
+  auto on_two = one_rate;
+  on_two.insert(on_two.end(), {"-n", "2"});
+  CHECK(find(on_two)[2].second == Approx(steady[2].second).epsilon(1e-4));
+
+  REQUIRE(
+      work.run({"run", file, "train.max_steps=3", "optimizer.schedule=constant", "optimizer.warmup_steps=0"}).code ==
+      0);
+  std::vector<double> losses;
+  for (const auto& line : capstan::split(capstan::read_file(work.folder() / "runs/a/metrics.jsonl"), '\n')) {
+    const auto step = line.empty() ? capstan::Json() : capstan::Json::parse(line);
+    if (step.contains("grad_norm")) losses.push_back(step.at("loss").get<double>());
+  }
+  REQUIRE(losses.size() == 3);
+  for (std::size_t i = 0; i < losses.size(); ++i) CHECK(steady[i].second == Approx(losses[i]).epsilon(1e-3));
 }
 
 }  // namespace commands_test

@@ -2,9 +2,11 @@
 
     tokenizer_fuzz.py FAMILY COUNT SEED FOLDER
 
-FOLDER gets tokenizer.json (see tokenizer_files.py and published_tokenizers.py) and cases.bin, which holds COUNT records of five lists, each a u32
-length and its items: a text (bytes), its ids without and with special tokens (u32), random ids (u32), their text (bytes).
+FOLDER gets tokenizer.json (see tokenizer_files.py and published_tokenizers.py) and cases.bin, which holds COUNT records of seven lists, each a u32
+length and its items: a text (bytes), its ids without and with special tokens (u32), random ids (u32), their text (bytes), the text's ids where names
+of special tokens are text, and where its tokens begin and end (bytes; none where a normal form changes the text, or a byte is lost).
 """
+import json
 import os
 import random
 import struct
@@ -95,10 +97,40 @@ def listed(values):
     return struct.pack(f"<I{len(values)}I", len(values), *values)
 
 
+def untrimmed(file):
+    """The tokenizer without its post-processor, which leaves spaces out of ranges."""
+    tokenizer = Tokenizer.from_str(json.dumps(file | {"post_processor": None}))
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def kinds_of(part):
+    parts = part.get("normalizers", [part]) if part else []
+    return {kind for one in parts for kind in (kinds_of(one) if "normalizers" in one else {one["type"]})}
+
+
+def ranges(tokenizer, joins, loses, text):
+    """As bytes. Where a byte is lost that no token stands for, the package takes what follows for it."""
+    encoded = tokenizer.encode(text, add_special_tokens=False)
+    written = tokenizer.decode(encoded.ids, skip_special_tokens=False)
+    if joins and tokenizer.normalizer.normalize_str(text) != text or loses and "".join(written.split()) != "".join(text.split()):
+        return []
+    at = [0]
+    for character in text:
+        at.append(at[-1] + len(character.encode()))
+    return [at[place] for pair in encoded.offsets for place in pair]
+
+
 def main(family, count, seed, folder):
     file = (FAMILIES | published_tokenizers.FAMILIES)[family]()
     tokenizer = Tokenizer.from_file(str(write(file, folder)))
     tokenizer.no_truncation()
+    ordinary = Tokenizer.from_file(folder + "/tokenizer.json")
+    ordinary.no_truncation()
+    ordinary.encode_special_tokens = True
+    whole = untrimmed(file)
+    joins = bool(kinds_of(file["normalizer"]) & {"NFC", "NFD", "NFKC", "NFKD"})
+    loses = file["model"].get("unk_token") is None and not file["model"].get("byte_fallback")
     fuzzer = Fuzzer(int(seed), [token["content"] for token in file["added_tokens"]])
     size = tokenizer.get_vocab_size()
     with open(folder + "/cases.bin", "wb") as out:
@@ -109,7 +141,8 @@ def main(family, count, seed, folder):
             if fuzzer.random.random() < 0.5:
                 ids = plain
             decoded = tokenizer.decode(ids, skip_special_tokens=True)
-            out.write(b"".join(map(listed, (text, plain, full, ids, decoded))))
+            as_text = ordinary.encode(text, add_special_tokens=False).ids
+            out.write(b"".join(map(listed, (text, plain, full, ids, decoded, as_text, ranges(whole, joins, loses, text)))))
 
 
 if __name__ == "__main__":

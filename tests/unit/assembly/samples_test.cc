@@ -48,4 +48,25 @@ TEST_CASE("an evaluation needs only the files of its split") {
   CHECK_THROWS_WITH(job_for("eval", {eval, "data.train_sample=3"}), Contains("did you mean 'train_samples'?"));
 }
 
+TEST_CASE("a split is opened with what its tokenizer was read from and the model's folder") {
+  tokenizer::Opened opened;
+  const auto bytes = assembly::request_with(opened, "/models/a", {data::Split::eval, nullptr, 7, 300});
+  CHECK(bytes.split == data::Split::eval);
+  CHECK(bytes.max_length == 7);
+  CHECK(bytes.model_folder == "/models/a");
+  CHECK(bytes.tokenizer_folder.empty());
+  CHECK(bytes.tokenizer_files.empty());
+  class Files : public tokenizer::Opener {
+    std::shared_ptr<const tokenizer::Tokenizer> open(const tokenizer::TokenizerRequest&) const override { return {}; }
+    std::vector<std::filesystem::path> files(const tokenizer::TokenizerRequest& request) const override {
+      return {request.file, request.model_folder / "more.txt"};
+    }
+  };
+  opened.opener = std::make_shared<const Files>();
+  opened.request = {"/models/a", "/tokens/b/tokenizer.json"};
+  const auto files = assembly::request_with(opened, "/models/a", {});
+  CHECK(files.tokenizer_folder == "/tokens/b");
+  CHECK(files.tokenizer_files == std::vector<std::string>{"/tokens/b/tokenizer.json", "/models/a/more.txt"});
+}
+
 }  // namespace samples_test

@@ -337,4 +337,27 @@ TEST_CASE("a tied head's copy is compared with the table, bit by bit and only wh
   CHECK_THAT(read(numbered({8, hidden}), whole), Contains("differs"));
 }
 
+TEST_CASE("what may be absent is no fault where the folder has nothing of it, and is read where it has") {
+  auto map = small_map();
+  map.may_be_absent = {"score.weight"};
+  map.tensors["score.weight"] = {"score.weight", false, {}, {}};
+  auto records = small_records();
+  records.push_back(record("score.weight", {2, hidden}));
+  const auto& score = records.back();
+  const Scratch scratch;
+  write_safetensors(scratch / "model.safetensors", small_tensors(""));
+  const FolderSource without(scratch.path(), map);
+  CHECK(faults_of(without, records).empty());
+  CHECK(without.may_lack(score));
+  CHECK_FALSE(without.has(score));
+  CHECK_FALSE(without.may_lack(records.front()));
+  auto tensors = small_tensors("");
+  tensors.push_back({"score.weight", numbered({3, hidden})});
+  write_safetensors(scratch / "model.safetensors", tensors);
+  const FolderSource with(scratch.path(), map);
+  CHECK_FALSE(with.may_lack(score));
+  REQUIRE(faults_of(with, records).size() == 1);
+  CHECK_THAT(faults_of(with, records).front(), Contains("score.weight is [3, 4], the model needs [2, 4]"));
+}
+
 }  // namespace folder_source_test

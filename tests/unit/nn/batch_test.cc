@@ -87,6 +87,27 @@ TEST_CASE("sums by sequence of packed rows are in the order of samples, 0 for a 
   CHECK(at::equal(values.grad(), at::tensor({1.0, 1.0, 0.0, 1.0, 1.0}, at::kDouble)));
 }
 
+TEST_CASE("a sequence's last label is found in rows, in packed rows, and by ranks that share columns") {
+  const auto is = [](const at::Tensor& found, std::vector<std::int64_t> expected) {
+    return at::equal(found.to(at::kLong), at::tensor(expected, at::kLong));
+  };
+  nn::Batch batch;
+  batch.tokens = at::zeros({2, 4}, at::kLong);
+  batch.labels = at::tensor({-100, 5, 0, -100, -100, -100, -100, -100}, at::kLong).view({2, 4});
+  CHECK(is(batch.last_labels(), {0, 0, 1, 0, 0, 0, 0, 0}));
+  batch.loss_rows = at::tensor({1, 2, 3, 6}, at::kLong);
+  CHECK(is(batch.last_labels(), {0, 1, 0, 0}));
+  batch.documents = three_samples();
+  batch.labels = at::tensor({4, 5, -100, -100, 6, 7, 8, -100}, at::kLong).view({2, 4});
+  batch.loss_rows = at::tensor({0, 1, 4, 5, 6, 7}, at::kLong);
+  CHECK(is(batch.last_labels(), {0, 1, 1, 0, 1, 0}));
+  nn::SequenceCut cut;
+  cut.own = [](std::int64_t columns) { return std::vector<nn::ColumnRange>{{1, 1}, {columns - 1, 1}}; };
+  batch.positions = batch.labels;
+  const auto part = nn::cut_columns(std::make_shared<const nn::Batch>(batch), cut);
+  CHECK(is(part.last_labels(), {1, 0, 0, 0}));
+}
+
 namespace {
 
 // Columns 1 and 3 of four, on the rank that speaks or on the other; sums are doubled, as if both ranks had the same.

@@ -1,6 +1,6 @@
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <capstan/nn/head.h>
+#include <capstan/nn/model.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -176,6 +176,25 @@ TEST_CASE("the head's ports") {
   const auto logits = e.head.forward(e.x, e.for_last());
   CHECK(logits.sizes() == at::IntArrayRef({2, 14}));
   CHECK(difference(logits[0].narrow(0, 7, 7), 2 * e.matrix.mv(e.x[0][2])) < 1e-14);
+}
+
+TEST_CASE("a head of values gives them for each of the rows with labels, and nothing else") {
+  const Example e;
+  nn::Layer root{"root"};
+  const auto matrix = numbers({2, 5}, 0.6);
+  const nn::ValueHead head(root, "score", bound("score.weight", matrix));
+  auto batch = e.with_labels();
+  batch.pass.output = nn::HeadOutput::values;
+  const auto all = at::linear(e.x, matrix).flatten(0, 1);
+  CHECK(difference(head.forward(e.x, batch), all) < 1e-14);
+  batch.loss_rows = at::tensor({0, 2, 5}, at::kLong);
+  CHECK(difference(head.forward(e.x, batch), all.index_select(0, batch.loss_rows)) < 1e-14);
+  batch.pass.output = nn::HeadOutput::loss_sum;
+  CHECK_THROWS_WITH(head.forward(e.x, batch), Contains("root/score gives values, and something else is asked"));
+  CHECK_THROWS_WITH(head.forward(e.x, e.for_last()), Contains("gives values"));
+  CHECK(head.weight()->records().front().usage == layout::Usage::head);
+  CHECK(nn::ModelFacts{.outputs = nn::ValueHead::outputs()}.gives(nn::HeadOutput::values));
+  CHECK_FALSE(nn::ModelFacts{}.gives(nn::HeadOutput::values));
 }
 
 }  // namespace head_test

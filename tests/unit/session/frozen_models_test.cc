@@ -161,4 +161,53 @@ TEST_CASE("a session has the model's values, trains and saves none of them, and 
   });
 }
 
+namespace {
+
+struct DefaultOptions {
+  std::string reference = "start";
+  static void describe(config::OptionTable<DefaultOptions>& t) {
+    t.add("reference", &DefaultOptions::reference).doc("a model's folder, or start");
+  }
+};
+
+// Compares with a model that its option names by its default.
+class ByDefault : public objective::Objective {
+ public:
+  explicit ByDefault(const config::Options<DefaultOptions>& /*options*/) {}
+  objective::Plan plan() const override {
+    objective::Plan plan;
+    plan.models = {{"reference", "reference"}};
+    plan.passes = {{.name = "policy"}, {.name = "reference", .gradient = false, .model = 0}};
+    plan.counts = {"samples"};
+    plan.terms = {{}};
+    return plan;
+  }
+  std::vector<double> counts(const data::HostBatch& batch) const override {
+    return {static_cast<double>(batch.real_samples)};
+  }
+  objective::Sums sums(const std::vector<at::Tensor>& outputs, const nn::Batch& /*batch*/) const override {
+    return {{outputs[0] - outputs[1]}, {}};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an objective's model that no configuration names is what its option is by default") {
+  const test::Folder scratch;
+  plugin::Host host;
+  host.add(testing::type<objective::Objective, ByDefault, DefaultOptions>("objective", "by_default"));
+  const auto job = [&](const std::string& more) {
+    setup::JobRequest request;
+    request.file = scratch.write("a.toml", "[run]\ndevice = \"cpu\"\n" + small +
+                                               "24\n[data]\nplugin = \"synthetic\"\ntokenizer = \"byte\"\n[train]\n"
+                                               "max_steps = 1\nglobal_batch = 1\n[objective]\nplugin = "
+                                               "\"by_default\"\n" +
+                                               more);
+    return testing::job_of(request, host);
+  };
+  CHECK(job("").frozen.at(0).plugin.is_start);
+  CHECK_FALSE(job(cat("reference = \"", folder("small", small + "24\n"), "\"\n")).frozen.at(0).plugin.is_start);
+  CHECK_THROWS_WITH(job("reference = \"\"\n"), Contains("objective.reference"));
+}
+
 }  // namespace frozen_models_test

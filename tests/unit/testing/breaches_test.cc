@@ -131,6 +131,21 @@ class WrongTokenizer : public tokenizer::Tokenizer {
   std::int64_t end_id() const override { return bytes_.end_id(); }
   std::int64_t pad_id() const override { return fault_ == "pad" ? vocab_size() : bytes_.pad_id(); }
   bool is_end(std::int64_t id) const override { return fault_ != "end" && bytes_.is_end(id); }
+  tokenizer::Encoded encode_with_ranges(std::string_view text) const override {
+    auto encoded = bytes_.encode_with_ranges(text);
+    if (fault_ == "few ranges" && !encoded.ranges.empty()) encoded.ranges.pop_back();
+    if (fault_ == "order" && encoded.ranges.size() > 1) std::swap(encoded.ranges.front(), encoded.ranges.back());
+    if (fault_ == "after" && !encoded.ranges.empty()) ++encoded.ranges.back().end;
+    return encoded;
+  }
+  std::vector<std::int64_t> encode_ordinary(std::string_view text) const override {
+    auto ids = bytes_.encode(text);
+    if (fault_ == "ordinary") ids.push_back(end_id());
+    return ids;
+  }
+  bool is_special(std::int64_t id) const override {
+    return bytes_.is_special(id) || (fault_ == "special" && id == 'a');
+  }
 
  private:
   tokenizer::ByteTokenizer bytes_;
@@ -216,7 +231,12 @@ TEST_CASE("what breaks the promises of an interface is found, each by its own li
                                                         {"again", "has other ids the second time"},
                                                         {"grows", "which comes back as another text"},
                                                         {"pad", "pad_id() is 258, which is no id"},
-                                                        {"end", "is_end(end_id()) is false"}}) {
+                                                        {"end", "is_end(end_id()) is false"},
+                                                        {"few ranges", "ranges for"},
+                                                        {"order", "do not ascend"},
+                                                        {"after", "ends after the text"},
+                                                        {"ordinary", "has a special id"},
+                                                        {"special", "is_special(97), whose text is \"a\""}}) {
     INFO("tokenizer: " << fault);
     CHECK_THAT(testing::tokenizer_breaches(WrongTokenizer(fault)), Contains(line));
   }

@@ -24,4 +24,17 @@ TEST_CASE("special ids give no text, unknown ids and ill-formed bytes give U+FFF
   CHECK(tokenizer->decode({97, 0xC3, 98}) == "a\uFFFDb");
 }
 
+TEST_CASE("ranges of bytes are their characters', and no text makes a special id") {
+  const auto tokenizer = open_tokenizer("byte");
+  using Range = capstan::tokenizer::TextRange;
+  const auto encoded = tokenizer->encode_with_ranges("aé\xC3(");
+  CHECK(encoded.ids == tokenizer->encode("aé\xC3("));
+  CHECK(encoded.ranges == std::vector<Range>{{0, 1}, {1, 3}, {1, 3}, {3, 4}, {4, 5}});
+  CHECK(tokenizer->encode_ordinary("ab") == tokenizer->encode("ab"));
+  CHECK(tokenizer->is_special(256));
+  CHECK(tokenizer->is_special(257));
+  CHECK_FALSE(tokenizer->is_special('a'));
+  CHECK_FALSE(tokenizer->is_special(-1));
+}
+
 }  // namespace byte_tokenizer_test

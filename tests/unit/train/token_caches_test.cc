@@ -37,7 +37,8 @@ class Tables final : public data::Data {
 };
 
 // The token cache of a run with these options of [data] and further tables.
-std::filesystem::path cache_of(const test::Folder& folder, const std::string& data, const std::string& tables = "") {
+std::filesystem::path cache_of(const test::Folder& folder, const std::string& data, const std::string& tables = "",
+                               const std::string& model_folder = "") {
   plugin::Host host;
   host.add(testing::tiny_model());
   host.add(testing::type<data::Data, Tables, TablesOptions>("data", "tables"));
@@ -47,8 +48,9 @@ std::filesystem::path cache_of(const test::Folder& folder, const std::string& da
       folder.write("a.toml", cat("[model]\nplugin = \"tiny\"\n[data]\nplugin = \"tables\"\ncache = \"tokens\"\n", data,
                                  "[train]\nmax_steps = 2\nglobal_batch = 4\n", tables));
   Diagnostics faults;
-  const auto job = session::prepare(request, host, faults);
+  auto job = session::prepare(request, host, faults);
   REQUIRE(job);
+  job->samples.model_folder = model_folder;
   const auto splits = train::cached_splits(job->config, job->plugins, job->samples);
   REQUIRE(splits.size() == 1);
   return splits.front().cache.file;
@@ -95,6 +97,23 @@ TEST_CASE("token caches depend on a tokenizer plugin's options and files") {
   CHECK(cache("vocabulary = \"words.txt\"\n") != longer);
   folder.write("words.txt", "a b c");
   CHECK(cache("vocabulary = \"words.txt\"\n") == longer);
+}
+
+TEST_CASE(
+    "token caches depend on tables and texts of the model's folder, which data sources are told, not on weights") {
+  const test::Folder folder;
+  const test::Folder model;
+  const auto cache = [&] { return cache_of(folder, "", "", model.path().string()); };
+  (void)model.write("config.json", "{}");
+  const auto first = cache();
+  CHECK(first != cache_of(folder, ""));
+  (void)model.write("model.safetensors", "weights");
+  CHECK(cache() == first);
+  (void)model.write("chat_template.jinja", "{{ messages }}");
+  const auto with_template = cache();
+  CHECK(with_template != first);
+  (void)model.write("chat_template.jinja", "{{ message }}");
+  CHECK(cache() != with_template);
 }
 
 }  // namespace token_caches_test

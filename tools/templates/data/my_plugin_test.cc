@@ -67,6 +67,13 @@ TEST_CASE("training and evaluation share no sample and leave none out") {
   CHECK(seen.size() == 13 * 13);
 }
 
+// An option that nothing asks for is seen by no test of single samples.
+TEST_CASE("each option changes what is learned") {
+  const capstan::testing::Setting setting{
+      .config = "[data]\nplugin = \"my_plugin\"\n", .steps = 2, .types = {capstan::testing::linked(*capstan_plugin())}};
+  CHECK(capstan::testing::without_effect(setting, {"data.largest=9"}) == "");
+}
+
 TEST_CASE("an answer is right or wrong") {
   const auto source = open(make(12), Split::eval);
   const auto sample = source->get(0);  // 0+0

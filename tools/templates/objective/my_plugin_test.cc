@@ -42,6 +42,14 @@ TEST_CASE("each sequence's mean counts alike, or each token does") {
   CHECK(make(0).sums({log_probabilities()}, batch()).terms[0].item<double>() == 4.0 + 4.0);
 }
 
+// An option that nothing asks for passes every test of layouts: one rank ignores it as several do.
+TEST_CASE("each option changes what is learned") {
+  const capstan::testing::Setting setting{.config = "[objective]\nplugin = \"my_plugin\"\n",
+                                          .steps = 2,
+                                          .types = {capstan::testing::linked(*capstan_plugin())}};
+  CHECK(capstan::testing::without_effect(setting, {"objective.power=0.5"}) == "");
+}
+
 TEST_CASE("a step's sequences are counted before its first forward") {
   capstan::data::HostBatch host;
   host.real_samples = 3;

@@ -75,4 +75,12 @@ TEST_CASE("ranks that share the parameters, or keep them in host memory, learn w
                                       1e-10) == "");
 }
 
+// An option that nothing asks for passes every test of layouts: one rank ignores it as several do.
+TEST_CASE("each option changes what is learned") {
+  const capstan::testing::Setting setting{.config = "[optimizer]\nplugin = \"my_plugin\"\nlr = 0.05\n",
+                                          .steps = 3,
+                                          .types = {capstan::testing::linked(*capstan_plugin())}};
+  CHECK(capstan::testing::without_effect(setting, {"optimizer.momentum=0.5"}) == "");
+}
+
 TEST_CASE("more momentum than all of it is refused") { CHECK_THROWS_WITH(make(1.5), Contains("a.toml:7")); }

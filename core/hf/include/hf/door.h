@@ -53,6 +53,8 @@ class Folder : public layout::Source, public nn::CodedSource {
   /// a floating-point dtype, tensors that no record uses, each kind one fault with its names; packed matrices that no
   /// codec takes, or not as they are.
   virtual void check(const std::vector<const layout::Param*>& params, Diagnostics& diagnostics) const = 0;
+  /// Whether nothing of the parameter is in the folder, as FileMap::may_be_absent allows.
+  virtual bool may_lack(const layout::Param& param) const = 0;
 };
 
 /// What a folder is written from, besides the values.

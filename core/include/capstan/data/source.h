@@ -86,7 +86,11 @@ struct SplitRequest {
   std::int64_t max_length = 0;        ///< no sample has more tokens than this
   std::int64_t vocab_size = 0;        ///< the model's: all ids are below it
   std::string set = {};               ///< which of Data::evaluation_sets(); empty: the one that has no name
-  std::string tokenizer_folder = {};  ///< experimental: where its files are, else model.path; may be empty
+  std::string tokenizer_folder = {};  ///< where its files are, else model_folder; may be empty
+  /// model.path's folder; empty: the model begins with random values. Token caches depend on the bytes of its tables
+  /// and texts (.json, .jinja, .model and .txt), which a source may therefore read.
+  std::string model_folder = {};
+  std::vector<std::string> tokenizer_files = {};  ///< what the tokenizer was read from; token caches depend on them
 };
 
 /// Samples by index. Core owns their order, batches and the cursor; a source only answers.
@@ -109,7 +113,8 @@ class DataSource {
   virtual std::size_t answer_end(std::string_view) const { return std::string_view::npos; }
   /// More ids that end an answer than the tokenizer's: a template's end of a turn that has no text. None by default.
   virtual std::vector<std::int64_t> end_ids() const { return {}; }
-  /// What else samples depend on than options and files that these name, for token caches and resumes. Experimental.
+  /// What else samples depend on than options and files that these or the request name, for token caches and resumes.
+  /// Experimental.
   virtual std::string content() const { return {}; }
   /// The order in which training sees the samples (capstan/data/order.h). Null, the default: each epoch sees all of
   /// them once, shuffled if the configuration says so.

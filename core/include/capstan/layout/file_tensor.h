@@ -51,6 +51,10 @@ struct FileMap {
   /// table. A copy that is not equal, bit by bit, is refused: the file's model is another one.
   std::map<std::string, std::string> copies = {};
 
+  /// Records whose tensors a folder need not have: they begin with initial values then, which is said. A head of values
+  /// on a folder that has a head of words is one.
+  std::vector<std::string> may_be_absent = {};
+
   // What only export needs.
   /// config.json's `architectures` ("LlamaForCausalLM"); empty: there are no such files of this model.
   std::string architecture = {};

@@ -69,6 +69,7 @@ enum class HeadOutput {
   last_logits,        ///< the logits of each row's position `last` [B, vocabulary]
   states,             ///< what the head's matrix is to be multiplied with, of each of loss_rows [M, hidden]
   function,           ///< what pass.function makes of these and the matrix
+  values,             ///< numbers that are no words, of each of loss_rows [M, values]: a reward, a class's logit
 };
 
 struct HeadInput;  // nn/head.h
@@ -157,6 +158,9 @@ struct Batch {
   /// The sums of values [M] over each sequence's positions, [sequences], those of all ranks that share them. Gradients
   /// flow through it; the order of the sum is always the same.
   at::Tensor sum_by_sequence(const at::Tensor& values) const;
+  /// [M] bool: whether the label of each position with logits (loss_rows) is its sequence's last, which is where a
+  /// sequence has a single value: its position has seen all tokens but the one that is its label.
+  at::Tensor last_labels() const;
   /// [samples] bool: whether there is one in that place that this rank speaks for. Of ranks that share samples' tokens
   /// one does.
   at::Tensor has_sample() const;

@@ -41,7 +41,8 @@ class Router : public Layer {
   Linear& gate() { return gate_; }
   std::int64_t experts_per_token() const { return experts_per_token_; }
 
-  /// Where a strategy leaves a rank some of the positions: [B, S, …] -> those of its own.
+  /// Where a strategy leaves a rank some of the positions: [B, S, …] -> those of its own. Called in training where the
+  /// load is counted, that is by add_load.
   CommPort own_positions{*this, "own_positions"};
 
  private:
@@ -68,10 +69,10 @@ class LoadBalance : public Layer {
   at::Tensor forward(const std::vector<at::Tensor>& load) const;
 
   /// Where each rank has counted some of the positions: choices, probabilities and tokens side by side [2 E + 1] ->
-  /// their sums over these ranks.
+  /// their sums over these ranks. Called in each forward of the model's balancing loss.
   CommPort over_positions{*this, "over_positions"};
   /// Where other ranks see other samples: choices of each expert and the number of tokens [E + 1], without gradient ->
-  /// their sums over these ranks. Called once a micro-step.
+  /// their sums over these ranks. Called once a micro-step, after over_positions.
   CommPort counts{*this, "counts"};
 };
 
@@ -96,19 +97,20 @@ class Experts : public Layer {
   using Rows = std::function<at::Tensor()>;
   /// Where a rank holds some of the experts: takes the rows of all with counts [E] int64 for all, brings rows to where
   /// their expert is, with their row_ids where there are any, calls the body there with what arrived (sorted by local
-  /// expert) and brings results back. It may keep what a second run needs.
+  /// expert) and brings results back. It may keep what a second run needs. Called in every forward.
   Port<at::Tensor(const Body&, const Rows&, const at::Tensor& counts, const at::Tensor& ids, RecomputeContext*)>
       exchange{*this, "exchange"};
   /// For strategies that must know which token a row is: an int64 id of each of the layer's tokens [T], the same on any
-  /// layout. Undefined, on all ranks: nothing asks for ids this time.
+  /// layout. Undefined, on all ranks: nothing asks for ids this time. Called in every forward, before exchange.
   Port<at::Tensor()> token_ids{*this, "token_ids"};
   /// Take the places of the two products of the experts at hand, as Linear::multiply does: (rows [R, in], W [E, out,
-  /// in], ends [E] int32, the row after each expert's last) -> each row times its expert's matrix [R, out].
+  /// in], ends [E] int32, the row after each expert's last) -> each row times its expert's matrix [R, out]. Called in
+  /// every forward, but where `products` is.
   using MultiplyPort = Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
   MultiplyPort gate_up_multiply{*this, "gate_up_multiply"};
   MultiplyPort down_multiply{*this, "down_multiply"};
-  /// Takes the place of both and of what is between them, where no adapter is: (rows [R, hidden], W of gate and up [E,
-  /// 2 ff, hidden], W of down [E, hidden, ff], ends) -> [R, hidden].
+  /// Takes the place of both and of what is between them. Called in each forward where no adapter is: (rows [R,
+  /// hidden], W of gate and up [E, 2 ff, hidden], W of down [E, hidden, ff], ends) -> [R, hidden].
   Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&)> products{*this,
                                                                                                         "products"};
   /// Called after each product of the experts at hand: (its input rows [R, in], its result [R, out], ends [E] int32,
@@ -116,7 +118,8 @@ class Experts : public Layer {
   using AdapterPort = Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
   AdapterPort gate_up_adapter{*this, "gate_up_adapter"};
   AdapterPort down_adapter{*this, "down_adapter"};
-  /// Where ff is split: on x, on the routing's weights (whose gradient is then a part), and on the result.
+  /// Where ff is split: on x, on the routing's weights (whose gradient is then a part), and on the result. Called in
+  /// every forward, outside of exchange.
   CommPort before{*this, "before"};
   CommPort before_weights{*this, "before_weights"};
   CommPort after{*this, "after"};
@@ -151,7 +154,7 @@ class Mixture : public Layer {
   Experts& experts() { return experts_; }
 
   /// Where the sequence is split: on the states of this rank's positions, so that router and experts see all of them,
-  /// and on their result.
+  /// and on their result. Called in every forward.
   CommPort enter{*this, "enter"};
   CommPort leave{*this, "leave"};
 

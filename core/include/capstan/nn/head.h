@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
@@ -36,21 +37,25 @@ class VocabularyHead : public Layer {
   ~VocabularyHead() override;
   /// x [B, S, hidden], normed -> the batch's pass.output.
   at::Tensor forward(const at::Tensor& x, const Batch& batch) const;
+  /// What such a head gives, for ModelFacts::outputs: all but values.
+  static std::vector<HeadOutput> outputs();
 
   WeightSplit may_split() const { return WeightSplit::vocabulary; }
   const WeightPtr& weight() const { return weight_; }
 
-  CommPort before{*this, "before"};  ///< on x
+  /// On x. Called in every forward, whatever its output is.
+  CommPort before{*this, "before"};
   /// Replaces the loss where the matrix is split: (x [N, hidden], matrix, labels [N]) -> loss sum over the N rows whose
-  /// logits are to be computed.
+  /// logits are to be computed. Called where the output is loss_sum, and for the loss beside a divergence.
   Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)> loss{*this, "loss"};
-  /// The same for the labels' log-probabilities: -> [N]. A strategy that fills one of these three ports for labels
-  /// fills all.
+  /// The same for the labels' log-probabilities: -> [N]. Called where the output is log_probabilities. A strategy that
+  /// fills one of these three ports for labels fills all.
   Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)> log_probabilities{*this,
                                                                                               "log_probabilities"};
-  /// Filled like them: how the matrix is split, for a pass's function.
+  /// Filled like them: how the matrix is split, for a pass's function. Called where the output is `function`.
   Port<HeadSplit()> split{*this, "split"};
-  /// Applied to logits: [B, this rank's part of the vocabulary] -> [B, vocabulary].
+  /// Applied to logits: [B, this rank's part of the vocabulary] -> [B, vocabulary]. Called where the output is
+  /// last_logits, that is when a model generates.
   CommPort after_logits{*this, "after_logits"};
 
  private:
@@ -62,6 +67,26 @@ class VocabularyHead : public Layer {
   std::int64_t chunk_rows() const;
   /// [B, vocabulary]: the logits of each row's position `last`.
   at::Tensor last_logits(const at::Tensor& x, const Batch& batch) const;
+  WeightPtr weight_;
+};
+
+/// A matrix [values, hidden] in a VocabularyHead's place: a few numbers of each position, such as a reward or the
+/// logits of classes. It is never split.
+class ValueHead : public Layer {
+ public:
+  ValueHead(Layer& parent, std::string name, WeightPtr weight);
+  ~ValueHead() override;
+  /// x [B, S, hidden], normed -> x W^T of each of the batch's loss_rows [M, values]. Throws Error for a pass that wants
+  /// anything but HeadOutput::values.
+  at::Tensor forward(const at::Tensor& x, const Batch& batch) const;
+  /// What such a head gives, for ModelFacts::outputs.
+  static std::vector<HeadOutput> outputs();
+  const WeightPtr& weight() const { return weight_; }
+
+  /// On x, so that a rank with some of the positions sees all of them. Called in every forward.
+  CommPort before{*this, "before"};
+
+ private:
   WeightPtr weight_;
 };
 

@@ -91,7 +91,7 @@ class Region : public Layer {
   /// A body may run a second time, in backward: it captures by value what does not outlive the unit's forward (the
   /// batch, the cache), and is a pure function of its input and the weights.
   using Body = std::function<at::Tensor(const at::Tensor&)>;
-  /// Filled: called with the body and its input; it returns what body(input) would.
+  /// Filled: called in every forward with the body and its input; it returns what body(input) would.
   Port<at::Tensor(const Body&, const at::Tensor&)> around{*this, "around"};
   at::Tensor operator()(const at::Tensor& input, const Body& body) const {
     return around ? around(body, input) : body(input);

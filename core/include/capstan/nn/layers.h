@@ -33,12 +33,14 @@ class Linear : public Layer {
   const WeightPtr& weight() const { return weight_; }
   const WeightPtr& bias() const { return bias_; }
 
-  CommPort before{*this, "before"};  ///< on x
-  CommPort after{*this, "after"};    ///< on x W^T, before the bias
+  /// On x. Called in every forward, also where an Mlp's products are one port's.
+  CommPort before{*this, "before"};
+  /// On x W^T, with what an adapter adds, before the bias. Called as `before` is.
+  CommPort after{*this, "after"};
   /// Takes the place of the product itself, to multiply in another number format: (x [..., in], W [out, in]) ->
-  /// x W^T, in memory of its own.
+  /// x W^T, in memory of its own. Called in every forward, but for an Mlp's whose products are one port's.
   Port<at::Tensor(const at::Tensor&, const at::Tensor&)> multiply{*this, "multiply"};
-  /// An adapter: (x, x W^T) -> what replaces x W^T.
+  /// An adapter: (x, x W^T) -> what replaces x W^T. Called in every forward.
   Port<at::Tensor(const at::Tensor&, const at::Tensor&)> adapter{*this, "adapter"};
 
  private:
@@ -62,7 +64,7 @@ class Embedding : public Layer {
   at::Tensor forward(const at::Tensor& ids, const at::Tensor& real = {}) const;
   WeightSplit may_split() const { return may_split_; }
   const WeightPtr& weight() const { return weight_; }
-  /// Replaces the look-up where the table is split: (table, ids) -> rows.
+  /// Replaces the look-up where the table is split: (table, ids) -> rows. Called in every forward.
   Port<at::Tensor(const at::Tensor&, const at::Tensor&)> lookup{*this, "lookup"};
 
  private:
@@ -104,7 +106,7 @@ class RmsNorm : public Layer {
 
   Use use() const { return owned().front().use; }
   const WeightPtr& weight() const { return weight_; }
-  /// Where the features are split: mean(x²) of this rank's [..., 1] -> of all ranks'.
+  /// Where the features are split: mean(x²) of this rank's [..., 1] -> of all ranks'. Called in every forward.
   CommPort mean_square{*this, "mean_square"};
 
  private:
@@ -131,8 +133,9 @@ class Mlp : public Layer {
   const Linear& up() const { return up_; }
   const Linear& down() const { return down_; }
 
-  /// Takes the place of both products and the gated SiLU between them, where nothing else is there (biases, adapters,
-  /// communication): (x [..., hidden], W of gate and up [2 ff, hidden], W of down [hidden, ff]) -> [..., hidden].
+  /// Takes the place of both products and the gated SiLU between them. Called in each forward where nothing else is
+  /// there (biases, adapters, communication): (x [..., hidden], W of gate and up [2 ff, hidden], W of down [hidden,
+  /// ff]) -> [..., hidden].
   Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)> products{*this, "products"};
 
  private:
@@ -160,8 +163,10 @@ class Dropout : public Layer {
   double probability() const { return probability_; }
 
   /// Where a strategy leaves a rank some of the positions: how many are here -> the first one's place in the sequence.
+  /// Called in training where the probability is not 0, but not for attention's probabilities.
   Port<std::int64_t(std::int64_t)> first_position{*this, "first_position"};
-  /// The same for attention heads: how many are here -> which of all ranks' heads.
+  /// The same for attention heads: how many are here -> which of all ranks' heads. Called in training for attention's
+  /// probabilities, where that of their dropout is not 0.
   using HeadRange = nn::HeadRange;
   Port<HeadRange(std::int64_t)> own_heads{*this, "own_heads"};
 

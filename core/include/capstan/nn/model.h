@@ -9,6 +9,7 @@
 #include <capstan/nn/layer.h>
 #include <capstan/nn/layers.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -80,6 +81,10 @@ struct ModelFacts {
   std::int64_t num_experts = 0;        ///< in each layer of experts; 0: there is none
   std::int64_t experts_per_token = 0;  ///< experts that compute each token
   bool attention_dropout = false;      ///< attention takes the unfused path
+  /// What its head gives: a run that asks for anything else is refused before it begins.
+  std::vector<HeadOutput> outputs = VocabularyHead::outputs();
+
+  bool gives(HeadOutput output) const { return std::find(outputs.begin(), outputs.end(), output) != outputs.end(); }
 };
 
 /// A model plugin: made from its options, it checks them, then builds its units as records without memory.

@@ -22,8 +22,8 @@ namespace objective {
 /// trained model is, but nothing that strategies add in structure() acts on it, and no dropout.
 struct ModelSpec {
   std::string name;  ///< for messages, and for its rows of predicted memory: "teacher"
-  /// The key in the objective's table that names it: a model's folder or hub id, or "start", which means the values
-  /// that the trained model had before the run's first step.
+  /// The objective's option that names it, by what is set or by its default: a model's folder or hub id, or "start",
+  /// which means the values that the trained model had before the run's first step.
   std::string option;
 };
 

@@ -17,7 +17,8 @@ namespace ranks {
 /// What a command does with a model, which says what of a configuration it needs.
 enum class ModelUse {
   evaluate,
-  generate  ///< no data: only the tokenizer counts in [data]
+  generate,  ///< no data: only the tokenizer counts in [data]
+  train      ///< steps as a run makes them; nothing is saved
 };
 
 /// What a name on the command line means as a model.
@@ -34,8 +35,8 @@ struct ModelChoice {
 /// anything else.
 ModelChoice choose_model(const std::string& name, const command::Call& call);
 
-/// A model in the memory of the ranks that share it, which is not trained. Every rank calls the same methods in the
-/// same order: they are collectives.
+/// A model in the memory of the ranks that share it. Every rank calls the same methods in the same order: they are
+/// collectives.
 class ModelSession {
  public:
   struct State;
@@ -55,6 +56,12 @@ class ModelSession {
     execution::Evaluation answers;
   };
   Evaluated evaluate(const std::string& split, std::int64_t samples);
+  /// How many steps the configuration plans. Only with ModelUse::train.
+  std::int64_t steps() const;
+  /// Makes the next of these steps with this learning rate, whatever the schedule says, and waits for its loss: that of
+  /// the parameters before the update, as metrics.jsonl has it. Not finite where the step was not, which then updates
+  /// nothing. Throws Error where no step is left. Only with ModelUse::train.
+  double step(double lr);
   const tokenizer::Tokenizer& tokenizer() const;
   /// Tokens of a prompt and its answer, and of an answer (train.max_new_tokens), at most.
   std::int64_t positions() const;

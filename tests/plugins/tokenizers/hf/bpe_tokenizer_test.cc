@@ -69,4 +69,52 @@ TEST_CASE("added tokens are found before anything else, with their flags") {
   CHECK(tokenizer->decode(tokenizer->encode("a<x><e>b")) == "a<x>b");
 }
 
+using Ranges = std::vector<tokenizer::TextRange>;
+
+TEST_CASE("a token's range is the characters that it was made of, with the space that it has") {
+  auto file = byte_level_file();
+  file["model"]["vocab"].update({{"Ã", 10}, {"©", 11}});  // C3 A9
+  const auto tokenizer = opened(file);
+  const auto encoded = tokenizer->encode_with_ranges("abc ab é");
+  CHECK(encoded.ids == tokenizer->encode("abc ab é"));
+  CHECK(encoded.ids == Ids{0, 6, 9, 4, 10, 11});
+  CHECK(encoded.ranges == Ranges{{0, 1}, {1, 3}, {3, 6}, {6, 7}, {7, 9}, {7, 9}});
+  CHECK(tokenizer->encode_with_ranges("").ranges.empty());
+  // A part that is no UTF-8 is one character, EF BF BD, whatever it stands for.
+  file["model"]["vocab"].update({{"ï", 12}, {"¿", 13}, {"½", 14}});
+  CHECK(opened(file)->encode_with_ranges("a\xE2\x82(a").ranges == Ranges{{0, 1}, {1, 3}, {1, 3}, {1, 3}, {4, 5}});
+}
+
+TEST_CASE("ranges find back through what a normalizer and metaspaces have changed") {
+  const auto tokenizer = opened(sentencepiece_file());
+  // "▁ab▁é漢": what is put before the text stands for its first character.
+  const auto encoded = tokenizer->encode_with_ranges("ab é漢");
+  CHECK(encoded.ids == Ids{9, 5, 3, 4, 0});
+  CHECK(encoded.ranges == Ranges{{0, 2}, {2, 3}, {3, 5}, {3, 5}, {5, 8}});
+  auto forms = with(byte_level_file(), "/normalizer", json::parse(R"({"type": "Sequence", "normalizers": [
+    {"type": "NFC"}, {"type": "Lowercase"}, {"type": "Strip", "strip_left": true, "strip_right": true}]})"));
+  forms["model"]["vocab"].update({{"Ã", 10}, {"©", 11}});
+  // E with an accent of its own becomes one character, which both of the given ones stand for; A becomes a.
+  const auto changed = opened(forms)->encode_with_ranges(
+      " AE\xCC\x81"
+      "b c");
+  CHECK(changed.ids == Ids{0, 10, 11, 1, 4, 2});
+  CHECK(changed.ranges == Ranges{{1, 2}, {2, 5}, {2, 5}, {5, 6}, {6, 7}, {7, 8}});
+}
+
+TEST_CASE("added tokens have ranges with the white space that they take, and special ones can be left to be text") {
+  auto file = byte_level_file();
+  file["added_tokens"] = {added_token(12, "<b>", {{"special", true}}), added_token(13, "[l]", {{"lstrip", true}})};
+  file["model"]["vocab"].update({{"<", 10}, {">", 11}});
+  const auto tokenizer = opened(file);
+  const auto encoded = tokenizer->encode_with_ranges("a<b>a  [l]b");
+  CHECK(encoded.ids == Ids{0, 12, 0, 13, 1});
+  CHECK(encoded.ranges == Ranges{{0, 1}, {1, 4}, {4, 5}, {5, 10}, {10, 11}});
+  CHECK(tokenizer->encode_ordinary("a<b>a  [l]b") == Ids{0, 10, 1, 11, 0, 13, 1});
+  CHECK(tokenizer->is_special(12));
+  CHECK_FALSE(tokenizer->is_special(13));
+  CHECK_FALSE(tokenizer->is_special(0));
+  CHECK_FALSE(tokenizer->is_special(999));
+}
+
 }  // namespace bpe_tokenizer_test

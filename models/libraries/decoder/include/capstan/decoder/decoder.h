@@ -4,6 +4,7 @@
 #include <capstan/nn/model.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -38,7 +39,8 @@ struct Names {
   std::string experts = "mlp.experts";
   std::vector<std::string> expert_parts{"gate_proj", "up_proj", "down_proj"};
   std::string norm = "model.norm";
-  std::string head = "lm_head";  ///< the causal-LM class's; with the prefix where the head is in the bare model
+  std::string head = "lm_head";      ///< the causal-LM class's; with the prefix where the head is in the bare model
+  std::string value_head = "score";  ///< the head of values: that of the class for classifying sequences
   /// What the causal-LM class puts before every name but the head's, and the bare model does not.
   std::string prefix = "model.";
 };
@@ -55,6 +57,15 @@ struct MixtureSpec {
   std::int64_t dense_ff_dim = 0;
 
   bool is_in(std::int64_t block) const { return count > 0 && !dense_blocks.contains(block); }
+};
+
+/// A feed-forward layer of another kind: a model's own, which a block has in place of the one that its Spec describes.
+class FeedForward : public nn::Layer {
+ public:
+  using nn::Layer::Layer;
+  /// Normed states [B, S, hidden] -> what is added to the residual, [B, S, hidden]. A pure function of these and the
+  /// weights, which may run again in backward.
+  virtual at::Tensor forward(const at::Tensor& x) const = 0;
 };
 
 /// What a decoder is: a token table, blocks of attention and feed-forward layer, each with a residual, and a head. Made
@@ -91,7 +102,13 @@ struct Spec {
   nn::Mlp::Kind mlp;
   bool mlp_bias = false;
   MixtureSpec mixture;
+  /// Makes the feed-forward layer of a block, as the block's child; null: the one that is described here. `block` is
+  /// its number, and `records` what the names of its records begin with ("model.layers.3."). A record has that name in
+  /// files, without the prefix that all get.
+  std::function<std::unique_ptr<FeedForward>(nn::Layer& parent, std::int64_t block, const std::string& records)>
+      feed_forward = {};
 
+  std::int64_t head_values = 0;  ///< the head gives as many numbers of each position; 0: it gives words
   bool tied_head = false;
   double embedding_multiplier = 1;  ///< multiplies what the table gives
   double residual_multiplier = 1;   ///< multiplies what a layer adds to its residual
@@ -109,7 +126,7 @@ struct Spec {
 /// The units: "embedding", "blocks.0" …, "head".
 std::vector<std::unique_ptr<nn::Unit>> units(const Spec& spec);
 /// Every record under its own name, without the prefix, which all get but the head, unless it has it; experts as
-/// stacks, a fused q, k and v as one matrix.
+/// stacks, a fused q, k and v as one matrix. A head of values may be absent, and a head of words is then ignored.
 layout::FileMap files(const Spec& spec);
 
 /// A model that is such a decoder: what is left to it are its options, their check, and what a config.json of its

@@ -38,6 +38,7 @@ struct RotaryOptions {
   std::int64_t rope_original_length = 8192;
   std::string activation = "silu";
   bool tie_word_embeddings = false;
+  std::int64_t head_values = 0;
   double attention_dropout = 0;
   std::optional<std::int64_t> sliding_window;
   double init_std = 0.02;
@@ -62,6 +63,8 @@ void describe_rotary_positions(config::OptionTable<RotaryOptions> table, std::ve
 void describe_rotary_scaling(config::OptionTable<RotaryOptions> table);
 /// sliding_window; `which`: the blocks that are limited to it.
 void describe_window(config::OptionTable<RotaryOptions> table, const std::string& which);
+/// head_values, for families whose published classes have a head of values.
+void describe_head_values(config::OptionTable<RotaryOptions> table);
 void describe_rotary_rest(config::OptionTable<RotaryOptions> table);
 
 /// Heads that do not fit hidden_size or each other.
@@ -71,6 +74,8 @@ void check_rotary_scaling(const config::Options<RotaryOptions>& options, Diagnos
 
 /// What a config.json of such a model says besides its options, and old files' buffers.
 void describe_rotary_files(const RotaryOptions& options, layout::FileMap& map);
+/// Where head_values is set: `map` is that of the class `architecture`, such as "LlamaForSequenceClassification".
+void describe_value_files(const RotaryOptions& options, const std::string& architecture, layout::FileMap& map);
 /// The same of the scalings' options.
 void describe_rotary_scaling_files(const RotaryOptions& options, layout::FileMap& map);
 
