@@ -1,6 +1,7 @@
 // Optimizers x ways to share a model and its optimizer's state: gradients, weights and states by name are one rank's.
 #include <ATen/ATen.h>
 #include <capstan/adamw/adamw.h>
+#include <capstan/matrix_rules/matrix_rule.h>
 #include <capstan/optimizer.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
@@ -45,30 +46,30 @@ class ByRecord : public optimizer::Rule {
 };
 
 // A preconditioner for each whole matrix, which the matrix's owner keeps.
-class Preconditioned : public optimizer::Rule {
+class Preconditioned : public matrix_rules::MatrixRule {
  public:
   explicit Preconditioned(const config::Options<NoOptions>& /*options*/) {}
   std::vector<optimizer::StateSpec> states(const layout::Param& /*record*/) const override { return {}; }
-  optimizer::Grain grain() const override { return optimizer::Grain::matrix; }
-  std::optional<optimizer::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
-                                                 c10::DeviceType /*device*/) const override {
-    if (record.shape.size() < 2) return {};
+  std::optional<matrix_rules::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
+                                                    c10::DeviceType /*device*/) const override {
     const auto rows = record.shape[record.shape.size() - 2];
-    return optimizer::WholeSpec{master, static_cast<double>(rows), 0, {{"left", master, {rows, rows}}}};
+    return matrix_rules::WholeSpec{master, static_cast<double>(rows), 0, {{"left", master, {rows, rows}}}};
   }
-  void begin(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) override {
-    for (auto& slice : slices) {
-      if (slice.part.defined()) slice.part.copy_(slice.grad / update.grad_scale);
+  void begin(std::vector<matrix_rules::Part>& parts, const optimizer::Update& update) override {
+    for (auto& part : parts) {
+      if (part.part.defined()) part.part.copy_(part.grad / update.grad_scale);
     }
   }
-  void whole(const optimizer::Matrices& matrices, const optimizer::Update& update) override {
+  void whole(const matrix_rules::Matrices& matrices, const optimizer::Update& update) override {
     const auto& m = matrices.value;
     matrices.state[0].add_(at::bmm(m, m.transpose(1, 2)) * (1 - update.skip));
     m.copy_(at::linalg_solve(matrices.state[0] + 0.1 * at::eye(m.size(1), m.options()), m));
   }
+  void finish(std::vector<matrix_rules::Part>& parts, const optimizer::Update& /*update*/) override {
+    for (auto& part : parts) part.master.sub_(part.part * part.lr);
+  }
   void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) override {
-    for (auto& slice : slices)
-      slice.master.sub_((slice.part.defined() ? slice.part : slice.grad / update.grad_scale) * slice.lr);
+    for (auto& slice : slices) slice.master.sub_(slice.grad / update.grad_scale * slice.lr);
   }
 };
 
@@ -103,13 +104,14 @@ std::string tables_of(const Choice& optimizer, bool with_adapters) {
 }
 
 Setting setting(const Family& family, const Choice& optimizer, bool with_adapters, const Composition& layout) {
-  return {.world = layout.world,
-          .config = family_config(family) + (with_adapters ? adapters_of(family) : "") +
-                    tables_of(optimizer, with_adapters) + layout.strategies,
-          .overrides = {same_micro_steps},
-          .steps = steps,
-          .types = {type<optimizer::Rule, ByRecord, NoOptions>("optimizer", "by_record"),
-                    type<optimizer::Rule, Preconditioned, NoOptions>("optimizer", "preconditioned")}};
+  return {
+      .world = layout.world,
+      .config = family_config(family) + (with_adapters ? adapters_of(family) : "") +
+                tables_of(optimizer, with_adapters) + layout.strategies,
+      .overrides = {same_micro_steps},
+      .steps = steps,
+      .types = {type<optimizer::Rule, ByRecord, NoOptions>("optimizer", "by_record"),
+                type<optimizer::Rule, Preconditioned, NoOptions>("optimizer", "preconditioned")}};
 }
 
 const TrainResult& alone(const Family& family, const Choice& optimizer, bool with_adapters) {
