@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <capstan/adamw/adamw.h>
 #include <capstan/matrix_rules/matrix_rule.h>
+#include <capstan/matrix_rules/summing_rule.h>
 #include <capstan/optimizer.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
@@ -9,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "docs/examples/optimizers/adafactor/adafactor.h"
 #include "support/compositions.h"
 
 namespace optimizers_test {
@@ -73,6 +75,26 @@ class Preconditioned : public matrix_rules::MatrixRule {
   }
 };
 
+// Steps as long as the parameter is (LARS, You et al. 2017), but for vectors, which have no sums.
+class TrustRatio : public matrix_rules::SummingRule {
+ public:
+  explicit TrustRatio(const config::Options<NoOptions>& /*options*/) {}
+  std::vector<optimizer::StateSpec> states(const layout::Param& /*record*/) const override { return {}; }
+  std::vector<std::vector<matrix_rules::Kept>> sums(const layout::Param& record) const override {
+    if (record.shape.size() < 2) return {};
+    return {{matrix_rules::Kept{}, matrix_rules::Kept{}}};
+  }
+  std::vector<at::Tensor> terms(std::size_t /*pass*/, const matrix_rules::SummedSlice& slice,
+                                const optimizer::Update& update) const override {
+    return {slice.master.square(), (slice.grad / update.grad_scale).square()};
+  }
+  void finish(matrix_rules::SummedSlice& slice, const optimizer::Update& update) override {
+    const auto ratio = slice.sums.empty() ? at::ones({}, slice.master.options())
+                                          : (slice.sums[0][0] / (slice.sums[0][1] + 1e-12)).sqrt();
+    slice.master.sub_(slice.grad / update.grad_scale * ratio * slice.lr * (1 - update.skip));
+  }
+};
+
 struct Choice {
   std::string name;
   std::string tables;
@@ -111,7 +133,9 @@ Setting setting(const Family& family, const Choice& optimizer, bool with_adapter
       .overrides = {same_micro_steps},
       .steps = steps,
       .types = {type<optimizer::Rule, ByRecord, NoOptions>("optimizer", "by_record"),
-                type<optimizer::Rule, Preconditioned, NoOptions>("optimizer", "preconditioned")}};
+                type<optimizer::Rule, Preconditioned, NoOptions>("optimizer", "preconditioned"),
+                type<optimizer::Rule, TrustRatio, NoOptions>("optimizer", "trust_ratio"),
+                type<optimizer::Rule, adafactor::Adafactor, adafactor::AdafactorOptions>("optimizer", "adafactor")}};
 }
 
 const TrainResult& alone(const Family& family, const Choice& optimizer, bool with_adapters) {
@@ -182,6 +206,27 @@ TEST_CASE("float64: states of whole matrices, saved on one layout and continued 
     const auto other = setting(mixture(), preconditioned, with_adapters, layouts[(i + 1) % layouts.size()]);
     const auto run = train_resumed(mine, saved_behind, other);
     CHECK(differences(run, alone(mixture(), preconditioned, with_adapters), tolerance) == "");
+  }
+}
+
+// Ranks have parts of the records that are summed, other ones on each layout.
+TEST_CASE("float64: rules with sums over records on every layout, saved on one and continued on the next",
+          "[matrix][train]") {
+  const Choice adafactor{"adafactor", "[optimizer]\nplugin = \"adafactor\"\nlr = 0.02\nweight_decay = 0.1\n"};
+  const Choice trust_ratio{"trust_ratio", "[optimizer]\nplugin = \"trust_ratio\"\nlr = 0.01\n"};
+  const auto* const family = GENERATE(&mixture(), &dense());
+  auto layouts = layouts_of(*family);
+  layouts.push_back({"PP 2", 2, "[strategy.pipeline_parallel]\nsize = 2\n"});
+  layouts.push_back({"PP 2 x fsdp", 4, "[strategy.pipeline_parallel]\nsize = 2\n[strategy.fsdp]\n"});
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const bool resumes = i % 2 == 0, with_adapters = i % 3 == 2;
+    const auto& optimizer = i % 4 == 3 ? trust_ratio : adafactor;
+    INFO(family->plugin << ", " << optimizer.name << (with_adapters ? " with adapters" : "") << ", " << layouts[i].name
+                        << (resumes ? ", resumed" : ""));
+    const auto mine = setting(*family, optimizer, with_adapters, layouts[i]);
+    const auto other = setting(*family, optimizer, with_adapters, layouts[(i + 1) % layouts.size()]);
+    const auto run = resumes ? train_resumed(mine, saved_behind, other) : train(mine);
+    CHECK(differences(run, alone(*family, optimizer, with_adapters), tolerance) == "");
   }
 }
 
