@@ -69,6 +69,12 @@ layout::Box relative_to(const layout::Box& origin, layout::Box box) {
   return box;
 }
 
+// Stages that share a record keep equal joint states of it, and the first one saves them.
+bool is_first_to_hold(const layout::Param& record, const assembly::Topology& topology) {
+  const auto& only = record.compute.only;
+  return !only || topology.mesh.position(topology.rank, {only->axis}) == only->positions.front();
+}
+
 class Restore {
  public:
   Restore(Session& session, checkpoint::Reader& reader) : session_(session), reader_(reader) {}
@@ -247,7 +253,7 @@ std::vector<checkpoint::TensorBox> saved_states(const Session& session) {
   }
   for (const auto& kept : session.engine->joint_states()) {
     const auto& part = kept.part;
-    if (!part.is_saved) continue;
+    if (!part.is_saved || !is_first_to_hold(*part.record, session.job->topology)) continue;
     boxes.push_back({saved_name(prefix + kept.name, part.record->name, kept.copy), part.shape, part.box, kept.value,
                      /*until_update=*/true});
   }

@@ -13,12 +13,6 @@
 namespace capstan::shard {
 namespace {
 
-// Stages that share a record keep equal states of it, and the first one's are saved.
-bool is_first_to_hold(const layout::Param& record, const EngineOptions& options) {
-  const auto& only = record.compute.only;
-  return !only || options.mesh.position(options.rank, {only->axis}) == only->positions.front();
-}
-
 StoredBox stored(const HeldBox& held, const at::Tensor& slice) {
   return {&held.record, held.box, slice.narrow(0, held.begin, held.box.numel()), held.writes_to_checkpoint, held.copy};
 }
@@ -192,11 +186,7 @@ std::vector<strategy::KeptJointState> Engine::joint_states() {
   host_.wait_all();
   if (!joint_) return {};
   auto states = joint_->states();
-  for (auto& state : states) {
-    const auto& record = *state.part.record;
-    state.copy = copy_of(record, shared_.options);
-    state.part.is_saved = state.part.is_saved && is_first_to_hold(record, shared_.options);
-  }
+  for (auto& state : states) state.copy = copy_of(*state.part.record, shared_.options);
   return states;
 }
 
