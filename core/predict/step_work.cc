@@ -11,7 +11,7 @@ namespace {
 
 std::int64_t size_of(c10::ScalarType type) { return static_cast<std::int64_t>(c10::elementSize(type)); }
 
-plan::Transfer among(const char* operation, const std::vector<layout::Axis>& axes, const Topology& topology,
+plan::Transfer among(const std::string& operation, const std::vector<layout::Axis>& axes, const Topology& topology,
                      std::int64_t bytes) {
   const auto ranks = topology.mesh.ranks_along(axes, topology.rank);
   return {operation, static_cast<int>(ranks.size()), nodes_of(ranks, topology.ranks_per_node), bytes};
@@ -82,15 +82,15 @@ double state_traffic(const shard::ShardPlan& plan, const shard::EngineOptions& o
   return bytes;
 }
 
-// What matrices that the optimizer needs whole cost on top: their rule's operations, and their parts, which go to the
-// owners and come back.
-void add_whole_matrices(const shard::ShardPlan& plan, const shard::EngineOptions& options, const Topology& topology,
-                        plan::StepWork& work) {
-  const auto whole = strategy::work_of(shard::matrix_rounds(plan, options));
-  work.whole_flops = whole.flops;
-  if (whole.exchanges == 0) return;
-  const auto bytes = whole.sent_parts / whole.exchanges;
-  work.whole_parts[among("all-to-all", shard::matrix_axes(plan, options), topology, bytes)] += 2 * whole.exchanges;
+// What the optimizer's joint updates cost on top: their rules' operations, and what ranks exchange.
+void add_joint_updates(const shard::ShardPlan& plan, const shard::EngineOptions& options, const Topology& topology,
+                       plan::StepWork& work) {
+  for (const auto& update : shard::joint_updates(plan, options)) {
+    const auto cost = update->cost();
+    work.whole_flops += cost.flops;
+    for (const auto& [operation, bytes, number] : cost.calls)
+      work.whole_parts[among(operation, shard::joint_axes(plan, options), topology, bytes)] += number;
+  }
 }
 
 }  // namespace
@@ -148,7 +148,7 @@ plan::StepWork step_work(plan::MicroStepWork micro, const shard::ShardPlan& plan
     work.update_bytes -= own * static_cast<double>(2 * (master - gradient));
   }
   work.update_bytes += state_traffic(plan, options);
-  add_whole_matrices(plan, options, topology, work);
+  add_joint_updates(plan, options, topology, work);
   return work;
 }
 

@@ -144,7 +144,7 @@ StepTime step_time(const StepWork& work, std::int64_t micro_steps, const Figures
   if (const auto decoded = bytes_of("decode", gathers); decoded > 0) time.decoding = decoded / figures.decoded_bytes;
   // Parts of matrices cross while others are computed, all but the first on their way out and the last on theirs back.
   auto exposed = work.whole_parts;
-  for (auto& [transfer, times_waited] : exposed) times_waited = 2;
+  for (auto& [transfer, times_waited] : exposed) times_waited = std::min<std::int64_t>(times_waited, 2);
   const auto waits = seconds(exposed, figures, node_bytes);
   time.update =
       work.update_bytes / figures.update_bytes_per_second + waits +

@@ -1,10 +1,16 @@
 #include <ATen/ATen.h>
+#include <capstan/comm/communicator.h>
+#include <capstan/optimizer/joint.h>
 #include <capstan/optimizer/rule.h>
 #include <capstan/testing.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <set>
 
+#include "comm/side_stream.h"
+#include "strategy/joint_updates.h"
 #include "testing/breaches.h"
 
 namespace capstan::testing {
@@ -55,6 +61,12 @@ Slice slice_of(const Rule& rule, const Case& of, std::int64_t begin = 0,
   return slice;
 }
 
+std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> copies;
+  for (const auto& tensor : tensors) copies.push_back(tensor.clone());
+  return copies;
+}
+
 struct Result {
   at::Tensor master;
   std::vector<at::Tensor> states;
@@ -65,14 +77,47 @@ struct Result {
   }
 };
 
+// All of the weight on one rank, updated as the engine does: jointly, if the rule asks for that.
+struct Alone {
+  Alone(Rule& of_rule, const Case& of) : rule(of_rule), slices{slice_of(of_rule, of)} {
+    if (rule.grain() == Grain::element) return;
+    const auto box = layout::Box::whole(of.record().shape);
+    std::vector<std::unique_ptr<optimizer::JointUpdate>> updates;
+    updates.push_back(rule.joint({{{&of.record(), {box}}}, 0, at::kDouble, at::kCPU}));
+    if (!updates.front() || !updates.front()->takes(of.record())) return;
+    comm::run_in_process(1, [&](comm::Communicator& communicator) {
+      joint.emplace(std::move(updates), communicator.group("alone", {0}, device), side);
+    });
+  }
+  void update(const Update& by) {
+    if (joint) {
+      joint->run([&](std::size_t) { return slices[0]; }, by);
+    } else {
+      rule.apply(slices, by);
+    }
+  }
+  Result result() {
+    Result now{slices[0].master.clone(), copies_of(slices[0].state)};
+    if (!joint) return now;
+    for (const auto& state : joint->states()) now.states.push_back(state.value.clone());
+    return now;
+  }
+
+  Rule& rule;
+  std::vector<Slice> slices;  ///< one
+  c10::Device device{at::kCPU};
+  comm::SideStream side{device, false};
+  std::optional<strategy::JointUpdates> joint;
+};
+
 // Two updates, whose gradients are `scale` times as large and divided by it again.
 Result updated(Rule& rule, const Case& of, double scale = 1) {
-  std::vector<Slice> slices{slice_of(rule, of)};
+  Alone alone(rule, of);
   for (int step = 0; step < 2; ++step) {
-    slices[0].grad = of.gradients[static_cast<std::size_t>(step)] * scale;
-    rule.apply(slices, update_of(step + 1, scale));
+    alone.slices[0].grad = of.gradients[static_cast<std::size_t>(step)] * scale;
+    alone.update(update_of(step + 1, scale));
   }
-  return {slices[0].master, slices[0].state};
+  return alone.result();
 }
 
 void check_states(const Rule& rule, const Case& of, Breaches& breaches) {
@@ -88,26 +133,22 @@ void check_states(const Rule& rule, const Case& of, Breaches& breaches) {
 }
 
 void check_zero(Rule& rule, const Case& of, Breaches& breaches) {
-  std::vector<Slice> slices{slice_of(rule, of)};
-  slices[0].master.zero_();
-  slices[0].grad.zero_();
-  for (int step = 0; step < 2; ++step) rule.apply(slices, update_of(step + 1));
-  breaches.unless(at::equal(slices[0].master, at::zeros_like(slices[0].master)),
+  Alone alone(rule, of);
+  const auto& slice = alone.slices[0];
+  slice.master.zero_();
+  slice.grad.zero_();
+  for (int step = 0; step < 2; ++step) alone.update(update_of(step + 1));
+  breaches.unless(at::equal(slice.master, at::zeros_like(slice.master)),
                   "a zero parameter with a zero gradient does not stay zero: padding would grow");
 }
 
 void check_skip(Rule& rule, const Case& of, Breaches& breaches) {
-  std::vector<Slice> slices{slice_of(rule, of)};
-  rule.apply(slices, update_of(1));
-  const Result before{slices[0].master.clone(), [&] {
-                        std::vector<at::Tensor> copies;
-                        for (const auto& state : slices[0].state) copies.push_back(state.clone());
-                        return copies;
-                      }()};
-  slices[0].grad.fill_(std::numeric_limits<double>::quiet_NaN());
-  rule.apply(slices, update_of(1, 1, /*skip=*/true));
-  breaches.unless(Result{slices[0].master, slices[0].state} == before,
-                  "an update that is to be skipped changes the master or a state");
+  Alone alone(rule, of);
+  alone.update(update_of(1));
+  const auto before = alone.result();
+  alone.slices[0].grad.fill_(std::numeric_limits<double>::quiet_NaN());
+  alone.update(update_of(1, 1, /*skip=*/true));
+  breaches.unless(alone.result() == before, "an update that is to be skipped changes the master or a state");
 }
 
 // The same elements in two slices; ranks may begin at any of them.
@@ -144,8 +185,6 @@ std::string optimizer_breaches(const std::function<std::shared_ptr<optimizer::Ru
   if (!rule) return breaches.text();
   const Case of;
   check_states(*rule, of, breaches);
-  // What needs whole matrices is updated in three calls, which testing::train makes.
-  if (rule->grain() == Grain::matrix && rule->whole_spec(of.record(), at::kDouble, at::kCPU)) return breaches.text();
   breaches.result("apply()", [&] {
     const auto result = updated(*rule, of);
     breaches.unless(!at::equal(result.master, of.master), "two updates change nothing");

@@ -1,6 +1,8 @@
 // Optimizers x ways to share a model and its optimizer's state: gradients, weights and states by name are one rank's.
 #include <ATen/ATen.h>
 #include <capstan/adamw/adamw.h>
+#include <capstan/matrix_rules/matrix_rule.h>
+#include <capstan/matrix_rules/summing_rule.h>
 #include <capstan/optimizer.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
@@ -8,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "docs/examples/optimizers/adafactor/adafactor.h"
 #include "support/compositions.h"
 
 namespace optimizers_test {
@@ -45,30 +48,50 @@ class ByRecord : public optimizer::Rule {
 };
 
 // A preconditioner for each whole matrix, which the matrix's owner keeps.
-class Preconditioned : public optimizer::Rule {
+class Preconditioned : public matrix_rules::MatrixRule {
  public:
   explicit Preconditioned(const config::Options<NoOptions>& /*options*/) {}
   std::vector<optimizer::StateSpec> states(const layout::Param& /*record*/) const override { return {}; }
-  optimizer::Grain grain() const override { return optimizer::Grain::matrix; }
-  std::optional<optimizer::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
-                                                 c10::DeviceType /*device*/) const override {
-    if (record.shape.size() < 2) return {};
+  std::optional<matrix_rules::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
+                                                    c10::DeviceType /*device*/) const override {
     const auto rows = record.shape[record.shape.size() - 2];
-    return optimizer::WholeSpec{master, static_cast<double>(rows), 0, {{"left", master, {rows, rows}}}};
+    return matrix_rules::WholeSpec{master, static_cast<double>(rows), 0, {{"left", master, {rows, rows}}}};
   }
-  void begin(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) override {
-    for (auto& slice : slices) {
-      if (slice.part.defined()) slice.part.copy_(slice.grad / update.grad_scale);
+  void begin(std::vector<matrix_rules::Part>& parts, const optimizer::Update& update) override {
+    for (auto& part : parts) {
+      if (part.part.defined()) part.part.copy_(part.grad / update.grad_scale);
     }
   }
-  void whole(const optimizer::Matrices& matrices, const optimizer::Update& update) override {
+  void whole(const matrix_rules::Matrices& matrices, const optimizer::Update& update) override {
     const auto& m = matrices.value;
     matrices.state[0].add_(at::bmm(m, m.transpose(1, 2)) * (1 - update.skip));
     m.copy_(at::linalg_solve(matrices.state[0] + 0.1 * at::eye(m.size(1), m.options()), m));
   }
+  void finish(std::vector<matrix_rules::Part>& parts, const optimizer::Update& /*update*/) override {
+    for (auto& part : parts) part.master.sub_(part.part * part.lr);
+  }
   void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) override {
-    for (auto& slice : slices)
-      slice.master.sub_((slice.part.defined() ? slice.part : slice.grad / update.grad_scale) * slice.lr);
+    for (auto& slice : slices) slice.master.sub_(slice.grad / update.grad_scale * slice.lr);
+  }
+};
+
+// Steps as long as the parameter is (LARS, You et al. 2017), but for vectors, which have no sums.
+class TrustRatio : public matrix_rules::SummingRule {
+ public:
+  explicit TrustRatio(const config::Options<NoOptions>& /*options*/) {}
+  std::vector<optimizer::StateSpec> states(const layout::Param& /*record*/) const override { return {}; }
+  std::vector<std::vector<matrix_rules::Kept>> sums(const layout::Param& record) const override {
+    if (record.shape.size() < 2) return {};
+    return {{matrix_rules::Kept{}, matrix_rules::Kept{}}};
+  }
+  std::vector<at::Tensor> terms(std::size_t /*pass*/, const matrix_rules::SummedSlice& slice,
+                                const optimizer::Update& update) const override {
+    return {slice.master.square(), (slice.grad / update.grad_scale).square()};
+  }
+  void finish(matrix_rules::SummedSlice& slice, const optimizer::Update& update) override {
+    const auto ratio = slice.sums.empty() ? at::ones({}, slice.master.options())
+                                          : (slice.sums[0][0] / (slice.sums[0][1] + 1e-12)).sqrt();
+    slice.master.sub_(slice.grad / update.grad_scale * ratio * slice.lr * (1 - update.skip));
   }
 };
 
@@ -103,13 +126,16 @@ std::string tables_of(const Choice& optimizer, bool with_adapters) {
 }
 
 Setting setting(const Family& family, const Choice& optimizer, bool with_adapters, const Composition& layout) {
-  return {.world = layout.world,
-          .config = family_config(family) + (with_adapters ? adapters_of(family) : "") +
-                    tables_of(optimizer, with_adapters) + layout.strategies,
-          .overrides = {same_micro_steps},
-          .steps = steps,
-          .types = {type<optimizer::Rule, ByRecord, NoOptions>("optimizer", "by_record"),
-                    type<optimizer::Rule, Preconditioned, NoOptions>("optimizer", "preconditioned")}};
+  return {
+      .world = layout.world,
+      .config = family_config(family) + (with_adapters ? adapters_of(family) : "") +
+                tables_of(optimizer, with_adapters) + layout.strategies,
+      .overrides = {same_micro_steps},
+      .steps = steps,
+      .types = {type<optimizer::Rule, ByRecord, NoOptions>("optimizer", "by_record"),
+                type<optimizer::Rule, Preconditioned, NoOptions>("optimizer", "preconditioned"),
+                type<optimizer::Rule, TrustRatio, NoOptions>("optimizer", "trust_ratio"),
+                type<optimizer::Rule, adafactor::Adafactor, adafactor::AdafactorOptions>("optimizer", "adafactor")}};
 }
 
 const TrainResult& alone(const Family& family, const Choice& optimizer, bool with_adapters) {
@@ -180,6 +206,27 @@ TEST_CASE("float64: states of whole matrices, saved on one layout and continued 
     const auto other = setting(mixture(), preconditioned, with_adapters, layouts[(i + 1) % layouts.size()]);
     const auto run = train_resumed(mine, saved_behind, other);
     CHECK(differences(run, alone(mixture(), preconditioned, with_adapters), tolerance) == "");
+  }
+}
+
+// Ranks have parts of the records that are summed, other ones on each layout.
+TEST_CASE("float64: rules with sums over records on every layout, saved on one and continued on the next",
+          "[matrix][train]") {
+  const Choice adafactor{"adafactor", "[optimizer]\nplugin = \"adafactor\"\nlr = 0.02\nweight_decay = 0.1\n"};
+  const Choice trust_ratio{"trust_ratio", "[optimizer]\nplugin = \"trust_ratio\"\nlr = 0.01\n"};
+  const auto* const family = GENERATE(&mixture(), &dense());
+  auto layouts = layouts_of(*family);
+  layouts.push_back({"PP 2", 2, "[strategy.pipeline_parallel]\nsize = 2\n"});
+  layouts.push_back({"PP 2 x fsdp", 4, "[strategy.pipeline_parallel]\nsize = 2\n[strategy.fsdp]\n"});
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const bool resumes = i % 2 == 0, with_adapters = i % 3 == 2;
+    const auto& optimizer = i % 4 == 3 ? trust_ratio : adafactor;
+    INFO(family->plugin << ", " << optimizer.name << (with_adapters ? " with adapters" : "") << ", " << layouts[i].name
+                        << (resumes ? ", resumed" : ""));
+    const auto mine = setting(*family, optimizer, with_adapters, layouts[i]);
+    const auto other = setting(*family, optimizer, with_adapters, layouts[(i + 1) % layouts.size()]);
+    const auto run = resumes ? train_resumed(mine, saved_behind, other) : train(mine);
+    CHECK(differences(run, alone(*family, optimizer, with_adapters), tolerance) == "");
   }
 }
 

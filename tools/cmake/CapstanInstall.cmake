@@ -30,10 +30,10 @@ if(TARGET capstan_testing)
   add_dependencies(installable capstan_testing)
 endif()
 # What plugins may be linked with besides.
-install(TARGETS capstan_decoder capstan_strategy_parts capstan_monitor_parts capstan_data_parts capstan_nvml ARCHIVE DESTINATION lib)
+install(TARGETS capstan_decoder capstan_strategy_parts capstan_matrix_rules capstan_monitor_parts capstan_data_parts capstan_nvml ARCHIVE DESTINATION lib)
 install(TARGETS capstan_adamw LIBRARY DESTINATION lib)
 set_target_properties(capstan_adamw PROPERTIES INSTALL_RPATH "$ORIGIN;${CAPSTAN_TORCH_RPATH}")
-add_dependencies(installable capstan_decoder capstan_strategy_parts capstan_monitor_parts capstan_data_parts capstan_nvml capstan_adamw)
+add_dependencies(installable capstan_decoder capstan_strategy_parts capstan_matrix_rules capstan_monitor_parts capstan_data_parts capstan_nvml capstan_adamw)
 if(TARGET capstan_adamw_cuda)
   set_target_properties(capstan_adamw_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;${CAPSTAN_TORCH_RPATH}" INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS capstan_adamw_cuda LIBRARY DESTINATION lib)
@@ -41,6 +41,7 @@ endif()
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/" "${PROJECT_SOURCE_DIR}/models/libraries/decoder/include/"
   "${PROJECT_SOURCE_DIR}/plugins/libraries/adamw/include/" "${PROJECT_SOURCE_DIR}/plugins/libraries/strategy_parts/include/"
+  "${PROJECT_SOURCE_DIR}/plugins/libraries/matrix_rules/include/"
   "${PROJECT_SOURCE_DIR}/plugins/libraries/nvml/include/" "${PROJECT_SOURCE_DIR}/plugins/libraries/monitor_parts/include/"
   "${PROJECT_SOURCE_DIR}/plugins/libraries/data_parts/include/"
   DESTINATION include FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")

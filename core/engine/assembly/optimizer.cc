@@ -1,33 +1,56 @@
 #include "assembly/assemble.h"
 
 #include <capstan/base/text.h>
+#include <capstan/optimizer/joint.h>
 #include "plugin/guard.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace capstan::assembly {
 namespace {
+
+// A plugin's joint update with its name around errors.
+class GuardedJointUpdate : public optimizer::JointUpdate {
+ public:
+  GuardedJointUpdate(std::string plugin, std::unique_ptr<optimizer::JointUpdate> update)
+      : plugin_(std::move(plugin)), update_(std::move(update)) {}
+  bool takes(const layout::Param& record) const override { return update_->takes(record); }
+  std::vector<optimizer::JointState> states() const override {
+    return plugin::guard(plugin_, "states of its joint update", [&] { return update_->states(); });
+  }
+  optimizer::JointCost cost() const override {
+    return plugin::guard(plugin_, "cost of its joint update", [&] { return update_->cost(); });
+  }
+  void run(optimizer::JointStep& step, const std::vector<at::Tensor>& states) override {
+    plugin::guard(plugin_, "joint update", [&] { update_->run(step, states); });
+  }
+
+ private:
+  std::string plugin_;
+  std::unique_ptr<optimizer::JointUpdate> update_;
+};
 
 // A plugin's rule with its name around errors.
 class GuardedRule : public optimizer::Rule {
  public:
   explicit GuardedRule(const Made<optimizer::Rule>& made) : plugin_(made.name), rule_(made.object) {}
   std::vector<optimizer::StateSpec> states(const layout::Param& record) const override {
-    return plugin::guard(plugin_, "states of " + record.name, [&] { return rule_->states(record); });
+    return plugin::guard(plugin_, "states of " + record.name, [&] {
+      auto states = rule_->states(record);
+      for (const auto& state : states) check_blocks(state, record);
+      return states;
+    });
   }
   optimizer::Grain grain() const override { return rule_->grain(); }
   bool is_fused() const override { return rule_->is_fused(); }
-  std::optional<optimizer::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
-                                                 c10::DeviceType device) const override {
-    return plugin::guard(plugin_, "whole_spec of " + record.name,
-                         [&] { return rule_->whole_spec(record, master, device); });
+  std::unique_ptr<optimizer::JointUpdate> joint(const optimizer::Sharing& sharing) override {
+    auto update = plugin::guard(plugin_, "joint", [&] { return rule_->joint(sharing); });
+    return update ? std::make_unique<GuardedJointUpdate>(plugin_, std::move(update)) : nullptr;
   }
-  void begin(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) override {
-    plugin::guard(plugin_, "begin", [&] { rule_->begin(slices, update); });
-  }
-  void whole(const optimizer::Matrices& matrices, const optimizer::Update& update) override {
-    plugin::guard(plugin_, "whole", [&] { rule_->whole(matrices, update); });
+  std::string why_useless(const std::vector<const layout::Param*>& records) const override {
+    return plugin::guard(plugin_, "why_useless", [&] { return rule_->why_useless(records); });
   }
   void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) override {
     plugin::guard(plugin_, "apply", [&] { rule_->apply(slices, update); });
@@ -41,6 +64,13 @@ class GuardedRule : public optimizer::Rule {
   }
 
  private:
+  // Parts of a weight may begin anywhere in a block.
+  void check_blocks(const optimizer::StateSpec& state, const layout::Param& record) const {
+    if (state.block >= 1 && (state.block == 1 || grain() == optimizer::Grain::record)) return;
+    throw Error(cat("its state '", state.name, "' of '", record.name, "' has blocks of ", state.block, " elements"),
+                state.block < 1 ? "give 1 or more" : "let the rule's grain() be Grain::record");
+  }
+
   std::string plugin_;
   std::shared_ptr<optimizer::Rule> rule_;
 };
@@ -61,16 +91,15 @@ void check_patterns(const OptimizerGroupTable& group, const std::vector<const la
   }
 }
 
-// A rule for matrices that gets none would act on nothing in silence.
-void check_matrices(const Made<optimizer::Rule>& made, const optimizer::Rule& rule, const strategy::Optimizer& all,
-                    const std::vector<const layout::Param*>& records, Diagnostics& faults) {
-  const auto is_whole = [&](const layout::Param* record) {
-    return record->trainable && all.of(*record).rule.get() == &rule &&
-           rule.whole_spec(*record, at::kFloat, c10::DeviceType::CPU);
-  };
-  if (rule.grain() != optimizer::Grain::matrix || std::any_of(records.begin(), records.end(), is_whole)) return;
-  faults.add(made.where,
-             cat("the optimizer '", made.name, "' has no effect: nothing that it trains is a matrix for it"),
+// A rule that is to train what it leaves as it is would act on nothing in silence.
+void check_use(const Made<optimizer::Rule>& made, const optimizer::Rule& rule, const strategy::Optimizer& all,
+               const std::vector<const layout::Param*>& records, Diagnostics& faults) {
+  std::vector<const layout::Param*> own;
+  std::copy_if(records.begin(), records.end(), std::back_inserter(own),
+               [&](const layout::Param* record) { return record->trainable && all.of(*record).rule.get() == &rule; });
+  const auto why = rule.why_useless(own);
+  if (why.empty()) return;
+  faults.add(made.where, cat("the optimizer '", made.name, "' has no effect: ", why),
              cat("choose another, or let it take what is trained: see `capstan plugins ", made.name, "`"));
 }
 
@@ -84,14 +113,14 @@ void check_reach(const strategy::Optimizer& all, const PluginsBesidesModel& plug
     for (const auto* record : records) {
       if (&all.of(*record) == &group) (record->trainable ? trained : any) = true;
     }
-    if (trained && table.rule) check_matrices(*table.rule, *group.rule, all, records, faults);
+    if (trained && table.rule) check_use(*table.rule, *group.rule, all, records, faults);
     if (trained) continue;
     faults.add(table.options.where(&setup::OptimizerGroupOptions::records),
                cat(group.name, " has no effect: all parameters that it names ",
                    any ? "are frozen" : "belong to groups before it"),
                "remove it, or name parameters that are trained");
   }
-  check_matrices(*plugins.optimizer, *all.groups().back().rule, all, records, faults);
+  check_use(*plugins.optimizer, *all.groups().back().rule, all, records, faults);
 }
 
 }  // namespace

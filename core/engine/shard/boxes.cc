@@ -7,6 +7,7 @@
 #include "nn/blocks.h"
 #include "shard/footprint.h"
 #include "shard/slices.h"
+#include "strategy/joint_updates.h"
 
 namespace capstan::shard {
 namespace {
@@ -96,8 +97,8 @@ std::int64_t saved_bytes(const ShardPlan& plan, const EngineOptions& options, bo
     }
   });
   if (!options.optimizer) return bytes;
-  const auto of_matrices = strategy::state_bytes_of(matrix_rounds(plan, options));
-  return bytes + of_matrices.device + of_matrices.host;
+  const auto joint = strategy::state_bytes(joint_updates(plan, options), /*only_saved=*/true);
+  return bytes + joint.device + joint.host;
 }
 
 std::int64_t trained_master_bytes(const ShardPlan& plan, const EngineOptions& options) {

@@ -31,7 +31,7 @@ Engine::Engine(EngineOptions options, const std::vector<nn::Unit*>& units, const
     }
   }
   scales_.emplace(parameters_, shared_, group_of);
-  if (shared_.options.optimizer) plan_matrices(group_of);
+  if (shared_.options.optimizer) make_joint_updates(group_of);
 }
 
 void Engine::reduce(std::size_t bucket, const Reduction& how) {
@@ -104,22 +104,23 @@ optimizer::Slice Engine::device_slice(const OwnedSlice& owned, double lr, bool c
   return parameters_[owned.bucket].masters().views(owned, reducers_[owned.bucket].slice(owned.weight), lr, copies);
 }
 
-void Engine::plan_matrices(const GroupOf& group_of) {
-  auto rounds = matrix_rounds(shared_.plan, shared_.options);
-  if (rounds.empty()) return;
-  auto group = group_of(matrix_axes(shared_.plan, shared_.options), 0);
-  matrices_.emplace(std::move(rounds), std::move(group), shared_.streams.reduce);  // no gradient is summed then
+void Engine::make_joint_updates(const GroupOf& group_of) {
+  auto updates = joint_updates(shared_.plan, shared_.options);
+  if (updates.empty()) return;
+  auto group = group_of(joint_axes(shared_.plan, shared_.options), 0);
+  joint_.emplace(std::move(updates), std::move(group), shared_.streams.reduce);  // no gradient is summed then
+  for (auto& slice : shared_.slices) slice.is_joint = slice.record && joint_->take(*slice.record);
 }
 
 // Masters in host memory are updated here too, and the next forward does not overlap with that: ranks exchange parts.
-void Engine::update_matrices(double lr, const optimizer::Update& update, bool copies) {
-  if (!matrices_) return;
+void Engine::update_jointly(double lr, const optimizer::Update& update, bool copies) {
+  if (!joint_) return;
   host_.wait_all();
   const auto slice_of = [&](std::size_t place) {
     const auto& owned = shared_.slices[place];
     return plan(owned.bucket).on_host ? host_.arrived_slice(owned, lr, copies) : device_slice(owned, lr, copies);
   };
-  matrices_->run(slice_of, update);
+  joint_->run(slice_of, update);
 }
 
 void Engine::update(double lr, const optimizer::Update& update, const std::function<void()>& after) {
@@ -127,11 +128,11 @@ void Engine::update(double lr, const optimizer::Update& update, const std::funct
   finish();
   shared_.allocate_states();
   const bool copies = !after;  // `after` may still change the masters
-  update_matrices(lr, update, copies);
+  update_jointly(lr, update, copies);
   for (auto* rule : rules_of(shared_.slices)) {
     std::vector<optimizer::Slice> slices;
     for (const auto& owned : shared_.slices) {
-      if (owned.group->rule.get() != rule || owned.in_matrices || plan(owned.bucket).on_host) continue;
+      if (owned.group->rule.get() != rule || owned.is_joint || plan(owned.bucket).on_host) continue;
       slices.push_back(device_slice(owned, lr, copies));
       auto& slice = slices.back();
       if (slice.grad.defined() && !rule->is_fused()) slice.grad = slice.grad.to(slice.master.scalar_type());

@@ -21,7 +21,7 @@
 #include "shard/gather_scales.h"
 #include "shard/host_update.h"
 #include "shard/reducer.h"
-#include "strategy/matrix_update.h"
+#include "strategy/joint_updates.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
@@ -123,8 +123,8 @@ class Engine : private Executor {
   /// The optimizer's states of this rank's boxes of trainable records: views, zero before the first update. Waits for
   /// an update that still runs.
   std::vector<StateOfRecord> state_boxes();
-  /// Those of whole matrices that this rank owns.
-  std::vector<strategy::OwnedMatrixState> matrix_states();
+  /// Those of joint updates. Waits as state_boxes() does.
+  std::vector<strategy::KeptJointState> joint_states();
   /// What this rank keeps of compute copies; those that an upload from host memory may be writing are left out. Valid
   /// once a step has gathered them.
   std::vector<ComputeCopy> compute_copies();
@@ -170,8 +170,8 @@ class Engine : private Executor {
   at::Tensor gradient(std::size_t b, std::size_t w);
   void finish();
   optimizer::Slice device_slice(const OwnedSlice& owned, double lr, bool copies);
-  void plan_matrices(const GroupOf& group_of);
-  void update_matrices(double lr, const optimizer::Update& update, bool copies);
+  void make_joint_updates(const GroupOf& group_of);
+  void update_jointly(double lr, const optimizer::Update& update, bool copies);
   StateOfRecord state_of(const HeldBox& held);
   void publish(bool copied);
 
@@ -180,8 +180,8 @@ class Engine : private Executor {
   std::deque<BucketParameters> parameters_;  ///< by bucket
   std::deque<Reducer> reducers_;             ///< by bucket
   std::optional<GatherScales> scales_;
-  HostUpdate host_;  ///< updates what is in host memory
-  std::optional<strategy::MatrixUpdate> matrices_;
+  HostUpdate host_;                                    ///< updates what is in host memory
+  std::optional<strategy::JointUpdates> joint_;        ///< what ranks update together
   std::vector<Trained> trained_;                       ///< trained weights, in the buckets' order
   std::vector<std::shared_ptr<comm::Group>> holders_;  ///< sync_module_states: by bucket, ranks along its data axes
   Squares squares_;

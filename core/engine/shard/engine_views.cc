@@ -182,11 +182,11 @@ std::vector<StateOfRecord> Engine::state_boxes() {
   return list;
 }
 
-std::vector<strategy::OwnedMatrixState> Engine::matrix_states() {
+std::vector<strategy::KeptJointState> Engine::joint_states() {
   host_.wait_all();
-  if (!matrices_) return {};
-  auto states = matrices_->states();
-  for (auto& state : states) state.copy = copy_of(*state.record, shared_.options);
+  if (!joint_) return {};
+  auto states = joint_->states();
+  for (auto& state : states) state.copy = copy_of(*state.part.record, shared_.options);
   return states;
 }
 
@@ -212,9 +212,10 @@ std::vector<layout::Footprint> Engine::held() const {
   for (const auto& slice : shared_.slices) {
     for (const auto& state : slice.state) memory.add(Purpose::optimizer_state, state, plan(slice.bucket).on_host);
   }
-  if (matrices_) {
-    for (const auto& [state, on_host] : matrices_->held()) memory.add(Purpose::optimizer_state, state, on_host);
-  }
+  const auto add_state = [&](const at::Tensor& state, bool on_host) {
+    memory.add(Purpose::optimizer_state, state, on_host);
+  };
+  if (joint_) joint_->each_held(add_state);
   memory.add(Purpose::gather_staging, shared_.gather_staging);
   memory.add(Purpose::reduce_staging, shared_.reduce_staging);
   memory.add(Purpose::sum_staging, shared_.sum_staging);

@@ -9,6 +9,7 @@
 #include "shard/counting_executor.h"
 #include "shard/gather_protocol.h"
 #include "shard/slices.h"
+#include "strategy/joint_updates.h"
 
 namespace capstan::shard {
 namespace {
@@ -34,9 +35,9 @@ std::map<std::string, std::int64_t> permanent(const ShardPlan& plan, const Engin
   for (const auto& bucket : plan.buckets) add(bucket.buffers);
   add(plan.staging);
   if (!options.optimizer) return bytes;
-  const auto of_matrices = strategy::state_bytes_of(matrix_rounds(plan, options));
-  bytes[part_of(Purpose::optimizer_state, false)] += of_matrices.device;
-  bytes[part_of(Purpose::optimizer_state, true)] += of_matrices.host;
+  const auto joint = strategy::state_bytes(joint_updates(plan, options), /*only_saved=*/false);
+  bytes[part_of(Purpose::optimizer_state, false)] += joint.device;
+  bytes[part_of(Purpose::optimizer_state, true)] += joint.host;
   for (const auto& slice : plan_slices(plan, options))
     bytes[part_of(Purpose::optimizer_state, plan.buckets[slice.bucket].on_host)] += slice.state_bytes();
   return bytes;
@@ -89,9 +90,8 @@ std::vector<layout::Footprint> footprint(const ShardPlan& plan, const EngineOpti
   for (const auto* part : {"offloaded parameters", "offloaded gradients", "offloaded optimizer state"})
     add_if_any(part, bytes[part], "host", "always");
   if (!options.optimizer) return list;
-  const auto matrices = strategy::bytes_of(matrix_rounds(plan, options));
-  add_if_any("whole matrices", matrices.device, device, "update");
-  if (!options.precision.device.is_cpu()) add_if_any("parts of whole matrices", matrices.host, "host", "update");
+  for (const auto& one : strategy::memory_of(joint_updates(plan, options)))
+    add_if_any(one.part, one.bytes, one.device, "update");
   return list;
 }
 

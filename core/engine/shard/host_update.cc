@@ -137,7 +137,7 @@ void HostUpdate::update_item(std::size_t i, const Job& job) {
 void HostUpdate::update_by(optimizer::Rule& rule, const Item& item, const Job& job) {
   std::vector<optimizer::Slice> slices;
   for (const auto& owned : slices_of(shared_.slices, item.index)) {
-    if (owned.group->rule.get() == &rule && !owned.in_matrices) slices.push_back(slice_of(owned, item, job));
+    if (owned.group->rule.get() == &rule && !owned.is_joint) slices.push_back(slice_of(owned, item, job));
   }
   if (!slices.empty()) rule.apply(slices, job.update);
 }

@@ -64,8 +64,6 @@ struct EngineOptions {
   std::int64_t micro_tokens = 0;  ///< tokens of a rank's micro-batch at most, padding included; 0: unknown
   /// Elements of a bucket's gradients, counted over all ranks' shards, that pass through staging at once.
   std::int64_t most_staged = std::int64_t{1} << 27;
-  /// Elements of matrices that a rank has whole at once, or one matrix if that has more (optimizer::Grain::matrix).
-  std::int64_t most_whole = std::int64_t{1} << 25;
   bool deterministic = false;  ///< every mode sums gradients by the same calls in the same layout
   bool coalesce = false;       ///< collectives take lists of tensors at no cost: full weights in place
   /// How trained records are updated, and so what states they have; null where nothing is.

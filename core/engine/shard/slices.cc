@@ -22,7 +22,7 @@ std::int64_t elements_of(const BucketPlan& bucket, std::size_t weight) {
 void plan_states(PlannedSlice& slice, const BucketPlan& bucket, c10::ScalarType master) {
   const auto& record = slice.record ? *slice.record : bucket.weights[slice.weight].weight->records().front();
   for (auto& spec : slice.group->rule->states(record)) {
-    CAPSTAN_ASSERT(spec.block == 1 || (slice.record && !slice.in_matrices));
+    CAPSTAN_ASSERT(spec.block == 1 || slice.record);
     const Buffer buffer{Purpose::optimizer_state,
                         layout::blocks_in(slice.elements, spec.block),
                         spec.dtype.value_or(master),
@@ -31,14 +31,6 @@ void plan_states(PlannedSlice& slice, const BucketPlan& bucket, c10::ScalarType 
                         slice.weight};
     slice.states.push_back({std::move(spec), buffer});
   }
-}
-
-std::optional<optimizer::WholeSpec> whole_spec(const layout::Param& record, const EngineOptions& options) {
-  const auto& rule = *options.optimizer->of(record).rule;
-  if (rule.grain() != optimizer::Grain::matrix) return {};
-  auto spec = rule.whole_spec(record, options.precision.master, options.precision.device.type());
-  CAPSTAN_ASSERT(!spec || record.shape.size() > 1);
-  return spec;
 }
 
 bool comes_before(const PlannedSlice& a, const PlannedSlice& b) {
@@ -100,14 +92,13 @@ std::vector<PlannedSlice> plan_slices(const ShardPlan& plan, const EngineOptions
     if (optimizer.is_one_slice(*plan.buckets[held.bucket].weights[held.weight].weight)) return;
     slices.push_back({held.bucket, held.weight, &optimizer.of(held.record), &held.record, held.box, held.begin,
                       held.box.numel(), optimizer.weight_decay(held.record)});
-    slices.back().in_matrices = whole_spec(held.record, options).has_value();
   });
   std::stable_sort(slices.begin(), slices.end(), &comes_before);
   for (auto& slice : slices) plan_states(slice, plan.buckets[slice.bucket], options.precision.master);
   return slices;
 }
 
-std::vector<layout::Axis> matrix_axes(const ShardPlan& plan, const EngineOptions& options) {
+std::vector<layout::Axis> joint_axes(const ShardPlan& plan, const EngineOptions& options) {
   auto axes = layout::all_axes;
   std::erase(axes, layout::Axis::pp);
   for (const auto& bucket : plan.buckets) {
@@ -120,26 +111,35 @@ std::vector<layout::Axis> matrix_axes(const ShardPlan& plan, const EngineOptions
   return axes;
 }
 
-std::vector<strategy::MatrixRound> matrix_rounds(const ShardPlan& plan, const EngineOptions& options) {
+optimizer::Sharing sharing_of(const optimizer::Rule& rule, const ShardPlan& plan, const EngineOptions& options) {
   const auto slices = plan_slices(plan, options);
-  const auto axes = matrix_axes(plan, options);
+  const auto axes = joint_axes(plan, options);
   std::map<const layout::Param*, std::size_t> place;
   for (std::size_t i = 0; i < slices.size(); ++i) place[slices[i].record] = i;
-  std::vector<strategy::SharedRecord> records;
+  optimizer::Sharing sharing{
+      {}, options.mesh.position(options.rank, axes), options.precision.master, options.precision.device.type()};
   for (const auto& bucket : plan.buckets) {
     for (std::size_t w = 0; bucket.trainable && w < bucket.weights.size(); ++w) {
       for (const auto& record : bucket.weights[w].weight->records()) {
-        const auto spec = whole_spec(record, options);
-        if (!spec) continue;
-        auto* rule = options.optimizer->of(record).rule.get();
-        records.push_back({&record, rule, *spec, bucket.on_host, {}, place[&record]});
+        if (options.optimizer->of(record).rule.get() != &rule) continue;
+        sharing.records.push_back({&record, {}, place[&record], bucket.on_host});
         const auto layout = bucket.parameters.gathers() ? record.sharded(options.mesh) : record.compute;
         for (const auto rank : options.mesh.ranks_along(axes, options.rank))
-          records.back().boxes.push_back(layout.box(record.shape, options.mesh, rank));
+          sharing.records.back().boxes.push_back(layout.box(record.shape, options.mesh, rank));
       }
     }
   }
-  return strategy::plan_matrices(records, options.mesh.position(options.rank, axes), options.most_whole);
+  return sharing;
+}
+
+std::vector<std::unique_ptr<optimizer::JointUpdate>> joint_updates(const ShardPlan& plan,
+                                                                   const EngineOptions& options) {
+  std::vector<std::unique_ptr<optimizer::JointUpdate>> updates;
+  for (auto* rule : options.optimizer->rules()) {
+    if (rule->grain() != optimizer::Grain::record) continue;
+    if (auto update = rule->joint(sharing_of(*rule, plan, options))) updates.push_back(std::move(update));
+  }
+  return updates;
 }
 
 }  // namespace capstan::shard

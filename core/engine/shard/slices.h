@@ -1,14 +1,15 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/optimizer/joint.h>
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "shard/options.h"
 #include "shard/plan.h"
-#include "strategy/matrix_plan.h"
 #include "strategy/optimizer.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -31,7 +32,6 @@ struct PlannedSlice {
   std::int64_t elements = 0;
   double weight_decay = 0;
   std::vector<PlannedState> states = {};  ///< the rule's states
-  bool in_matrices = false;               ///< its rule needs the record's matrices whole (whole_spec)
 
   std::int64_t state_bytes() const;
 };
@@ -39,13 +39,16 @@ struct PlannedSlice {
 /// The slices of this rank, in the order of the buckets.
 std::vector<PlannedSlice> plan_slices(const ShardPlan& plan, const EngineOptions& options);
 
-/// The axes of the group in which matrices cross that rules need whole: along others ranks have matrices of their own.
-std::vector<layout::Axis> matrix_axes(const ShardPlan& plan, const EngineOptions& options);
-/// How those matrices cross; a slice's number is its place in plan_slices().
-std::vector<strategy::MatrixRound> matrix_rounds(const ShardPlan& plan, const EngineOptions& options);
+/// The axes of the group whose ranks share records for joint updates: along others ranks have records of their own.
+std::vector<layout::Axis> joint_axes(const ShardPlan& plan, const EngineOptions& options);
+/// The records that a rule updates; a slice's number is its place in plan_slices().
+optimizer::Sharing sharing_of(const optimizer::Rule& rule, const ShardPlan& plan, const EngineOptions& options);
+/// The joint updates that this rank's rules ask for.
+std::vector<std::unique_ptr<optimizer::JointUpdate>> joint_updates(const ShardPlan& plan, const EngineOptions& options);
 
 struct OwnedSlice : PlannedSlice {
   std::vector<at::Tensor> state = {};  ///< their tensors, once they are needed
+  bool is_joint = false;               ///< a joint update updates it, and no Rule::apply
 
   /// Its elements of the weight's tensor; undefined stays so.
   at::Tensor of(const at::Tensor& all) const;

@@ -16,10 +16,7 @@ namespace {
 
 constexpr const char* prefix = "optimizer/";
 
-template <class Spec>
-std::string kind_of(const Spec& spec) {
-  return prefix + spec.name;
-}
+std::string kind_of(const optimizer::StateSpec& spec) { return prefix + spec.name; }
 
 /// Where a state of a record's box is in a checkpoint.
 struct Place {
@@ -72,13 +69,19 @@ layout::Box relative_to(const layout::Box& origin, layout::Box box) {
   return box;
 }
 
+// Stages that share a record keep equal joint states of it, and the first one saves them.
+bool is_first_to_hold(const layout::Param& record, const assembly::Topology& topology) {
+  const auto& only = record.compute.only;
+  return !only || topology.mesh.position(topology.rank, {only->axis}) == only->positions.front();
+}
+
 class Restore {
  public:
   Restore(Session& session, checkpoint::Reader& reader) : session_(session), reader_(reader) {}
 
   std::vector<std::string> run() {
     for (auto& kept : session_.engine->state_boxes()) restore(kept);
-    for (auto& kept : session_.engine->matrix_states()) restore(kept);
+    for (auto& kept : session_.engine->joint_states()) restore(kept);
     check_kinds();
     std::vector<std::string> words;
     if (packed_again_ > 0) {
@@ -116,13 +119,14 @@ class Restore {
     }
   }
 
-  void restore(strategy::OwnedMatrixState& kept) {
-    auto tensor = saved_name(kind_of(*kept.spec), kept.record->name, kept.copy);
-    if (!reader_.has(tensor)) tensor = saved_name(kind_of(*kept.spec), kept.record->name, 0);
+  void restore(strategy::KeptJointState& kept) {
+    const auto kind = prefix + kept.name;
+    auto tensor = saved_name(kind, kept.part.record->name, kept.copy);
+    if (!reader_.has(tensor)) tensor = saved_name(kind, kept.part.record->name, 0);
     if (reader_.has(tensor)) {
-      reader_.read(tensor, kept.box, kept.value);
+      reader_.read(tensor, kept.part.box, kept.value);
     } else {
-      missing_.insert(kind_of(*kept.spec));
+      missing_.insert(kind);
     }
   }
 
@@ -188,20 +192,28 @@ class Restore {
     return states;
   }
 
+  // What rules keep of the model's records, other ranks' too: joint updates are asked as if one rank had them all.
+  std::set<std::string> known_kinds() const {
+    std::set<std::string> known;
+    const auto& all = *session_.job->model->optimizer;
+    const auto precision = assembly::precision_of(session_.job->config.train->precision, session_.device);
+    for (auto* rule : all.rules()) {
+      optimizer::Sharing sharing{{}, 0, precision.master, precision.device.type()};
+      for (const auto* record : assembly::records_of(session_.units)) {
+        if (!record->trainable || all.of(*record).rule.get() != rule) continue;
+        for (const auto& spec : rule->states(*record)) known.insert(kind_of(spec));
+        sharing.records.push_back({record, {layout::Box::whole(record->shape)}, sharing.records.size()});
+      }
+      const auto joint = rule->grain() == optimizer::Grain::record ? rule->joint(sharing) : nullptr;
+      for (const auto& state : joint ? joint->states() : std::vector<optimizer::JointState>{})
+        known.insert(prefix + state.name);
+    }
+    return known;
+  }
+
   // The optimizer must keep what was saved, no more and no less.
   void check_kinds() const {
-    std::set<std::string> known;
-    const auto& optimizer = *session_.job->model->optimizer;
-    const auto precision = assembly::precision_of(session_.job->config.train->precision, session_.device);
-    for (const auto* record : assembly::records_of(session_.units)) {
-      if (!record->trainable) continue;
-      const auto& rule = *optimizer.of(*record).rule;
-      for (const auto& spec : rule.states(*record)) known.insert(kind_of(spec));
-      if (rule.grain() != optimizer::Grain::matrix) continue;
-      const auto whole = rule.whole_spec(*record, precision.master, precision.device.type());
-      for (const auto& spec : whole ? whole->states : std::vector<optimizer::MatrixState>{})
-        known.insert(kind_of(spec));
-    }
+    const auto known = known_kinds();
     std::set<std::string> foreign;
     for (const auto& tensor : reader_.tensors(prefix)) {
       auto kind = tensor.substr(0, tensor.find('/', std::string(prefix).size()));
@@ -239,8 +251,10 @@ std::vector<checkpoint::TensorBox> saved_states(const Session& session) {
                        /*until_update=*/true});
     }
   }
-  for (const auto& kept : session.engine->matrix_states()) {
-    boxes.push_back({saved_name(kind_of(*kept.spec), kept.record->name, kept.copy), kept.shape, kept.box, kept.value,
+  for (const auto& kept : session.engine->joint_states()) {
+    const auto& part = kept.part;
+    if (!part.is_saved || !is_first_to_hold(*part.record, session.job->topology)) continue;
+    boxes.push_back({saved_name(prefix + kept.name, part.record->name, kept.copy), part.shape, part.box, kept.value,
                      /*until_update=*/true});
   }
   return boxes;

@@ -12,8 +12,8 @@ namespace session {
 /// The optimizer's states in checkpoints. A state is a logical tensor "optimizer/<state>/<record>": with the record's
 /// shape, or where an element stands for a block, with an element for each of the record's blocks. Where ranks' boxes
 /// divide blocks, each box has blocks of its own, and its elements are a tensor that the box is part of the name of:
-/// "optimizer/<state>/<record>@[0:3, 0:5]". A state of whole matrices has the record's dimensions before the last two,
-/// then its own for one matrix; the owner of the matrix writes it.
+/// "optimizer/<state>/<record>@[0:3, 0:5]". A state of a joint update has the shape that the update says
+/// (optimizer::StatePart), and the rank that it says writes it.
 
 std::vector<checkpoint::TensorBox> saved_states(const Session& session);
 

@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
+#include <capstan/optimizer/joint.h>
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -11,14 +12,9 @@ namespace capstan::optimizer {
 
 Rule::~Rule() = default;
 
-std::optional<WholeSpec> Rule::whole_spec(const layout::Param& /*record*/, c10::ScalarType /*master*/,
-                                          c10::DeviceType /*device*/) const {
-  return {};
-}
+std::unique_ptr<JointUpdate> Rule::joint(const Sharing& /*sharing*/) { return {}; }
 
-// A rule without a whole_spec() is asked for neither.
-void Rule::begin(std::vector<Slice>& /*slices*/, const Update& /*update*/) {}
-void Rule::whole(const Matrices& /*matrices*/, const Update& /*update*/) {}
+std::string Rule::why_useless(const std::vector<const layout::Param*>& /*records*/) const { return {}; }
 
 std::vector<at::Tensor> Rule::unpacked(const layout::Param& record, const std::vector<at::Tensor>& /*state*/) const {
   throw Error(cat("the optimizer cannot take up its state of '", record.name,
@@ -42,6 +38,14 @@ Optimizer::Optimizer(std::vector<OptimizerGroup> groups, double weight_decay, bo
 
 Optimizer::Optimizer(std::shared_ptr<optimizer::Rule> rule)
     : Optimizer({{"optimizer", {}, std::move(rule)}}, 0, false) {}
+
+std::vector<optimizer::Rule*> Optimizer::rules() const {
+  std::vector<optimizer::Rule*> rules;
+  for (const auto& group : groups_) {
+    if (std::find(rules.begin(), rules.end(), group.rule.get()) == rules.end()) rules.push_back(group.rule.get());
+  }
+  return rules;
+}
 
 const OptimizerGroup& Optimizer::of(const layout::Param& record) const {
   const auto found = std::find_if(groups_.begin(), groups_.end() - 1, [&](const OptimizerGroup& group) {

@@ -28,6 +28,8 @@ class Optimizer {
   explicit Optimizer(std::shared_ptr<optimizer::Rule> rule);
 
   const std::vector<OptimizerGroup>& groups() const { return groups_; }
+  /// The groups' rules, each once.
+  std::vector<optimizer::Rule*> rules() const;
   /// The first group that has a pattern for the record's name.
   const OptimizerGroup& of(const layout::Param& record) const;
   double weight_decay(const layout::Param& record) const;

@@ -153,7 +153,7 @@ std::string data_breaches(const data::DataSource& source, const data::SplitReque
 /// Runs of three steps, of none, and one that fails, on the first and on another rank; one step has no finite loss.
 std::string monitor_breaches(const std::function<std::shared_ptr<monitor::Monitor>()>& make);
 /// Zero stays zero, a skipped update changes nothing, gradients are scaled, slices may be cut where the grain is an
-/// element, copies are the masters'. Of a rule that needs whole matrices only its states: train() shows the rest.
+/// element, copies are the masters'. Joint updates are made as on one rank: train() shows that several do the same.
 std::string optimizer_breaches(const std::function<std::shared_ptr<optimizer::Rule>()>& make);
 /// A plan that is whole; and the same samples teach the same in one micro-batch, in four and on two ranks: `setting` is
 /// for one rank and has a global batch of 24.

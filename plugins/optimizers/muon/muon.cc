@@ -13,7 +13,7 @@
 namespace muon {
 
 using namespace capstan;
-using optimizer::Slice;
+using matrix_rules::Part;
 
 void MuonOptions::describe(config::OptionTable<MuonOptions>& t) {
   t.add("momentum", &MuonOptions::momentum).min(0).doc("the momentum's decay rate, in [0, 1)");
@@ -68,47 +68,45 @@ std::vector<optimizer::StateSpec> Muon::states(const layout::Param& record) cons
   return takes(record) ? std::vector<optimizer::StateSpec>{{"momentum"}} : adamw_->states(record);
 }
 
-std::optional<optimizer::WholeSpec> Muon::whole_spec(const layout::Param& record, c10::ScalarType master,
-                                                     c10::DeviceType device) const {
+std::optional<matrix_rules::WholeSpec> Muon::whole_spec(const layout::Param& record, c10::ScalarType master,
+                                                        c10::DeviceType device) const {
   if (!takes(record)) return {};
   const auto narrow = device == c10::DeviceType::CPU ? at::kFloat : at::kBFloat16;
   const auto dtype = master == at::kDouble ? at::kDouble : narrow;
   const auto rows = rows_of(record), cols = record.shape.back();
-  return optimizer::WholeSpec{dtype, newton_schulz_work(rows, cols, options_->ns_steps),
-                              newton_schulz_bytes(rows, cols, dtype)};
+  return matrix_rules::WholeSpec{dtype, newton_schulz_work(rows, cols, options_->ns_steps),
+                                 newton_schulz_bytes(rows, cols, dtype)};
 }
 
-void Muon::begin(std::vector<Slice>& slices, const optimizer::Update& update) {
+void Muon::begin(std::vector<Part>& parts, const optimizer::Update& update) {
   const auto made = 1 - update.skip;  // a step that is skipped changes nothing
-  const auto share = made.to(slices.front().state[0].scalar_type()) * (1 - options_->momentum);
-  for (auto& slice : slices) {
-    auto& momentum = slice.state[0];
-    auto gradient = (slice.grad / update.grad_scale).nan_to_num_(0.0, 0.0, 0.0);
+  const auto share = made.to(parts.front().state[0].scalar_type()) * (1 - options_->momentum);
+  for (auto& part : parts) {
+    auto& momentum = part.state[0];
+    auto gradient = (part.grad / update.grad_scale).nan_to_num_(0.0, 0.0, 0.0);
     momentum.lerp_(gradient, share);
-    if (!slice.part.defined()) continue;
-    slice.part.copy_(options_->nesterov ? gradient.lerp_(momentum, options_->momentum) : momentum);
+    if (!part.part.defined()) continue;
+    part.part.copy_(options_->nesterov ? gradient.lerp_(momentum, options_->momentum) : momentum);
   }
 }
 
-void Muon::whole(const optimizer::Matrices& matrices, const optimizer::Update& /*update*/) {
+void Muon::whole(const matrix_rules::Matrices& matrices, const optimizer::Update& /*update*/) {
   orthogonalise_(matrices.value, options_->ns_steps);
 }
 
-void Muon::apply(std::vector<Slice>& slices, const optimizer::Update& update) {
+void Muon::finish(std::vector<Part>& parts, const optimizer::Update& update) {
   const auto made = 1 - update.skip;
-  std::vector<Slice> of_adamw;
-  for (auto& slice : slices) {
-    if (!slice.part.defined()) {
-      of_adamw.push_back(slice);
-      of_adamw.back().lr *= options_->adamw_lr_factor;
-      continue;
-    }
-    const auto type = slice.master.scalar_type();
+  for (auto& part : parts) {
+    const auto type = part.master.scalar_type();
     const auto taken = made.to(type);
-    if (slice.weight_decay != 0) slice.master.addcmul_(slice.master, taken, -slice.lr * slice.weight_decay);
-    slice.master.addcmul_(slice.part.to(type), taken, -slice.lr * scale_of(*slice.record));
+    if (part.weight_decay != 0) part.master.addcmul_(part.master, taken, -part.lr * part.weight_decay);
+    part.master.addcmul_(part.part.to(type), taken, -part.lr * scale_of(*part.record));
   }
-  if (!of_adamw.empty()) adamw_->apply(of_adamw, update);
+}
+
+void Muon::apply(std::vector<optimizer::Slice>& slices, const optimizer::Update& update) {
+  for (auto& slice : slices) slice.lr *= options_->adamw_lr_factor;
+  adamw_->apply(slices, update);
 }
 
 }  // namespace muon

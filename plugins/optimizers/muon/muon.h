@@ -1,4 +1,5 @@
 #pragma once
+#include <capstan/matrix_rules/matrix_rule.h>
 #include <capstan/optimizer.h>
 
 #include <memory>
@@ -22,15 +23,16 @@ struct MuonOptions {
 
 /// Muon (Jordan et al. 2024): a matrix moves by its momentum made orthogonal, which needs the whole matrix. AdamW
 /// updates what is no matrix of a layer: embeddings, the head, norms, biases (docs/muon.md).
-class Muon : public capstan::optimizer::Rule {
+class Muon : public capstan::matrix_rules::MatrixRule {
  public:
   explicit Muon(capstan::config::Options<MuonOptions> options);
   std::vector<capstan::optimizer::StateSpec> states(const capstan::layout::Param& record) const override;
-  capstan::optimizer::Grain grain() const override { return capstan::optimizer::Grain::matrix; }
-  std::optional<capstan::optimizer::WholeSpec> whole_spec(const capstan::layout::Param& record, c10::ScalarType master,
-                                                          c10::DeviceType device) const override;
-  void begin(std::vector<capstan::optimizer::Slice>& slices, const capstan::optimizer::Update& update) override;
-  void whole(const capstan::optimizer::Matrices& matrices, const capstan::optimizer::Update& update) override;
+  std::optional<capstan::matrix_rules::WholeSpec> whole_spec(const capstan::layout::Param& record,
+                                                             c10::ScalarType master,
+                                                             c10::DeviceType device) const override;
+  void begin(std::vector<capstan::matrix_rules::Part>& parts, const capstan::optimizer::Update& update) override;
+  void whole(const capstan::matrix_rules::Matrices& matrices, const capstan::optimizer::Update& update) override;
+  void finish(std::vector<capstan::matrix_rules::Part>& parts, const capstan::optimizer::Update& update) override;
   void apply(std::vector<capstan::optimizer::Slice>& slices, const capstan::optimizer::Update& update) override;
 
  private:

@@ -1,1 +1,1 @@
-list(APPEND libraries capstan::adamw)
+list(APPEND libraries capstan::adamw capstan::matrix_rules)

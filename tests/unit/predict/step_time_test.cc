@@ -202,6 +202,8 @@ TEST_CASE("a step's parts follow from its work") {
   exchanges = 10;
   CHECK(plan::step_time(work, 2, figures).update == Approx(4 + 1));
   work.whole_flops = 0;
+  exchanges = 1;  // and one alone is not waited for twice
+  CHECK(plan::step_time(work, 2, figures).update == Approx(0.5));
   work.whole_parts.clear();
   work.host_elements = 3e6;
   CHECK(plan::step_time(work, 2, figures).offload == Approx(3));

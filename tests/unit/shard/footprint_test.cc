@@ -1,4 +1,5 @@
 // What the engine says it allocates against what the allocator is asked for.
+#include <capstan/matrix_rules/matrix_rule.h>
 #include <capstan_catch.h>
 
 #include "shard/counting.h"
@@ -27,23 +28,23 @@ std::int64_t always(const std::vector<layout::Footprint>& footprints) {
 }
 
 // Has all matrices whole, in memory of known size.
-class Squares : public optimizer::Rule {
+class Squares : public matrix_rules::MatrixRule {
  public:
+  using MatrixRule::MatrixRule;
   std::vector<optimizer::StateSpec> states(const layout::Param& /*record*/) const override { return {{"sum"}}; }
-  optimizer::Grain grain() const override { return optimizer::Grain::matrix; }
-  std::optional<optimizer::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
-                                                 c10::DeviceType /*device*/) const override {
-    if (record.shape.size() < 2) return {};
-    return optimizer::WholeSpec{master, 1, 8 * record.numel(), {{"kept", at::kFloat, {3}}}};
+  std::optional<matrix_rules::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
+                                                    c10::DeviceType /*device*/) const override {
+    return matrix_rules::WholeSpec{master, 1, 8 * record.numel(), {{"kept", at::kFloat, {3}}}};
   }
-  void begin(std::vector<optimizer::Slice>& slices, const optimizer::Update& /*update*/) override {
-    for (auto& slice : slices) {
-      if (slice.part.defined()) slice.part.copy_(slice.state[0]);
+  void begin(std::vector<matrix_rules::Part>& parts, const optimizer::Update& /*update*/) override {
+    for (auto& part : parts) {
+      if (part.part.defined()) part.part.copy_(part.state[0]);
     }
   }
-  void whole(const optimizer::Matrices& matrices, const optimizer::Update& /*update*/) override {
+  void whole(const matrix_rules::Matrices& matrices, const optimizer::Update& /*update*/) override {
     matrices.value.copy_(at::empty_like(matrices.value));
   }
+  void finish(std::vector<matrix_rules::Part>& /*parts*/, const optimizer::Update& /*update*/) override {}
   void apply(std::vector<optimizer::Slice>& /*slices*/, const optimizer::Update& /*update*/) override {}
 };
 
@@ -104,7 +105,7 @@ TEST_CASE("an update has as much memory for whole matrices as the footprint says
   Faults faults;
   const Counting counting;
   run_in_process(world, [&](Communicator& communicator) {
-    RigOptions options{.most_whole = most, .optimizer = std::make_shared<Squares>()};
+    RigOptions options{.optimizer = std::make_shared<Squares>(most)};
     options.policy = [&](strategy::ShardPolicy& policy) { set_stage(policy, stage); };
     Rig rig(communicator, options);
     rig.micro_step(0, tiny_batch(communicator.world().rank));
@@ -114,7 +115,7 @@ TEST_CASE("an update has as much memory for whole matrices as the footprint says
     const auto said = part(rig.engine->footprint(), "whole matrices");
     faults.expect(live == before, "an update keeps memory");
     std::int64_t states = 0;
-    for (const auto& state : rig.engine->matrix_states()) states += static_cast<std::int64_t>(state.value.nbytes());
+    for (const auto& state : rig.engine->joint_states()) states += static_cast<std::int64_t>(state.value.nbytes());
     faults.expect(world > 1 || states == std::int64_t{7} * 3 * 4,
                   "one rank keeps " + std::to_string(states) + " bytes for matrices");
     const auto of_states = part(rig.engine->held(), "optimizer state");

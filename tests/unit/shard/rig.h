@@ -48,7 +48,6 @@ struct RigOptions {
   /// whether the head uses it too.
   std::int64_t micro_tokens = 0;
   bool tied = true;
-  std::int64_t most_whole = 1000;
   /// Used instead of Rig::rule; groups instead of both.
   std::shared_ptr<optimizer::Rule> optimizer = {};
   std::vector<strategy::OptimizerGroup> groups = {};
@@ -147,7 +146,6 @@ struct Rig {
     engine_options.accumulation = options.accumulation;
     engine_options.gathers_once = options.gathers_once;
     engine_options.holds = options.holds;
-    engine_options.most_whole = options.most_whole;
     if (!options.groups.empty()) {
       engine_options.optimizer = std::make_shared<strategy::Optimizer>(options.groups, 0, false);
     } else if (options.optimizer) {

@@ -8,6 +8,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,9 +43,6 @@ struct Slice {
   at::Tensor grad;                ///< [n] summed over all data ranks, times Update::grad_scale; the masters' dtype
   std::vector<at::Tensor> state;  ///< by Rule::states(): [n], or [n / block] rounded up; zero before the first update
   at::Tensor copy = {};           ///< [n] compute dtype, a copy of the updated master (Rule::is_fused); undefined: none
-  /// [n] WholeSpec::dtype: these elements of a matrix that one rank is to have whole. Undefined where the record's
-  /// matrices need not be whole, and in begin() where a rank with the same elements gives them.
-  at::Tensor part = {};
 };
 
 /// One optimizer step. The tensors are 0-dim on the slices' device, so that the host need not wait for it.
@@ -58,36 +56,11 @@ struct Update {
 enum class Grain {
   /// All that a rank has of a weight, which may be given in parts: each element's update depends only on that element.
   element,
-  record,  ///< a rank's box of one record, never in parts
-  /// The same, and the matrices of the records that the rule names (Rule::whole_spec) whole on one rank, which computes
-  /// something of them that all ranks with parts of them get: see Rule::begin.
-  matrix
+  record  ///< a rank's box of one record, never in parts
 };
 
-/// A tensor that a rule keeps for each whole matrix, on the rank that owns it: a preconditioner, a basis. Apart from
-/// that it is as the states of slices are.
-struct MatrixState {
-  std::string name;  ///< in checkpoints; no state of slices has it
-  c10::ScalarType dtype = c10::ScalarType::Float;
-  layout::Shape shape;  ///< for one matrix
-  bool operator==(const MatrixState&) const = default;
-};
-
-/// What a rule says of a record whose matrices must be whole. The last two dimensions are a matrix, the ones before
-/// count matrices: of [experts, rows, cols] each expert's is one.
-struct WholeSpec {
-  c10::ScalarType dtype = c10::ScalarType::Float;  ///< in which matrices cross and are computed
-  double work = 1;         ///< floating-point operations for one matrix: ranks get about equal sums of it
-  std::int64_t bytes = 0;  ///< memory that Rule::whole takes for one matrix at most, besides the matrix: predicted
-  std::vector<MatrixState> states = {};
-};
-
-/// Whole matrices of one shape that this rank owns.
-struct Matrices {
-  std::vector<const layout::Param*> records;  ///< each one's; a record with several matrices comes several times
-  at::Tensor value;                           ///< [n, rows, cols] WholeSpec::dtype, on the run's device, contiguous
-  std::vector<at::Tensor> state = {};  ///< by WholeSpec::states, [n, …] of its shape, zero before the first update
-};
+class JointUpdate;
+struct Sharing;
 
 /// How gradients update parameters: what a plugin of the kind `optimizer` implements. The engine cuts the model into
 /// slices, and the rule sees nothing of sharding, offloading, checkpoints or graphs.
@@ -108,18 +81,12 @@ class Rule {
   /// once a bucket, others once for all.
   virtual void apply(std::vector<Slice>& slices, const Update& update) = 0;
 
-  /// Where the grain is a matrix: whether this record's matrices must be whole; nothing: apply() alone updates its
-  /// boxes. `master` is the masters' dtype, and whole matrices are on a `device`, wherever masters are. The same on all
-  /// ranks; such a record's states have no blocks.
-  virtual std::optional<WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
-                                              c10::DeviceType device) const;
-  /// For records that have a whole_spec() an update is three calls, and a slice a rank's box of one matrix. begin()
-  /// updates states by gradients and writes what of the box is to be whole to Slice::part, where that is defined; the
-  /// parts become whole matrices, each on one rank; whole() computes with them, in place; apply() gets the result in
-  /// Slice::part and no gradient, and updates the master. Few matrices come at once, and while some cross between ranks
-  /// others are computed: a rule may not rely on the order in which it gets different matrices' calls.
-  virtual void begin(std::vector<Slice>& slices, const Update& update);
-  virtual void whole(const Matrices& matrices, const Update& update);
+  /// What ranks that have parts of one record do together for it (optimizer/joint.h); nothing: apply() alone updates
+  /// what the rule is given. Asked where the grain is a record, of a run once and of `check` several times, before
+  /// memory is allocated. What it returns may refer to the rule and to the records, but not to `sharing`.
+  virtual std::unique_ptr<JointUpdate> joint(const Sharing& sharing);
+  /// Why a run refuses a rule that is to train these records: it would act on nothing. Empty: it would not.
+  virtual std::string why_useless(const std::vector<const layout::Param*>& records) const;
 
   /// For records that have a state of blocks: what all states of a record's box mean, as [n] float32 tensors, and the
   /// states that mean these values, written to `state`. A run that resumes with boxes that divide blocks in another way

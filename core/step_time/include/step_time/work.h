@@ -94,7 +94,7 @@ struct StepWork {
   double update_bytes = 0;   ///< bytes of GPU memory that adding gradients, their norm and the optimizer read and write
   std::int64_t updated = 0;  ///< weights that the optimizer updates on the GPU, one tensor each
   double whole_flops = 0;    ///< operations of the optimizer's rule for matrices that this rank has whole
-  Transfers whole_parts;     ///< exchanges of these matrices' parts in the update, two a round
+  Transfers whole_parts;     ///< what ranks exchange in the update: these matrices' parts, sums over records
   double host_elements = 0;  ///< parameters that are updated in host memory
   strategy::Program program = {};  ///< the step's, where the model is cut into stages
   std::vector<ActionWork> actions = {};

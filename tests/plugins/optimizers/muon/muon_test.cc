@@ -14,6 +14,7 @@
 namespace muon_test {
 
 using namespace capstan;
+using matrix_rules::Part;
 using optimizer::Slice;
 
 namespace {
@@ -49,15 +50,14 @@ struct One {
   void step(muon::Muon& rule, const optimizer::Update& by) {
     const auto n = param.shape.size();
     auto part = at::empty_like(slice.master);
-    std::vector<Slice> slices{slice};
-    slices[0].part = part;
-    rule.begin(slices, by);
+    std::vector<Part> parts{{slice, part}};
+    rule.begin(parts, by);
     const auto count = param.numel() / (param.shape[n - 2] * param.shape[n - 1]);
     rule.whole({std::vector<const layout::Param*>(static_cast<std::size_t>(count), &param),
                 part.view({count, param.shape[n - 2], param.shape[n - 1]})},
                by);
-    slices[0].grad.reset();
-    rule.apply(slices, by);
+    parts[0].grad.reset();
+    rule.finish(parts, by);
   }
 
   layout::Param param;
@@ -121,8 +121,8 @@ TEST_CASE("a rank that gives no part keeps its momentum all the same") {
   One one({4, 5});
   one.slice.grad = numbers(20, 1);
   auto mine = rule({{"momentum", 0.5}});
-  std::vector<Slice> slices{one.slice};
-  mine.begin(slices, update());
+  std::vector<Part> parts{{one.slice}};
+  mine.begin(parts, update());
   CHECK(at::allclose(one.slice.state[0], one.slice.grad * 0.5, 0, 1e-15));
 }
 

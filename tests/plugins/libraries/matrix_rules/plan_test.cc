@@ -1,33 +1,38 @@
 // Who owns which whole matrix, and that all ranks plan the same exchange.
-#include "strategy/matrix_plan.h"
+#include "plugins/libraries/matrix_rules/plan.h"
 
 #include <capstan_catch.h>
 
 #include <map>
+#include <memory>
 #include <set>
 
+#include "plugins/libraries/matrix_rules/rounds.h"
 #include "shard/rig.h"
 #include "shard/slices.h"
 
-namespace matrix_plan_test {
+namespace plan_test {
 
 using namespace capstan;
 using namespace capstan::testing;
 using layout::Axis;
+using namespace capstan::matrix_rules;
 
 namespace {
 
-// Asks for all matrices whole; work is their elements.
-class AllWhole : public optimizer::Rule {
+// Asks for all matrices whole; work is their elements. One-dimensional records would be matrices for it, too.
+class AllWhole : public MatrixRule {
  public:
+  using MatrixRule::MatrixRule;
   std::vector<optimizer::StateSpec> states(const layout::Param& /*record*/) const override { return {}; }
-  optimizer::Grain grain() const override { return optimizer::Grain::matrix; }
-  std::optional<optimizer::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType /*master*/,
-                                                 c10::DeviceType /*device*/) const override {
-    if (record.shape.size() < 2) return {};
-    const auto elements = record.shape[record.shape.size() - 2] * record.shape.back();
-    return optimizer::WholeSpec{at::kFloat, static_cast<double>(elements), 100};
+  std::optional<WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType /*master*/,
+                                      c10::DeviceType /*device*/) const override {
+    const auto elements = record.shape.at(record.shape.size() - 2) * record.shape.back();
+    return WholeSpec{at::kFloat, static_cast<double>(elements), 100};
   }
+  void begin(std::vector<Part>& /*parts*/, const optimizer::Update& /*update*/) override {}
+  void whole(const Matrices& /*matrices*/, const optimizer::Update& /*update*/) override {}
+  void finish(std::vector<Part>& /*parts*/, const optimizer::Update& /*update*/) override {}
   void apply(std::vector<optimizer::Slice>& /*slices*/, const optimizer::Update& /*update*/) override {}
 };
 
@@ -66,8 +71,20 @@ struct MeshSizes {
 struct Rank {
   TinyChain chain = matrices();
   std::vector<shard::PlannedSlice> slices;
-  std::vector<strategy::MatrixRound> rounds;
+  std::vector<MatrixRound> rounds;
+  std::unique_ptr<optimizer::JointUpdate> update;
 };
+
+// What this rank's rule plans, as its joint update does.
+void plan_for(Rank& out, shard::EngineOptions options, std::int64_t most_whole) {
+  static const auto rule = std::make_shared<AllWhole>();
+  options.optimizer = std::make_shared<strategy::Optimizer>(rule);
+  const auto plan = shard::make_plan(pointers(out.chain), options);
+  out.slices = shard::plan_slices(plan, options);
+  const auto sharing = shard::sharing_of(*rule, plan, options);
+  out.rounds = plan_matrices(whole_records(*rule, sharing), sharing.position, most_whole);
+  out.update = rule->joint(sharing);
+}
 
 Rank plan_of(const MeshSizes& sizes, int rank, int stage, std::int64_t most_whole) {
   Rank out;
@@ -75,18 +92,13 @@ Rank plan_of(const MeshSizes& sizes, int rank, int stage, std::int64_t most_whol
   options.mesh = layout::Mesh(
       {{Axis::replicate, sizes.replicate}, {Axis::dp, sizes.dp}, {Axis::ep, sizes.ep}, {Axis::tp, sizes.tp}});
   options.rank = rank;
-  options.most_whole = most_whole;
   set_stage(options.policy, stage);
-  static const auto rule = std::make_shared<AllWhole>();
-  options.optimizer = std::make_shared<strategy::Optimizer>(rule);
-  const auto plan = shard::make_plan(pointers(out.chain), options);
-  out.slices = shard::plan_slices(plan, options);
-  out.rounds = shard::matrix_rounds(plan, options);
+  plan_for(out, options, most_whole);
   return out;
 }
 
 // What a rank sends to its owner, or the owner expects, in order: the record and its elements.
-std::vector<std::string> given(const std::vector<strategy::WholePart>& parts, int rank) {
+std::vector<std::string> given(const std::vector<WholePart>& parts, int rank) {
   std::vector<std::string> out;
   for (const auto& part : parts) {
     if (part.rank != rank) continue;
@@ -98,8 +110,8 @@ std::vector<std::string> given(const std::vector<strategy::WholePart>& parts, in
   return out;
 }
 
-std::vector<strategy::WholePart> own_of(const strategy::MatrixRound& round, int owner) {
-  std::vector<strategy::WholePart> out;
+std::vector<WholePart> own_of(const MatrixRound& round, int owner) {
+  std::vector<WholePart> out;
   for (const auto& part : round.own) {
     if (part.owner == owner) out.push_back(part.whole);
   }
@@ -152,7 +164,7 @@ TEST_CASE("a rank's parts are its slices, one matrix each") {
     for (const auto& round : rank.rounds) {
       for (const auto& part : round.own) {
         const auto& slice = rank.slices[part.slice];
-        CHECK(slice.in_matrices);
+        CHECK(rank.update->takes(*slice.record));
         CHECK(part.box.numel() == part.elements());
         CHECK(layout::intersect(part.box, slice.box) == part.box);
         CHECK(part.begin + part.elements() <= slice.elements);
@@ -162,7 +174,7 @@ TEST_CASE("a rank's parts are its slices, one matrix each") {
     }
     for (std::size_t i = 0; i < rank.slices.size(); ++i) {
       const bool is_matrix = rank.slices[i].record->shape.size() > 1;
-      CHECK(rank.slices[i].in_matrices == is_matrix);
+      CHECK(rank.update->takes(*rank.slices[i].record) == is_matrix);
       if (is_matrix) CHECK(elements[i] == rank.slices[i].elements);
     }
   }
@@ -191,12 +203,8 @@ TEST_CASE("owners have about the same work, and a round no more than its limit, 
 }
 
 TEST_CASE("one rank exchanges nothing, and has matrices of one shape together") {
-  Rank rank{rig_chain({}), {}, {}};
-  shard::EngineOptions options;
-  options.optimizer = std::make_shared<strategy::Optimizer>(std::make_shared<AllWhole>());
-  const auto plan = shard::make_plan(pointers(rank.chain), options);
-  rank.slices = shard::plan_slices(plan, options);
-  rank.rounds = shard::matrix_rounds(plan, options);
+  Rank rank{rig_chain({}), {}, {}, {}};
+  plan_for(rank, {}, MatrixRule::usual_most_whole);
   REQUIRE(rank.rounds.size() == 1);
   const auto& round = rank.rounds[0];
   CHECK_FALSE(round.exchanges);
@@ -207,8 +215,8 @@ TEST_CASE("one rank exchanges nothing, and has matrices of one shape together") 
   // Every part is read and written in its matrix, so that only matrices and the rule's own memory are needed.
   std::int64_t work = 0;
   for (const auto& batch : round.batches) work = std::max(work, batch.work_bytes);
-  CHECK(strategy::bytes_of(rank.rounds).device == round.elements() * 4 + work);
-  CHECK(strategy::bytes_of(rank.rounds).host == 0);
+  CHECK(bytes_of(rank.rounds).device == round.elements() * 4 + work);
+  CHECK(bytes_of(rank.rounds).host == 0);
 }
 
 TEST_CASE("an update's work is the rule's for the matrices that a rank owns, and its parts cross in each exchange") {
@@ -216,7 +224,7 @@ TEST_CASE("an update's work is the rule's for the matrices that a rank owns, and
   double flops = 0;
   for (int r = 0; r < sizes.world(); ++r) {
     const auto rank = plan_of(sizes, r, 3, 40);
-    const auto work = strategy::work_of(rank.rounds);
+    const auto work = work_of(rank.rounds);
     double own = 0;
     std::int64_t parts = 0, exchanges = 0;
     for (const auto& round : rank.rounds) {
@@ -249,18 +257,18 @@ TEST_CASE("where gradients are not summed, ranks have matrices of their own") {
     }
   }
   const auto plan = shard::make_plan(pointers(chain), options);
-  CHECK(options.mesh.ranks_along(shard::matrix_axes(plan, options), 2) == std::vector<int>{2, 3});
+  CHECK(options.mesh.ranks_along(shard::joint_axes(plan, options), 2) == std::vector<int>{2, 3});
 }
 
 TEST_CASE("a round that exchanges parts begins before the one ahead of it is computed, which ends after the next is") {
-  std::vector<strategy::MatrixRound> rounds(4);
+  std::vector<MatrixRound> rounds(4);
   rounds[0].exchanges = rounds[1].exchanges = rounds[3].exchanges = true;
   std::string order;
-  strategy::each_phase(rounds, [&](strategy::MatrixPhase phase, const strategy::MatrixRound& round) {
+  each_phase(rounds, [&](MatrixPhase phase, const MatrixRound& round) {
     order +=
         std::string("bacge").substr(static_cast<std::size_t>(phase), 1) + std::to_string(&round - rounds.data()) + " ";
   });
   CHECK(order == "b0 a0 b1 c0 g0 a1 c1 e0 g1 b2 a2 b3 c2 e1 g2 a3 c3 e2 g3 e3 ");
 }
 
-}  // namespace matrix_plan_test
+}  // namespace plan_test

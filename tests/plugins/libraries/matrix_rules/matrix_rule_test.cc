@@ -1,6 +1,5 @@
 // Rules that need whole matrices: every layout updates as one rank does.
-#include "strategy/matrix_update.h"
-
+#include <capstan/matrix_rules/matrix_rule.h>
 #include <capstan_catch.h>
 
 #include <mutex>
@@ -8,10 +7,13 @@
 #include <stdexcept>
 
 #include "comm/call_log.h"
+#include "plugins/libraries/matrix_rules/rounds.h"
 #include "shard/counting.h"
 #include "shard/rig.h"
+#include "strategy/joint_updates.h"
+#include "support/errors.h"
 
-namespace matrix_update_test {
+namespace matrix_rule_test {
 
 using namespace capstan;
 using namespace capstan::testing;
@@ -22,30 +24,32 @@ namespace {
 
 // Gradients are added up; each matrix m of the sums becomes (1 + L)^-1 m, where its owner keeps L, the sum of all m
 // m^T. Vectors move by their gradients.
-class Preconditioned : public optimizer::Rule {
+class Preconditioned : public matrix_rules::MatrixRule {
  public:
+  using MatrixRule::MatrixRule;
   std::vector<optimizer::StateSpec> states(const layout::Param& /*record*/) const override { return {{"sum"}}; }
-  optimizer::Grain grain() const override { return optimizer::Grain::matrix; }
-  std::optional<optimizer::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
-                                                 c10::DeviceType /*device*/) const override {
-    if (record.shape.size() < 2) return {};
-    const auto rows = record.shape[0];
-    return optimizer::WholeSpec{master, static_cast<double>(record.numel()), 0, {{"left", master, {rows, rows}}}};
+  std::optional<matrix_rules::WholeSpec> whole_spec(const layout::Param& record, c10::ScalarType master,
+                                                    c10::DeviceType /*device*/) const override {
+    const auto rows = record.shape.at(0);
+    return matrix_rules::WholeSpec{master, static_cast<double>(record.numel()), 0, {{"left", master, {rows, rows}}}};
   }
-  void begin(std::vector<optimizer::Slice>& slices, const optimizer::Update& /*update*/) override {
-    for (auto& slice : slices) {
-      slice.state[0].add_(slice.grad);
-      if (slice.part.defined()) slice.part.copy_(slice.state[0]);
+  void begin(std::vector<matrix_rules::Part>& parts, const optimizer::Update& /*update*/) override {
+    for (auto& part : parts) {
+      part.state[0].add_(part.grad);
+      if (part.part.defined()) part.part.copy_(part.state[0]);
     }
   }
-  void whole(const optimizer::Matrices& matrices, const optimizer::Update& /*update*/) override {
+  void whole(const matrix_rules::Matrices& matrices, const optimizer::Update& /*update*/) override {
     const auto& m = matrices.value;
     if (static_cast<std::int64_t>(matrices.records.size()) != m.size(0)) throw std::logic_error("a record a matrix");
     matrices.state[0].add_(at::bmm(m, m.transpose(1, 2)));
     m.copy_(at::linalg_solve(matrices.state[0] + at::eye(m.size(1), m.options()), m));
   }
+  void finish(std::vector<matrix_rules::Part>& parts, const optimizer::Update& /*update*/) override {
+    for (auto& part : parts) part.master.sub_(part.part);
+  }
   void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update& /*update*/) override {
-    for (auto& slice : slices) slice.master.sub_(slice.part.defined() ? slice.part : slice.grad * slice.lr);
+    for (auto& slice : slices) slice.master.sub_(slice.grad * slice.lr);
   }
 };
 
@@ -63,8 +67,7 @@ Whole run(const Case& c) {
   Whole weights;
   std::mutex mutex;
   run_in_process(c.world, [&](Communicator& communicator) {
-    RigOptions options{
-        .accumulation = 4 / c.world, .most_whole = c.most_whole, .optimizer = std::make_shared<Preconditioned>()};
+    RigOptions options{.accumulation = 4 / c.world, .optimizer = std::make_shared<Preconditioned>(c.most_whole)};
     options.policy = [&](strategy::ShardPolicy& policy) {
       set_stage(policy, c.stage, c.offload);
       policy.offload_ratio = c.ratio;
@@ -88,26 +91,30 @@ double apart(const Whole& a, const Whole& b) {
 }
 
 // Notes its calls, in which each row becomes the sum of those above it and itself. Asks for no memory but what it says.
-class Noting : public optimizer::Rule {
+class Noting : public matrix_rules::MatrixRule {
  public:
-  explicit Noting(std::vector<std::string>& events) : events_(events) {}
+  Noting(std::vector<std::string>& events, std::int64_t most_whole) : MatrixRule(most_whole), events_(events) {}
   static constexpr std::int64_t bytes = 1000;
   std::vector<optimizer::StateSpec> states(const layout::Param& /*record*/) const override { return {}; }
-  optimizer::Grain grain() const override { return optimizer::Grain::matrix; }
-  void begin(std::vector<optimizer::Slice>& slices, const optimizer::Update& /*update*/) override {
+  std::optional<matrix_rules::WholeSpec> whole_spec(const layout::Param& /*record*/, c10::ScalarType /*master*/,
+                                                    c10::DeviceType /*device*/) const override {
+    return matrix_rules::WholeSpec{at::kFloat, 1, bytes, {}};
+  }
+  void begin(std::vector<matrix_rules::Part>& parts, const optimizer::Update& /*update*/) override {
     events_.emplace_back("begin");
-    for (auto& slice : slices) {
-      if (slice.part.defined()) slice.part.copy_(slice.grad);
+    for (auto& part : parts) {
+      if (part.part.defined()) part.part.copy_(part.grad);
     }
   }
-  void whole(const optimizer::Matrices& matrices, const optimizer::Update& /*update*/) override {
+  void whole(const matrix_rules::Matrices& matrices, const optimizer::Update& /*update*/) override {
     events_.emplace_back("whole");
     const auto memory = at::empty({bytes * matrices.value.size(0)}, at::kByte);
     sum_rows(matrices.value);
   }
-  void apply(std::vector<optimizer::Slice>& slices, const optimizer::Update& /*update*/) override {
-    for (auto& slice : slices) slice.master.sub_(slice.part);
+  void finish(std::vector<matrix_rules::Part>& parts, const optimizer::Update& /*update*/) override {
+    for (auto& part : parts) part.master.sub_(part.part);
   }
+  void apply(std::vector<optimizer::Slice>& /*slices*/, const optimizer::Update& /*update*/) override {}
   static void sum_rows(const at::Tensor& matrices) {
     for (std::int64_t row = 1; row < matrices.size(1); ++row) matrices.select(1, row).add_(matrices.select(1, row - 1));
   }
@@ -171,14 +178,15 @@ Updated update_on(Communicator& communicator, Split split) {
   std::vector<int> everyone(static_cast<std::size_t>(world));
   std::iota(everyone.begin(), everyone.end(), 0);
   Updated out;
-  Noting rule(out.events);
+  Noting rule(out.events, 2 * side * side);
   std::vector<layout::Param> params;
   for (std::int64_t i = 0; i < matrix_count; ++i)
     params.push_back(tiny_record("matrix" + std::to_string(i), {side, side}, true));
-  std::vector<strategy::SharedRecord> records;
+  optimizer::Sharing sharing{{}, rank, at::kFloat, at::kCPU};
+  auto& records = sharing.records;
   std::vector<at::Tensor> masters, gradients, expected;
   for (std::size_t i = 0; i < params.size(); ++i) {
-    records.push_back({&params[i], &rule, {at::kFloat, 1, Noting::bytes, {}}, false, {}, i});
+    records.push_back({&params[i], {}, i});
     for (int r = 0; r < world; ++r) records.back().boxes.push_back(part_of(params[i].shape, split, r, world));
     const auto whole = at::arange(side * side, at::kFloat).view({1, side, side}).add(static_cast<double>(i)).sin();
     const auto box = records.back().boxes[static_cast<std::size_t>(rank)];
@@ -187,13 +195,15 @@ Updated update_on(Communicator& communicator, Split split) {
     Noting::sum_rows(whole);
     expected.push_back(masters.back() - slice(whole[0], box).flatten());
   }
-  auto rounds = strategy::plan_matrices(records, rank, 2 * side * side);
-  out.rounds = static_cast<std::int64_t>(rounds.size());
-  out.said = strategy::bytes_of(rounds).device;
+  out.rounds = static_cast<std::int64_t>(
+      matrix_rules::plan_matrices(matrix_rules::whole_records(rule, sharing), rank, 2 * side * side).size());
+  std::vector<std::unique_ptr<optimizer::JointUpdate>> updates;
+  updates.push_back(rule.joint(sharing));
+  out.said = updates.front()->cost().memory.front().bytes;
   const auto log = std::make_shared<comm::CallLog>();
   const auto group = communicator.group("matrices", everyone, c10::Device(c10::DeviceType::CPU));
   const comm::SideStream side_stream(group->device(), true);
-  strategy::MatrixUpdate update(std::move(rounds), std::make_shared<Recording>(group, log, out.events), side_stream);
+  strategy::JointUpdates update(std::move(updates), std::make_shared<Recording>(group, log, out.events), side_stream);
   const auto before = peak = live;
   update.run(
       [&](std::size_t i) {
@@ -214,7 +224,7 @@ Updated update_on(Communicator& communicator, Split split) {
 
 TEST_CASE("whole matrices are updated as on one rank, in one round or many, wherever masters are") {
   const auto alone = run({});
-  CHECK(apart(alone, run({.most_whole = 1})) < 1e-13);
+  CHECK(apart(alone, run({1, 0, 0, 1})) < 1e-13);
   for (const int world : {1, 2, 4}) {
     for (const int stage : {0, 1, 2, 3}) {
       for (const int offload : {0, 1, 2}) {
@@ -282,4 +292,21 @@ TEST_CASE("parts of the next round are on their way before one is computed, by t
   }
 }
 
-}  // namespace matrix_update_test
+TEST_CASE("a state of blocks is refused where a record's matrices are to be whole, and vectors are no matrices") {
+  class Blocks : public Preconditioned {
+   public:
+    std::vector<optimizer::StateSpec> states(const layout::Param& record) const override {
+      return {{"codes", {}, record.name == "matrix" ? 4 : 1}};
+    }
+  };
+  Blocks rule;
+  const auto matrix = tiny_record("matrix", {3, 4}, true), vector = tiny_record("bias", {4}, true);
+  const optimizer::Sharing with_matrix{{{&matrix, {layout::Box::whole({3, 4})}}}};
+  CHECK_THAT(test::error_of([&] { (void)rule.joint(with_matrix); }),
+             Contains("its state 'codes' of 'matrix' has blocks of 4 elements") && Contains("one element for each"));
+  CHECK(rule.joint({{{&vector, {layout::Box::whole({4})}}}}) == nullptr);
+  CHECK(rule.why_useless({&vector}) == "nothing that it trains is a matrix for it");
+  CHECK(rule.why_useless({&vector, &matrix}).empty());
+}
+
+}  // namespace matrix_rule_test

@@ -1,4 +1,4 @@
-#include "strategy/matrix_plan.h"
+#include "plan.h"
 
 #include <capstan/base/error.h>
 
@@ -7,17 +7,19 @@
 #include <tuple>
 #include <utility>
 
-namespace capstan::strategy {
+namespace capstan::matrix_rules {
 namespace {
 
 std::int64_t rows_of(const layout::Param& record) { return record.shape[record.shape.size() - 2]; }
 std::int64_t matrix_elements(const layout::Param& record) { return rows_of(record) * record.shape.back(); }
 
 struct SharedMatrix {
-  const SharedRecord* of;
-  std::size_t kind;    ///< the first record's number that has its rule and dtype
+  const WholeRecord* of;
+  std::size_t kind;    ///< the first record's number that has its dtype
   std::int64_t index;  ///< among the record's
   int owner = 0;
+
+  const layout::Param& record() const { return *of->shared.record; }
 };
 
 // A rank's part of one matrix: the position of its first element in the rank's box of the record.
@@ -44,27 +46,27 @@ Holder holder_of(const layout::Param& record, const layout::Box& box, std::int64
 
 std::vector<Holder> holders_of(const SharedMatrix& matrix) {
   std::vector<Holder> holders;
-  for (std::size_t r = 0; r < matrix.of->boxes.size(); ++r) {
-    const auto one = holder_of(*matrix.of->record, matrix.of->boxes[r], matrix.index, static_cast<int>(r));
+  for (std::size_t r = 0; r < matrix.of->shared.boxes.size(); ++r) {
+    const auto one = holder_of(matrix.record(), matrix.of->shared.boxes[r], matrix.index, static_cast<int>(r));
     if (one.rect.numel() > 0) holders.push_back(one);
   }
   return holders;
 }
 
 // Those with the most work first, so that the last ones even out the sums; equal shapes are neighbours.
-std::vector<SharedMatrix> in_order(const std::vector<SharedRecord>& records) {
+std::vector<SharedMatrix> in_order(const std::vector<WholeRecord>& records) {
   std::vector<SharedMatrix> matrices;
   for (const auto& record : records) {
-    const auto count = record.record->numel() / matrix_elements(*record.record);
-    const auto alike = std::find_if(records.begin(), records.end(), [&](const SharedRecord& one) {
-      return one.rule == record.rule && one.spec.dtype == record.spec.dtype;
-    });
+    const auto& param = *record.shared.record;
+    const auto count = param.numel() / matrix_elements(param);
+    const auto alike = std::find_if(records.begin(), records.end(),
+                                    [&](const WholeRecord& one) { return one.spec.dtype == record.spec.dtype; });
     const auto kind = static_cast<std::size_t>(alike - records.begin());
     for (std::int64_t i = 0; i < count; ++i) matrices.push_back({&record, kind, i});
   }
   std::stable_sort(matrices.begin(), matrices.end(), [](const SharedMatrix& a, const SharedMatrix& b) {
     const auto key = [](const SharedMatrix& m) {
-      return std::tuple(m.kind, -m.of->spec.work, rows_of(*m.of->record), m.of->record->shape.back());
+      return std::tuple(m.kind, -m.of->spec.work, rows_of(m.record()), m.record().shape.back());
     };
     return key(a) < key(b);
   });
@@ -97,13 +99,13 @@ class Dealer {
       const std::vector<std::int64_t> none(owned_.size(), 0);
       owned_ = held_ = none;
       kind_ = matrix.kind;
-      rounds_.push_back({matrix.of->rule, matrix.of->spec.dtype, {none, none}, {none, none}});
+      rounds_.push_back({matrix.of->spec.dtype, {none, none}, {none, none}});
     }
     auto& round = rounds_.back();
     auto& owned = owned_[static_cast<std::size_t>(matrix.owner)];
     for (const auto& holder : holders) add_part(round, matrix, holder, holders, owned);
     if (matrix.owner == position_) add_matrix(round, matrix, owned);
-    owned += matrix_elements(*matrix.of->record);
+    owned += matrix_elements(matrix.record());
   }
 
   std::vector<MatrixRound> take() {
@@ -122,7 +124,7 @@ class Dealer {
   bool is_full(const SharedMatrix& matrix, const std::vector<Holder>& holders) const {
     constexpr std::int64_t parts_of_limit = 16;
     const auto owned = owned_[static_cast<std::size_t>(matrix.owner)];
-    if (owned > 0 && owned + matrix_elements(*matrix.of->record) > most_) return true;
+    if (owned > 0 && owned + matrix_elements(matrix.record()) > most_) return true;
     return std::any_of(holders.begin(), holders.end(), [&](const Holder& holder) {
       const auto held = held_[static_cast<std::size_t>(holder.rank)];
       return held > 0 && held + holder.rect.numel() > parts_of_limit * most_;
@@ -144,14 +146,14 @@ class Dealer {
                 const std::vector<Holder>& holders, std::int64_t begin) {
     held_[static_cast<std::size_t>(holder.rank)] += holder.rect.numel();
     round.exchanges = round.exchanges || holder.rank != matrix.owner;
-    const auto& record = *matrix.of->record;
+    const auto& record = matrix.record();
     if (holder.rank != position_ && matrix.owner != position_) return;
     const WholePart part{holder.rank, &record, begin, holder.rect, gives(holder, holders, matrix.owner)};
     if (holder.rank == position_) {
       const auto& rect = holder.rect;
-      round.own.push_back({matrix.of->slice, holder.begin,
+      round.own.push_back({matrix.of->shared.slice, holder.begin,
                            box_of(record, matrix.index, {{rect.row, rect.col}, {rect.rows, rect.cols}}), matrix.owner,
-                           part, matrix.of->on_host});
+                           part, matrix.of->shared.on_host});
     } else {
       round.others.push_back(part);
     }
@@ -165,14 +167,14 @@ class Dealer {
   }
 
   static void add_matrix(MatrixRound& round, const SharedMatrix& matrix, std::int64_t begin) {
-    const auto& record = *matrix.of->record;
+    const auto& record = matrix.record();
     const auto is_alike = [&](const WholeBatch& batch) {
       const auto& other = *batch.records.front();
       return rows_of(other) == rows_of(record) && other.shape.back() == record.shape.back() &&
-             batch.states == matrix.of->spec.states && batch.on_host == matrix.of->on_host;
+             batch.states == matrix.of->spec.states && batch.on_host == matrix.of->shared.on_host;
     };
     if (round.batches.empty() || !is_alike(round.batches.back()))
-      round.batches.push_back({{}, {}, matrix.of->spec.states, matrix.of->on_host, begin});
+      round.batches.push_back({{}, {}, matrix.of->spec.states, matrix.of->shared.on_host, begin});
     auto& batch = round.batches.back();
     batch.records.push_back(&record);
     batch.indices.push_back(matrix.index);
@@ -215,10 +217,10 @@ std::int64_t MatrixRound::elements() const {
   return batches.empty() ? 0 : batches.back().begin + batches.back().elements;
 }
 
-std::vector<MatrixRound> plan_matrices(const std::vector<SharedRecord>& records, int position, std::int64_t most) {
+std::vector<MatrixRound> plan_matrices(const std::vector<WholeRecord>& records, int position, std::int64_t most) {
   if (records.empty()) return {};
   auto matrices = in_order(records);
-  const auto ranks = records.front().boxes.size();
+  const auto ranks = records.front().shared.boxes.size();
   choose_owners(matrices, ranks);
   // Where ranks exchange parts, two rounds are whole at once and two cross (each_phase). Rounds of half the size then
   // take about the memory that rounds would take one after the other; only matrices that are larger alone take more.
@@ -282,18 +284,4 @@ MatrixWork work_of(const std::vector<MatrixRound>& rounds) {
   return sum;
 }
 
-MatrixBytes state_bytes_of(const std::vector<MatrixRound>& rounds) {
-  MatrixBytes sum;
-  for (const auto& round : rounds) {
-    for (const auto& batch : round.batches) {
-      for (const auto& state : batch.states) {
-        (batch.on_host ? sum.host : sum.device) += static_cast<std::int64_t>(batch.records.size()) *
-                                                   layout::numel(state.shape) *
-                                                   static_cast<std::int64_t>(c10::elementSize(state.dtype));
-      }
-    }
-  }
-  return sum;
-}
-
-}  // namespace capstan::strategy
+}  // namespace capstan::matrix_rules

@@ -1,46 +1,40 @@
-#include "strategy/matrix_update.h"
+#include "rounds.h"
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <map>
+#include <memory>
 #include <numeric>
-#include <optional>
 #include <utility>
 
-#include "ops/add_lists.h"
-#include "strategy/optimizer.h"
-
-namespace capstan::strategy {
+namespace capstan::matrix_rules {
 namespace {
 
 const char* const gathered_label = "parts of whole matrices";
 const char* const returned_label = "results of whole matrices";
 
-// The scalars of an update, for slices on the device and, once they are asked for, for those in host memory.
-struct Updates {
-  const optimizer::Update& device;
-  std::optional<optimizer::Update> host = {};
-
-  const optimizer::Update& on(bool host_memory) {
-    if (!host_memory) return device;
-    if (!host) host = in_host_memory(device);
-    return *host;
+// Copies of a list of tensors in few launches.
+struct Copies {
+  std::vector<at::Tensor> to;
+  std::vector<at::Tensor> from;
+  void add(const at::Tensor& destination, const at::Tensor& source) {
+    to.push_back(destination);
+    from.push_back(source);
   }
-};
-
-// What the rounds of an update share.
-struct Step {
-  comm::Group& group;
-  const comm::SideStream& side;
-  const MatrixUpdate::SliceOf& slice_of;
-  Updates& updates;
+  void run() const {
+    if (!to.empty()) at::_foreach_copy_(to, from);
+  }
 };
 
 // One round: a call for each MatrixPhase, in their order.
 class Round {
  public:
-  Round(const MatrixRound& round, const Step& step)
-      : round_(round), step_(step), options_(at::TensorOptions().dtype(round.dtype).device(step.group.device())) {}
+  Round(MatrixRule& rule, const MatrixRound& round, optimizer::JointStep& step)
+      : rule_(rule),
+        round_(round),
+        step_(step),
+        options_(at::TensorOptions().dtype(round.dtype).device(step.group().device())) {}
 
   void begin() {
     matrices_ = at::empty({round_.elements()}, options_);
@@ -56,54 +50,61 @@ class Round {
       parts_.push_back(memory_of(part, there.back()));
     }
     call(/*begins=*/true);
-    ops::Moves moves;
+    Copies moves;
     for (std::size_t i = 0; i < there.size(); ++i) {
       if (there[i].defined() && parts_[i].data_ptr() != there[i].data_ptr())
         moves.add(there[i], parts_[i].view(there[i].sizes()));
     }
-    moves.run(/*write=*/true);
+    moves.run();
     parts_.clear();
     exchange(round_.to_owners.others, round_.to_owners.own, gathered_label);
   }
 
   void arrive() {
-    exchanged_.wait(options_.device());
-    ops::Moves arrived;
+    wait();
+    Copies arrived;
     std::int64_t at = 0;
     for (const auto& part : round_.others) {
       if (part.gives) arrived.add(part.of(matrices_), next(out_, at, part.rect));
     }
-    arrived.run(/*write=*/true);
+    arrived.run();
     out_.reset();
     in_.reset();
   }
 
   // `states`: those of its batches, in order; moves on to the next round's.
-  void compute(const std::pair<at::Tensor, bool>*& states) const {
+  void compute(const at::Tensor*& states) const {
     for (const auto& batch : round_.batches) {
+      const auto count = static_cast<std::int64_t>(batch.records.size());
       const auto value =
-          matrices_.narrow(0, batch.begin, batch.elements)
-              .view({static_cast<std::int64_t>(batch.records.size()), -1, batch.records.front()->shape.back()});
+          matrices_.narrow(0, batch.begin, batch.elements).view({count, -1, batch.records.front()->shape.back()});
       std::vector<at::Tensor> here;
-      for (std::size_t i = 0; i < batch.states.size(); ++i) here.push_back(states[i].first.to(options_.device()));
-      round_.rule->whole({batch.records, value, here}, step_.updates.device);
-      for (const auto& state : here) (states++)->first.copy_(state);
+      for (std::size_t i = 0; i < batch.states.size(); ++i) {
+        layout::Shape shape{count};
+        shape.insert(shape.end(), batch.states[i].shape.begin(), batch.states[i].shape.end());
+        here.push_back(states[i].view(shape).to(options_.device()));
+      }
+      rule_.whole({batch.records, value, here}, step_.update(/*on_host=*/false));
+      for (const auto& state : here) {
+        if (state.data_ptr() != states->data_ptr()) states->copy_(state.view({-1}));
+        ++states;
+      }
     }
   }
 
   void give_back() {
     allocate(round_.back.own, round_.back.others);
-    ops::Moves leaving;
+    Copies leaving;
     std::int64_t at = 0;
     for (const auto& part : round_.others) leaving.add(next(in_, at, part.rect), part.of(matrices_));
-    leaving.run(/*write=*/true);
+    leaving.run();
     exchange(round_.back.own, round_.back.others, returned_label);
     apply([&](const OwnPart& part) { return part.is_mine() ? part.whole.of(matrices_).reshape({-1}) : at::Tensor(); });
     matrices_.reset();
   }
 
   void end() {
-    exchanged_.wait(options_.device());
+    wait();
     std::int64_t at = 0;
     apply([&](const OwnPart& part) {
       return part.is_mine() ? at::Tensor() : next(out_, at, part.whole.rect).view({-1});
@@ -120,12 +121,13 @@ class Round {
     in_ = memory(in);
   }
 
-  // The current stream may read and free what crosses once it has waited for `exchanged_`.
   void exchange(const std::vector<std::int64_t>& out, const std::vector<std::int64_t>& in, const char* label) {
-    if (!round_.exchanges) return;
-    const comm::SideStream::Use on_stream(step_.side);
-    step_.group.all_to_all(out_, in_, out, in, label);
-    exchanged_.record(options_.device());
+    if (round_.exchanges) exchange_ = step_.start_all_to_all(out_, in_, out, in, label);
+  }
+
+  void wait() {
+    if (exchange_) exchange_->wait();
+    exchange_.reset();
   }
 
   // The next part in a buffer.
@@ -152,9 +154,9 @@ class Round {
     parts_.clear();
   }
 
-  optimizer::Slice slice(std::size_t i, bool begins) const {
+  Part slice(std::size_t i, bool begins) const {
     const auto& part = round_.own[i];
-    auto slice = step_.slice_of(part.slice);
+    Part slice{step_.slice(part.slice)};
     const auto cut = [&](at::Tensor& all) {
       if (all.defined()) all = all.narrow(0, part.begin, part.elements());
     };
@@ -165,7 +167,7 @@ class Round {
     for (auto& state : slice.state) cut(state);
     if (!begins) slice.grad.reset();
     if (begins) slice.copy.reset();
-    if (slice.grad.defined() && !round_.rule->is_fused()) slice.grad = slice.grad.to(slice.master.scalar_type());
+    if (slice.grad.defined() && !rule_.is_fused()) slice.grad = slice.grad.to(slice.master.scalar_type());
     slice.part = parts_[i];
     return slice;
   }
@@ -173,83 +175,83 @@ class Round {
   // Slices of one call are on one device.
   void call(bool begins) const {
     for (const bool on_host : {false, true}) {
-      std::vector<optimizer::Slice> slices;
+      std::vector<Part> slices;
       for (std::size_t i = 0; i < round_.own.size(); ++i) {
         if (round_.own[i].on_host == on_host && (begins || parts_[i].defined())) slices.push_back(slice(i, begins));
       }
       if (slices.empty()) continue;
       if (begins) {
-        round_.rule->begin(slices, step_.updates.on(on_host));
+        rule_.begin(slices, step_.update(on_host));
       } else {
-        round_.rule->apply(slices, step_.updates.on(on_host));
+        rule_.finish(slices, step_.update(on_host));
       }
     }
   }
 
+  MatrixRule& rule_;
   const MatrixRound& round_;
-  const Step& step_;
+  optimizer::JointStep& step_;
   at::TensorOptions options_;
-  at::Tensor matrices_;            ///< this rank's, whole
-  at::Tensor out_, in_;            ///< what is on its way
-  comm::Event exchanged_;          ///< it has arrived
-  std::vector<at::Tensor> parts_;  ///< by round_.own: what the rule is given, flat, next to the masters
+  at::Tensor matrices_;                      ///< this rank's, whole
+  at::Tensor out_;                           ///< memory for what arrives
+  at::Tensor in_;                            ///< memory for what leaves
+  std::unique_ptr<comm::Pending> exchange_;  ///< their exchange; null: none is under way
+  std::vector<at::Tensor> parts_;            ///< by round_.own: what the rule is given, flat, next to the masters
 };
 
-OwnedMatrixState state_of(const WholeBatch& batch, std::size_t matrix, const optimizer::MatrixState& spec,
-                          const at::Tensor& all) {
+optimizer::StatePart part_of(const WholeBatch& batch, std::size_t matrix, const MatrixState& state) {
   const auto& record = *batch.records[matrix];
   layout::Shape shape(record.shape.begin(), record.shape.end() - 2);
-  shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
-  auto box = box_of(record, batch.indices[matrix], layout::Box::whole(spec.shape));
-  return {&record, &spec, std::move(shape), std::move(box), all[static_cast<std::int64_t>(matrix)].view({-1})};
+  shape.insert(shape.end(), state.shape.begin(), state.shape.end());
+  return {&record, std::move(shape), box_of(record, batch.indices[matrix], layout::Box::whole(state.shape))};
 }
 
 }  // namespace
 
-void MatrixUpdate::allocate() {
-  if (!held_.empty()) return;
-  for (const auto& round : rounds_) {
-    for (const auto& batch : round.batches) {
-      const auto device = batch.on_host ? c10::Device(at::kCPU) : group_->device();
-      for (const auto& state : batch.states) {
-        layout::Shape shape{static_cast<std::int64_t>(batch.records.size())};
-        shape.insert(shape.end(), state.shape.begin(), state.shape.end());
-        held_.emplace_back(at::zeros(shape, at::TensorOptions(device).dtype(state.dtype)), batch.on_host);
-      }
-    }
-  }
+bool MatrixUpdate::takes(const layout::Param& record) const {
+  return std::any_of(rounds_.begin(), rounds_.end(), [&](const MatrixRound& round) {
+    return std::any_of(round.own.begin(), round.own.end(),
+                       [&](const OwnPart& part) { return part.whole.record == &record; });
+  });
 }
 
-std::vector<OwnedMatrixState> MatrixUpdate::states() {
-  allocate();
-  std::vector<OwnedMatrixState> list;
-  auto next = held_.begin();
+std::vector<optimizer::JointState> MatrixUpdate::states() const {
+  std::vector<optimizer::JointState> list;
   for (const auto& round : rounds_) {
     for (const auto& batch : round.batches) {
-      for (const auto& spec : batch.states) {
-        const auto& all = (next++)->first;
-        for (std::size_t i = 0; i < batch.records.size(); ++i) list.push_back(state_of(batch, i, spec, all));
+      for (const auto& state : batch.states) {
+        list.push_back({state.name, state.dtype, batch.on_host});
+        for (std::size_t i = 0; i < batch.records.size(); ++i) list.back().parts.push_back(part_of(batch, i, state));
       }
     }
   }
   return list;
 }
 
-void MatrixUpdate::run(const SliceOf& slice_of, const optimizer::Update& update) {
-  allocate();
-  Updates updates{update};
-  const Step step{*group_, side_, slice_of, updates};
-  const auto* states = std::as_const(held_).data();
+optimizer::JointCost MatrixUpdate::cost() const {
+  const auto bytes = bytes_of(rounds_);
+  const auto work = work_of(rounds_);
+  optimizer::JointCost cost;
+  cost.memory.push_back({"whole matrices", bytes.device, c10::DeviceTypeName(device_, true), "update"});
+  if (device_ != c10::DeviceType::CPU) cost.memory.push_back({"parts of whole matrices", bytes.host, "host", "update"});
+  cost.flops = work.flops;
+  // Parts go to the owners and come back.
+  if (work.exchanges > 0) cost.calls = {{"all-to-all", work.sent_parts / work.exchanges, 2 * work.exchanges}};
+  return cost;
+}
+
+void MatrixUpdate::run(optimizer::JointStep& step, const std::vector<at::Tensor>& states) {
+  const auto* next_states = states.data();
   std::map<const MatrixRound*, Round> alive;
   each_phase(rounds_, [&](MatrixPhase phase, const MatrixRound& of) {
-    auto& round = alive.try_emplace(&of, of, step).first->second;
+    auto& round = alive.try_emplace(&of, rule_, of, step).first->second;
     switch (phase) {
       case MatrixPhase::begin:
         return round.begin();
       case MatrixPhase::arrive:
         return round.arrive();
       case MatrixPhase::compute:
-        return round.compute(states);
+        return round.compute(next_states);
       case MatrixPhase::give_back:
         return round.give_back();
       case MatrixPhase::end:
@@ -259,4 +261,4 @@ void MatrixUpdate::run(const SliceOf& slice_of, const optimizer::Update& update)
   });
 }
 
-}  // namespace capstan::strategy
+}  // namespace capstan::matrix_rules

@@ -1,26 +1,23 @@
 #pragma once
 // Which rank owns which matrix that a rule needs whole, and what parts of matrices cross for it: numbers that the
-// update and the prediction share (optimizer::Grain::matrix, strategy/matrix_update.h).
-#include <capstan/base/export.h>
-#include <capstan/optimizer/rule.h>
+// update and the prediction share (rounds.h).
+#include <capstan/matrix_rules/matrix_rule.h>
+#include <capstan/optimizer/joint.h>
 
 #include <cstdint>
 #include <functional>
 #include <vector>
 
-CAPSTAN_BEGIN_NAMESPACE
-namespace strategy {
+namespace capstan::matrix_rules {
 
-/// A record whose matrices a rule needs whole, and the part that each rank of a group has of it. All ranks of the group
-/// list the same ones in the same order.
-struct SharedRecord {
-  const layout::Param* record;
-  optimizer::Rule* rule;
-  optimizer::WholeSpec spec;
-  bool on_host;                    ///< masters are
-  std::vector<layout::Box> boxes;  ///< by position in the group
-  std::size_t slice;               ///< this rank's number of it, if it has a part
+/// A record whose matrices a rule needs whole.
+struct WholeRecord {
+  optimizer::SharedRecord shared;
+  WholeSpec spec;
 };
+
+/// Those of the records that a rule shares with other ranks.
+std::vector<WholeRecord> whole_records(const MatrixRule& rule, const optimizer::Sharing& sharing);
 
 /// `inner` of the record's matrix `index`, or of something that each of its matrices has, as a box of all of them.
 layout::Box box_of(const layout::Param& record, std::int64_t index, const layout::Box& inner);
@@ -47,7 +44,7 @@ struct WholePart {
 
 /// This rank's part of a matrix.
 struct OwnPart {
-  std::size_t slice = 0;   ///< SharedRecord::slice
+  std::size_t slice = 0;   ///< optimizer::SharedRecord::slice
   std::int64_t begin = 0;  ///< its first element in the slice
   layout::Box box = {};    ///< of the record, one matrix of it
   int owner = 0;           ///< position in the group
@@ -63,9 +60,9 @@ struct OwnPart {
 /// Neighbouring matrices of one shape in a round.
 struct WholeBatch {
   std::vector<const layout::Param*> records;
-  std::vector<std::int64_t> indices = {};           ///< each matrix's among its record's
-  std::vector<optimizer::MatrixState> states = {};  ///< what the rule keeps for each
-  bool on_host = false;                             ///< its masters and these states are
+  std::vector<std::int64_t> indices = {};  ///< each matrix's among its record's
+  std::vector<MatrixState> states = {};    ///< what the rule keeps for each
+  bool on_host = false;                    ///< its masters and these states are
   std::int64_t begin = 0;
   std::int64_t elements = 0;
   std::int64_t work_bytes = 0;  ///< what the rule takes besides
@@ -78,9 +75,8 @@ struct PartCounts {
   std::vector<std::int64_t> others;  ///< of parts of this rank's matrices, by the rank that has them
 };
 
-/// Matrices that one rule has whole in one dtype, and what brings them to their owners and back.
+/// Matrices that are whole in one dtype, and what brings them to their owners and back.
 struct MatrixRound {
-  optimizer::Rule* rule = nullptr;
   c10::ScalarType dtype = c10::ScalarType::Float;
   PartCounts to_owners, back;            ///< what ranks give, and all parts
   std::vector<WholeBatch> batches = {};  ///< the matrices that this rank owns
@@ -95,7 +91,7 @@ struct MatrixRound {
 /// ranks that have a part of the matrix, chosen so that the sums of WholeSpec::work are about equal; a round has
 /// matrices of about one size, or one matrix. `most`: elements that an owner has whole at once, where no single matrix
 /// has more.
-std::vector<MatrixRound> plan_matrices(const std::vector<SharedRecord>& records, int position, std::int64_t most);
+std::vector<MatrixRound> plan_matrices(const std::vector<WholeRecord>& records, int position, std::int64_t most);
 
 /// What an update does with a round, in this order.
 enum class MatrixPhase {
@@ -123,8 +119,5 @@ struct MatrixWork {
   std::int64_t exchanges = 0;   ///< such rounds: in each, parts go to the owners and come back
 };
 MatrixWork work_of(const std::vector<MatrixRound>& rounds);
-/// What this rank's states of whole matrices take.
-MatrixBytes state_bytes_of(const std::vector<MatrixRound>& rounds);
 
-}  // namespace strategy
-CAPSTAN_END_NAMESPACE
+}  // namespace capstan::matrix_rules
