@@ -57,7 +57,7 @@ std::vector<nn::PackedForm> Nf4::packed_forms() const { return {bnb_form()}; }
 
 void Nf4::place(nn::Unit& unit, const strategy::Placement& /*placement*/) {
   for (const auto& weight : unit.weights()) {
-    if (!weight->codec() || !weight->trainable()) continue;
+    if (!weight->trainable() || !dynamic_cast<const Codec*>(weight->codec().get())) continue;
     throw Error(cat("strategy.nf4 keeps ", weight->name(), " in 4 bits, and it would be trained"),
                 "add strategy.lora, which freezes it and trains adapters next to it, and leave it out of "
                 "strategy.lora.modules_to_save; or leave its layer out of strategy.nf4.targets",
