@@ -44,7 +44,7 @@ struct JobRequest {
   std::string weights;           ///< folder of a run's weights, which win over what [model] starts from; empty: none
   std::string split = {};        ///< "train" or "eval": the only one that is read; empty: all
   config::HubCache hub;          ///< where models that model.path names by a hub id are looked for
-  bool activations = false;      ///< predict the memory of a micro-step on a GPU too; see assembly/dry_run.h
+  bool activations = false;      ///< predict the memory of a micro-step on a GPU too; see predict/dry_run.h
   bool any_host_memory = false;  ///< skip the check of host memory: the run will be on another machine
   /// Where files of the model, its tokenizer or the data are not there yet, sizes that are known stand in for them: a
   /// preset for a published model, the data's max_length for its samples. What is missing is said. Nothing can run so.
