@@ -60,9 +60,10 @@ TEST_CASE("an objective that asks a head for what it does not give is refused, w
                          Contains("give the model a head of values"));
   // A teacher is asked as the trained model is.
   const std::string teacher = "[objective]\nplugin = \"distill\"\nteacher = \"start\"\n";
-  CHECK_THAT(fault(teacher),
-             Contains("asks for a divergence from a teacher in its pass 'student'") &&
-                 Contains("asks for the states that its matrix is multiplied with in its pass 'teacher'"));
+  CHECK_THAT(
+      fault(teacher),
+      Contains("asks for what a function of the objective's makes of its states and matrix in its pass 'student'") &&
+          Contains("asks for the states that its matrix is multiplied with in its pass 'teacher'"));
   CHECK(fault(llama + teacher).empty());
   CHECK(fault(llama + "head_values = 2\n[objective]\nplugin = \"rewards\"\n").empty());
 }
