@@ -2,7 +2,6 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <capstan/base/error.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <set>
@@ -12,10 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "ops/call_watch.h"
+
 namespace capstan::meta {
 namespace {
-
-constexpr auto counting_key = c10::DispatchKey::Fake;  // below autograd; nothing in LibTorch's libraries uses it
 
 // How an operator's work follows from its tensors.
 enum class Rule {
@@ -99,10 +98,12 @@ struct Call {
 
 }  // namespace
 
-class WorkCounter::Counter {
+class WorkCounter::Counter : public ops::CallWatch {
  public:
   plan::Work work;
   static thread_local Counter* current;
+
+  void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, std::vector<c10::IValue>& stack) override;
 
   Call begin(const c10::FunctionSchema& schema, at::ArrayRef<c10::IValue> inputs) {
     const auto& kind = kind_for(schema);
@@ -161,24 +162,18 @@ class WorkCounter::Counter {
 
 thread_local WorkCounter::Counter* WorkCounter::Counter::current = nullptr;
 
-// Sees every operator below autograd while its key is switched on; those that it calls come here too.
-//
 // RecordFunction, which is made for this, has another layout in LibTorch's release build than in code that is built
 // without NDEBUG.
-void WorkCounter::watch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, std::vector<c10::IValue>* stack) {
-  auto* counter = Counter::current;
+void WorkCounter::Counter::called(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                                  std::vector<c10::IValue>& stack) {
   const auto& schema = op.schema();
-  const auto arguments = schema.arguments().size(), results = schema.returns().size();
-  const auto last = [&](std::size_t n) { return at::ArrayRef<c10::IValue>(stack->data() + stack->size() - n, n); };
-  const auto call = counter ? counter->begin(schema, last(arguments)) : Call();
-  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, counting_key), stack);
-  if (counter) counter->end(call, last(results));
+  const auto last = [&](std::size_t n) { return at::ArrayRef<c10::IValue>(stack.data() + stack.size() - n, n); };
+  const auto call = begin(schema, last(schema.arguments().size()));
+  pass(op, keys, stack);
+  end(call, last(schema.returns().size()));
 }
 
-WorkCounter::WorkCounter() : counter_(std::make_unique<Counter>()), switched_on_(c10::DispatchKeySet(counting_key)) {
-  CAPSTAN_ASSERT(Counter::current == nullptr);
-  Counter::current = counter_.get();
-}
+WorkCounter::WorkCounter() : counter_(std::make_unique<Counter>()) { Counter::current = counter_.get(); }
 
 WorkCounter::~WorkCounter() { Counter::current = nullptr; }
 
@@ -190,7 +185,5 @@ void WorkCounter::attend(const plan::AttentionShape& shape, bool is_backward) {
   ++(is_backward ? counter->work.attention_backward : counter->work.attention)[shape];
   ++counter->work.kernels;
 }
-
-TORCH_LIBRARY_IMPL(_, Fake, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&WorkCounter::watch>()); }
 
 }  // namespace capstan::meta

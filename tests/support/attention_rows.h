@@ -93,7 +93,7 @@ inline std::map<std::string, int> check_attention_rows(at::Device device) {
   static nn::Layer root("root");
   const nn::Dropout dropout(root, "attention", 0.3);
   std::map<std::string, int> taken;
-  for (const auto& choice : pairwise(attention_levels(), attention_allowed)) {
+  for (const auto& choice : attention_choices()) {
     const AttentionCase c(choice, device);
     INFO(c.name());
     const auto batch = c.batch();

@@ -12,7 +12,7 @@
 namespace recompute {
 namespace {
 
-// It lies below autograd, and nothing in LibTorch's libraries uses it.
+// It lies below autograd, and nothing in LibTorch's libraries uses it. The engine lets all other operators pass.
 constexpr auto key = c10::DispatchKey::Fake;
 
 thread_local AttentionResults* at_work = nullptr;
