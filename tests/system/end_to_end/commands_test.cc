@@ -203,7 +203,8 @@ std::vector<std::pair<double, double>> rates_and_losses(const Outcome& found) {
 TEST_CASE("a command makes a model's steps at rates of its own, which are those that a run makes, and leaves nothing") {
   const Workspace work;
   const Variables with{{"CAPSTAN_PLUGIN_PATH", (binary_dir() / "tests/run_fixtures").string()}};
-  const auto file = work.write("a.toml", small_config({{"name", "name = \"a\""}}, "[checkpoint]\nresume = \"auto\"\n"));
+  const auto file = work.write("a.toml", small_config({{"name", "name = \"a\""}, {"micro_batch", "micro_batch = 3"}},
+                                                      "[checkpoint]\nresume = \"auto\"\n"));
   const auto find = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"lr_find", file});
     return rates_and_losses(work.run(arguments, with));

@@ -37,6 +37,10 @@ TEST_CASE("a run on CPUs with numbers opens no library of predictions; check of 
   const Workspace work;
   const auto file = work.write("a.toml", small_config());
   CHECK_THAT(opened_by(work, {"run", file}), Contains("libcapstan_engine.so") && !Contains("libcapstan_predict.so"));
+  // Recomputation counts on a dispatch key that the predictions use too.
+  const auto again = work.write("again.toml", small_config({{"name", "name = \"again\""}}, "[strategy.recompute]\n"));
+  CHECK_THAT(opened_by(work, {"run", again}), !Contains("libcapstan_predict.so"));
+  CHECK(fs::exists(work.folder() / "runs/again/summary.json"));
   CHECK(fs::exists(work.folder() / "runs/small/summary.json"));  // it has trained
   CHECK_THAT(opened_by(work, {"check", file, "--gpu", "h100-80g", "run.device=cuda"}),
              Contains("libcapstan_predict.so"));
