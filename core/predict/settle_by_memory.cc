@@ -2,6 +2,7 @@
 #include <capstan/base/text.h>
 
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -20,11 +21,12 @@ namespace fs = std::filesystem;
 std::string size_text(std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
 
 // The GPU memory that a settled request takes; nothing where no prediction can be made, which prepare() says.
-std::optional<std::int64_t> peak_of(setup::JobRequest request, plugin::Host& host) {
-  request.rank = 0;
-  request.sizes_only = request.activations = request.any_host_memory = true;
+std::optional<std::int64_t> peak_of(const std::function<setup::JobRequest()>& tried, plugin::Host& host) {
   Diagnostics said;
   try {
+    auto request = tried();
+    request.rank = 0;
+    request.sizes_only = request.activations = request.any_host_memory = true;
     const auto job = prepare(request, host, said);
     if (!job || !job->prediction.activations) return {};
     return layout::total_bytes(job->prediction.footprints, "cuda");
@@ -49,7 +51,7 @@ setup::JobRequest with_train(const setup::Configuration& config, const std::stri
 // The configuration's mesh, batches and policy; nothing where they have a fault.
 std::optional<assembly::Topology> topology_of(const setup::Configuration& config, plugin::Host& host) {
   Diagnostics said;
-  const auto plugins = assembly::load_plugins(config, assembly::Needs::model_and_strategies, host, said);
+  const auto plugins = assembly::load_plugins(config, assembly::Needs::all, host, said);
   auto topology = assembly::make_topology(config, plugins, said);
   return said.empty() ? std::optional(std::move(topology)) : std::nullopt;
 }
@@ -60,7 +62,7 @@ setup::JobRequest settle_regather(const setup::JobRequest& request, plugin::Host
   if (config.train->regather != "auto" || request.gpu_room <= 0 || !said.empty()) return request;
   const auto topology = topology_of(config, host);
   if (!topology || !topology->gathers_once) return request;
-  const auto peak = peak_of(with_train(config, "regather", std::string("step")), host);
+  const auto peak = peak_of([&] { return with_train(config, "regather", std::string("step")); }, host);
   if (!peak || assembly::fits_into(request.gpu_room, *peak)) return request;
   auto settled = with_train(config, "regather", std::string("micro_step"));
   settled.settled.note += cat("regather auto: micro_step, since with step the predicted ", size_text(*peak),
@@ -112,7 +114,8 @@ std::optional<Chosen> largest_that_fits(const setup::Configuration& config, cons
   std::size_t begin = 0, end = sizes.size();
   while (begin < end) {
     const auto middle = begin + (end - begin) / 2;
-    const auto peak = peak_of(settle_regather(with_train(config, "micro_batch", sizes[middle]), host), host);
+    const auto peak =
+        peak_of([&] { return settle_regather(with_train(config, "micro_batch", sizes[middle]), host); }, host);
     if (!peak) return {};
     const bool fits = assembly::fits_into(config.request.gpu_room, *peak);
     if (fits || middle == 0) chosen = Chosen{sizes[middle], *peak, fits};
@@ -183,7 +186,7 @@ setup::JobRequest settle_saving(const setup::JobRequest& request, plugin::Host& 
   for (const auto& [by, saving] : offers) {
     if (!saving.overrides.front().starts_with(table->path + ".")) continue;
     auto with = with_saving(request, *table, saving.overrides);
-    const auto peak = peak_of(settle_regather(settle_micro_batch(with, host), host), host);
+    const auto peak = peak_of([&] { return settle_regather(settle_micro_batch(with, host), host); }, host);
     if (!peak || *peak >= least) continue;
     least = *peak;
     const bool fits = assembly::fits_into(request.gpu_room, *peak);

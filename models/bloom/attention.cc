@@ -62,12 +62,12 @@ at::Tensor in_segments(const WidenedHeads& heads, const nn::Documents& documents
 }  // namespace
 
 at::Tensor attention_by_operator(const at::Tensor& fused, const at::Tensor& slopes) {
+  CAPSTAN_ASSERT(fused.dim() == 3 && fused.is_contiguous() && slopes.dim() == 1 && slopes.size(0) > 0);
+  CAPSTAN_ASSERT(fused.size(2) % (3 * slopes.size(0)) == 0);
   return FusedAttention::apply(fused, slopes);
 }
 
 std::optional<at::Tensor> fused_attention(const at::Tensor& fused, const at::Tensor& slopes) {
-  CAPSTAN_ASSERT(fused.dim() == 3 && fused.is_contiguous() && slopes.dim() == 1 && slopes.size(0) > 0);
-  CAPSTAN_ASSERT(fused.size(2) % (3 * slopes.size(0)) == 0);
   if (!has_kernels(fused, slopes.size(0))) return std::nullopt;
   return attention_by_operator(fused, slopes.contiguous());
 }

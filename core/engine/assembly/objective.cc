@@ -105,6 +105,13 @@ void check_passes(const Plugins& plugins, const Topology& topology, const std::v
                    "'), and a mesh with pp ", pp, " cuts only the trained model into stages"),
                "use a mesh without stages, or an objective without another model");
   }
+  const auto& trained = plan.passes[plugins.minimised->trained()];
+  if (pp > 1 && plan.models.empty() && plan.passes.size() > 1 && trained.output == nn::HeadOutput::function) {
+    faults.add(made.where,
+               cat("the objective '", made.name, "' compares its pass '", trained.name,
+                   "' with another pass in the model's head, and a mesh with pp ", pp, " cuts the model into stages"),
+               "use a mesh without stages, or an objective that compares what passes give");
+  }
   if (plugins.minimised->needs_base()) check_base(plugins, units, faults);
 }
 

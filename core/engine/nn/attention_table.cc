@@ -112,7 +112,9 @@ at::Tensor AttentionTable::attend(AttentionCall call) const {
     const auto result = serve(call);
     return call.sinks.defined() ? with_sinks(result, call.sinks) : result.out;
   };
-  return batch.kept && wrapper_ ? wrapper_(run, *batch.kept) : run();
+  if (!batch.kept || !wrapper_) return run();
+  const auto* row = row_for(call);
+  return row == nullptr || row->is_wrapped ? wrapper_(run, *batch.kept) : run();
 }
 
 at::Tensor attend(const AttentionCall& call) {

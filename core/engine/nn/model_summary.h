@@ -29,6 +29,9 @@ struct ModelSummary {
 
 ModelSummary summarise(const std::vector<std::unique_ptr<Unit>>& units);
 
+/// The same of the parts that `rank` computes with, as placement has laid them.
+ModelSummary summarise(const std::vector<std::unique_ptr<Unit>>& units, const layout::Mesh& mesh, int rank);
+
 /// What the rows of attention's table are asked about, before there are batches.
 struct PlannedAttention {
   at::Tensor like;          ///< of the dtype that units compute in; on the meta device where a GPU computes
@@ -40,8 +43,6 @@ struct PlannedAttention {
 /// Which rows serve the layers, where the plain one serves any, and why the others do not: "attention: SDPA in 26
 /// layers, plain (a soft cap: no faster row has it) in 6 layers". Empty where faster ones serve all.
 std::string attention_text(const std::vector<std::unique_ptr<Unit>>& units, const PlannedAttention& planned);
-/// The same of the parts that `rank` computes with, as placement has laid them.
-ModelSummary summarise(const std::vector<std::unique_ptr<Unit>>& units, const layout::Mesh& mesh, int rank);
 
 }  // namespace nn
 CAPSTAN_END_NAMESPACE

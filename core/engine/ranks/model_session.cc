@@ -42,7 +42,7 @@ class SessionSteps {
     numbers.read();
     if (totals.target_tokens == 0) return std::numeric_limits<double>::quiet_NaN();
     const auto loss = numbers.loss_sum() / strategy::divisor(totals.objective.at(job_.plugins.minimised->base()));
-    step_.hooks().loss_known(input.step, loss);
+    if (!numbers.skipped()) step_.hooks().loss_known(input.step, loss);
     return loss;
   }
   std::int64_t next() const { return next_; }
@@ -138,11 +138,11 @@ ModelSession::Evaluated ModelSession::evaluate(const std::string& split, std::in
 std::int64_t ModelSession::steps() const { return state_.job->samples.plan.steps; }
 
 double ModelSession::step(double lr) {
-  if (!state_.steps) state_.steps = std::make_unique<SessionSteps>(*state_.session);
-  if (state_.steps->next() >= steps()) {
+  if (steps() == 0 || (state_.steps && state_.steps->next() >= steps())) {
     throw Error(cat("all ", thousands(steps()), " steps of the configuration are made"),
                 "set train.max_steps to as many as are needed, and load the model with ModelUse::train");
   }
+  if (!state_.steps) state_.steps = std::make_unique<SessionSteps>(*state_.session);
   return state_.steps->make(lr);
 }
 

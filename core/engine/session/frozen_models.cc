@@ -144,8 +144,16 @@ void check_start(const std::vector<FrozenPlugin>& frozen, const assembly::Plugin
 void check_frozen_files(const std::vector<assembly::FrozenModel>& frozen, const assembly::Plugins& plugins,
                         Diagnostics& faults) {
   for (const auto& one : frozen) {
-    if (one.plugin.folder)
-      folder_of(one.plugin, plugins)->check(assembly::records_of(assembly::pointers(one.model->units)), faults);
+    if (!one.plugin.folder) continue;
+    const auto folder = folder_of(one.plugin, plugins);
+    const auto records = assembly::records_of(assembly::pointers(one.model->units));
+    folder->check(records, faults);
+    for (const auto* record : records) {
+      if (!folder->may_lack(*record)) continue;
+      faults.add(*one.plugin.folder,
+                 cat("it has no tensor of ", record->name, ", and a model that is not trained needs it"),
+                 "name a folder that has it");
+    }
   }
 }
 

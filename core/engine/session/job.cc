@@ -39,7 +39,10 @@ void judge_start(Job& job, Diagnostics& faults) {
         faults, [&] { from_start = !judge_resume(job, faults) && from_start; },
         job.config.checkpoint.where(&setup::CheckpointOptions::resume));
   }
-  if (from_start) setup::collect(faults, [&] { check_added_files(job.plugins); });
+  if (from_start) {
+    setup::collect(faults, [&] { check_added_files(job.plugins); });
+    setup::collect(faults, [&] { note_absent_tensors(job.plugins, job.model->own); });
+  }
 }
 
 void judge_samples(const setup::Configuration& config, const assembly::LoadedPlugins& loaded,
@@ -89,7 +92,6 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
     prediction = assembly::predict(config, plugins, topology, *samples, *model, frozen);
   });
   setup::collect(faults, [&] { check_model_files(plugins, own, faults); });
-  if (config.request.weights.empty()) setup::collect(faults, [&] { note_absent_tensors(plugins, own); });
   setup::collect(faults, [&] { check_frozen_files(frozen, plugins, faults); });
   if (!prediction) return {};
   if (!request.any_host_memory) check_host_memory(config, topology, *prediction, host_memory, faults);

@@ -53,8 +53,10 @@ void describe(const session::Session& session, const std::filesystem::path& fold
   started.sequence_length = job.samples.length;
   started.flops_per_token = job.plugins.model.object->flops_per_token(job.samples.length);
   const auto& facts = job.plugins.model_facts;
-  started.head_flops_per_token =
-      std::min(started.flops_per_token, 6.0 * static_cast<double>(facts.vocab_size * facts.hidden_size));
+  if (facts.gives(nn::HeadOutput::last_logits)) {
+    started.head_flops_per_token =
+        std::min(started.flops_per_token, 6.0 * static_cast<double>(facts.vocab_size * facts.hidden_size));
+  }
   add_settings(job, started);
   started.folder = folder.string();
   started.memory.held = [&session] { return observe::memory_parts(session.held()); };

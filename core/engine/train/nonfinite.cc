@@ -124,8 +124,10 @@ at::Tensor bad_outputs(const session::Session& session, const step::StepInput& i
   const auto micros = static_cast<std::int64_t>(input.micro.size());
   const auto units = static_cast<std::int64_t>(session.units.size());
   const auto bad = at::zeros({micros, units}, at::TensorOptions().dtype(at::kBool).device(session.device));
+  const auto& facts = session.job->plugins.model_facts;
   for (std::int64_t m = 0; m < micros; ++m) {
-    const auto batch = step::training_batch(session, input.micro[static_cast<std::size_t>(m)], input.step);
+    auto batch = step::training_batch(session, input.micro[static_cast<std::size_t>(m)], input.step);
+    if (!facts.gives(batch.pass.output) && !facts.outputs.empty()) batch.pass.output = facts.outputs.front();
     session.interpreter->evaluate(batch, nullptr, [&](std::size_t unit, const nn::Hidden& hidden) {
       bad[m][static_cast<std::int64_t>(unit)].copy_(is_bad(hidden));
     });

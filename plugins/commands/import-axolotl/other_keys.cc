@@ -165,7 +165,7 @@ Keys refused_models() {
               "lora_alpha_pattern peft_trainable_token_indices",
               "adapters are alike in all layers: name them in lora_target_modules, and remove this key"),
       refused("reward_model process_reward_model center_rewards_coefficient num_labels",
-              "a model has no head that classifies or scores"),
+              "train a head that scores with an objective of your own and model.head_values"),
       refused("ebft diffusion llmcompressor kto_desirable_weight kto_undesirable_weight",
               "the objectives are causal_lm, distill and dpo, or a plugin of yours"),
       refused("processor_type processor_kwargs image_size image_resize_algorithm freeze_mm_modules role_boundaries",

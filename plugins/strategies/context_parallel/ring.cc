@@ -179,7 +179,9 @@ nn::AttentionRow Ring::row() const {
     return {ring_attention(call.q, call.k, call.v, ring.call(call))};
   };
   using enum nn::AttentionFeature;
-  return {"ring", {window, linear_biases}, takes, run};
+  nn::AttentionRow row{"ring", {window, linear_biases}, takes, run};
+  row.is_wrapped = false;  // each tile's result would be kept
+  return row;
 }
 
 }  // namespace context_parallel

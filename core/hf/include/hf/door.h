@@ -1,7 +1,7 @@
 #pragma once
 // libcapstan_hf.so: all that Capstan knows of Hugging Face's model folders. What is in such a folder comes out as
 // options and as a Source, and a folder is written from options, a Source and a FileMap. The engine opens the library
-// where model.path names a folder, or where one is written; a run with neither never does.
+// where model.path names a folder, and at the end of a run that saves its weights.
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/checkpoint/safetensors.h>

@@ -80,6 +80,9 @@ struct AttentionRow {
   std::function<Verdict(const AttentionCall&)> takes;
   std::function<AttentionResult(const AttentionCall&)> run;
   LogSumExp log_sum_exp = LogSumExp::none;
+  /// What is wrapped around kernels (AttentionTable::wrap) is around its run() too. False where run() calls several
+  /// kernels on parts, whose results together are larger than what is given.
+  bool is_wrapped = true;
 };
 
 /// The rows that may serve a layer, in order of preference; the first that takes a call computes it. Rows that a model

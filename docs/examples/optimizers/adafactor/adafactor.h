@@ -61,7 +61,8 @@ class Adafactor : public matrix_rules::SummingRule {
   }
   void summed(std::size_t pass, SummedSlice& slice, const optimizer::Update& update) override {
     if (pass == 1) return;
-    const auto share = (update.count.pow(-options_->decay_rate) * (1 - update.skip)).to(slice.master.scalar_type());
+    const auto share =
+        (update.count.clamp_min(1).pow(-options_->decay_rate) * (1 - update.skip)).to(slice.master.scalar_type());
     if (!is_matrix(*slice.record)) {
       slice.state[0].lerp_(squares(slice, update), share);
       return;
