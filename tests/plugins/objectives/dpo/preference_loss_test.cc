@@ -122,7 +122,7 @@ TEST_CASE("a reference where a loss needs none, or none where it needs one, is a
 }
 
 TEST_CASE("from hidden states to a preference loss: the Jacobian, and the shapes on the meta device") {
-  (void)predict::door();  // has the meta kernels that ATen has only in Python
+  (void)capstan::predict::door();  // has the meta kernels that ATen has only in Python
   // Two pairs; answers of 2, 1, 1 and 2 tokens, and a row without a label.
   const auto labels = at::tensor({3, 0, 2, 4, -100, 1, 1}, at::kLong);
   const auto sequence = at::tensor({0, 0, 1, 2, 2, 3, 3}, at::kLong);
