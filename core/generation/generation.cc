@@ -119,7 +119,7 @@ void Questions::gather(const Scores& scores, Evaluation& evaluation) {
   std::vector<double> numbers{static_cast<double>(scores.questions)};
   for (const auto& [name, total] : totals) numbers.insert(numbers.end(), {total.first, total.second});
   // Ranks of one data coordinate have asked the same questions.
-  if (!job_.topology.speaks_for_coordinate()) std::fill(numbers.begin(), numbers.end(), 0.0);
+  if (!job_.topology.represents_coordinate()) std::fill(numbers.begin(), numbers.end(), 0.0);
   const auto sums = step::sum_over_ranks(session_, numbers);
   evaluation.samples = static_cast<std::int64_t>(sums[0]);
   auto at = sums.begin() + 1;
@@ -132,7 +132,7 @@ void Questions::gather(const Scores& scores, Evaluation& evaluation) {
 // Ranks of one data coordinate have the same answers: only one of them sends them.
 std::vector<Answer> Questions::gather(const std::vector<Answer>& mine) {
   auto list = Json::array();
-  if (job_.topology.speaks_for_coordinate()) {
+  if (job_.topology.represents_coordinate()) {
     for (const auto& answer : mine)
       list.push_back({answer.index, answer.id, answer.prompt, answer.text, answer.references});
   }

@@ -29,14 +29,14 @@ struct Topology {
   /// The same as the rank sees it that has this rank's place at another position on pp.
   Topology at_position(int position) const;
   /// Does this rank give what its stage computes of its tokens, as one of those that compute the same?
-  bool speaks_for_stage() const {
+  bool represents_stage() const {
     return std::all_of(layout::axis_table.begin(), layout::axis_table.end(), [&](const auto& facts) {
       const bool has_other_tokens = facts.other_samples || facts.splits_sequence;
       return has_other_tokens || facts.axis == layout::Axis::pp || mesh.coordinate(rank, facts.axis) == 0;
     });
   }
   /// Does this rank represent its data coordinate? The one does whose position on all other axes is 0.
-  bool speaks_for_coordinate() const {
+  bool represents_coordinate() const {
     return std::all_of(layout::axis_table.begin(), layout::axis_table.end(), [&](const auto& facts) {
       return facts.other_samples || mesh.coordinate(rank, facts.axis) == 0;
     });

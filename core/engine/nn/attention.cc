@@ -14,18 +14,31 @@ void make_norm(std::optional<RmsNorm>& norm, Layer& parent, const char* name, co
                const Attention::Kind& kind) {
   if (!weight) return;
   const auto use = weight->numel() == kind.spec.heads.dim ? Use::heads : Use::split;
-  norm.emplace(parent, name, weight, kind.norm_epsilon, use);
+  norm.emplace(parent, name, weight, kind.norm_epsilon, use, kind.norm_factor);
 }
 
 // How many heads of each kind a product of `features` features holds. All records are cut alike, so that a rank's part
 // has the whole's ratio, until key heads can't be cut further: then it holds one of them.
-AttentionHeads heads_in(std::int64_t features, const AttentionHeads& all) {
-  const auto with_key = all.dim + all.values();
-  const auto group = all.queries / all.keys * all.dim + with_key;
+AttentionHeads heads_in(std::int64_t features, const Attention::Kind& kind) {
+  const auto& all = kind.spec.heads;
+  const auto query = kind.output_gate ? 2 * all.dim : all.dim;
+  const auto with_key = kind.keys_are_values ? all.dim : all.dim + all.values();
+  const auto group = all.queries / all.keys * query + with_key;
   auto own = all;
   own.keys = std::max<std::int64_t>(1, features / group);
-  own.queries = (features - own.keys * with_key) / all.dim;
+  own.queries = (features - own.keys * with_key) / query;
   return own;
+}
+
+// [B, S, heads, 2, dim]: each query and its gate, the first features of such a product.
+at::Tensor with_gates(const at::Tensor& fused, const AttentionHeads& own) {
+  return fused.narrow(-1, 0, own.queries * 2 * own.dim).unflatten(-1, {own.queries, 2, own.dim});
+}
+
+at::Tensor without_gate(const at::Tensor& fused, const AttentionHeads& own) {
+  const auto both = own.queries * 2 * own.dim;
+  const auto queries = with_gates(fused, own).select(-2, 0).flatten(-2);
+  return at::cat({queries, fused.narrow(-1, both, fused.size(-1) - both)}, -1);
 }
 
 const Dropout* acting(const Dropout& dropout, const Batch& batch) {
@@ -62,12 +75,15 @@ Attention::~Attention() = default;
 
 HeadsCall Attention::heads_call(const at::Tensor& fused, const Batch& batch) const {
   HeadsCall call;
-  call.fused = fused;
-  call.own = heads_in(fused.size(-1), kind_.spec.heads);
+  call.own = heads_in(fused.size(-1), kind_);
+  call.fused = kind_.output_gate ? without_gate(fused, call.own) : fused;
   call.order = kind_.order;
   call.query_norm = query_norm_ ? &*query_norm_ : nullptr;
   call.key_norm = key_norm_ ? &*key_norm_ : nullptr;
   call.rotary = kind_.rotary ? &*kind_.rotary : nullptr;
+  call.query_scaling = kind_.query_scaling ? &*kind_.query_scaling : nullptr;
+  call.keys_are_values = kind_.keys_are_values;
+  if (kind_.value_norm) call.value_norm = kind_.norm_epsilon;
   call.batch = &batch;
   return call;
 }
@@ -112,8 +128,11 @@ at::Tensor Attention::attend(const at::Tensor& fused, const Batch& batch, KVCach
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const Batch& batch, KVCache* cache) const {
-  const auto y = attend(qkv_.forward(x), batch, cache);
-  return projection_.forward(y.transpose(1, 2).flatten(2));
+  const auto fused = qkv_.forward(x);
+  const auto y = attend(fused, batch, cache).transpose(1, 2).flatten(2);
+  if (!kind_.output_gate) return projection_.forward(y);
+  const auto gate = with_gates(fused, heads_in(fused.size(-1), kind_)).select(-2, 1).flatten(-2);
+  return projection_.forward(y * gate.sigmoid());
 }
 
 }  // namespace capstan::nn

@@ -135,7 +135,7 @@ at::Tensor Batch::last_labels() const {
 }
 
 at::Tensor Batch::has_sample() const {
-  if (part && !part->cut.speaks) return at::zeros({samples.count}, tokens.options().dtype(at::kBool));
+  if (part && !part->cut.represents_sample) return at::zeros({samples.count}, tokens.options().dtype(at::kBool));
   if (documents || (part && part->whole->documents))
     return at::ones({samples.count}, tokens.options().dtype(at::kBool));
   return sample_ids.view({samples.count, samples.per_sample}).select(1, 0).ge(0);
@@ -192,6 +192,22 @@ const KVCache::Entry& KVCache::put(std::size_t index, const at::Tensor& k, const
   entry.keys.scatter_(2, where.expand(k.sizes()), k);
   entry.values.scatter_(2, where.expand(v.sizes()), v);
   return entry;
+}
+
+void KVCache::put_state(std::size_t index, const std::vector<at::Tensor>& state) {
+  if (states_.size() <= index) states_.resize(index + 1);
+  auto& kept = states_[index];
+  if (!rows_.defined()) {
+    kept = state;
+    return;
+  }
+  kept.resize(state.size());
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    auto shape = state[i].sizes().vec();
+    shape.front() = count_;
+    if (!kept[i].defined()) kept[i] = at::zeros(shape, state[i].options());
+    kept[i].index_copy_(0, rows_, state[i]);
+  }
 }
 
 }  // namespace capstan::nn

@@ -4,26 +4,57 @@
 #include <capstan/ops/swiglu.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "ops/combine_rows.h"
 #include "ops/operator.h"
 
 namespace capstan::nn {
-Router::Router(Layer& parent, std::string name, WeightPtr gate, std::int64_t experts_per_token, bool sum_to_one)
+namespace {
+
+RouterKind plain_kind(std::int64_t experts_per_token, bool sum_to_one) {
+  RouterKind kind;
+  kind.experts_per_token = experts_per_token;
+  kind.sum_to_one = sum_to_one;
+  return kind;
+}
+
+// Scores [T, E] with those of all but a token's best groups at minus infinity.
+at::Tensor within_best_groups(const at::Tensor& scores, const RouterKind& kind) {
+  const auto grouped = scores.view({scores.size(0), kind.groups, -1});
+  const auto two = std::min<std::int64_t>(2, grouped.size(-1));
+  const auto best = std::get<0>(grouped.topk(two, -1)).sum(-1);
+  const auto chosen = std::get<1>(best.topk(kind.groups_per_token, -1));
+  const auto is_out = at::ones_like(best, best.options().dtype(at::kBool)).scatter_(-1, chosen, false);
+  return grouped.masked_fill(is_out.unsqueeze(-1), -std::numeric_limits<double>::infinity()).view_as(scores);
+}
+
+}  // namespace
+
+Router::Router(Layer& parent, std::string name, RouterWeights weights, const RouterKind& kind)
     : Layer(parent, std::move(name)),
-      gate_(*this, this->name(), WeightSplit::none, std::move(gate), nullptr),
-      experts_per_token_(experts_per_token),
-      sum_to_one_(sum_to_one) {}
+      gate_(*this, this->name(), WeightSplit::none, std::move(weights.gate), std::move(weights.bias)),
+      correction_(weights.correction ? own(std::move(weights.correction), Use::states) : nullptr),
+      kind_(kind) {}
+
+Router::Router(Layer& parent, std::string name, WeightPtr gate, std::int64_t experts_per_token, bool sum_to_one)
+    : Router(parent, std::move(name), {std::move(gate)}, plain_kind(experts_per_token, sum_to_one)) {}
 
 Router::~Router() = default;
 
 at::Tensor Router::probabilities(const at::Tensor& x) const {
-  return at::softmax(gate_.forward(x), -1, ops::sum_type(x));
+  const auto logits = gate_.forward(x);
+  return kind_.sigmoid ? logits.to(ops::sum_type(x)).sigmoid() : at::softmax(logits, -1, ops::sum_type(x));
 }
 
 at::Tensor Router::chosen(const at::Tensor& probability, RecomputeContext* kept) const {
-  const auto choose = [&] { return std::get<1>(probability.detach().topk(experts_per_token_, -1)); };
+  const auto choose = [&] {
+    auto scores = probability.detach();
+    if (correction_) scores = scores + correction_->value().detach();
+    if (kind_.groups > 1) scores = within_best_groups(scores, kind_);
+    return std::get<1>(scores.topk(kind_.experts_per_token, -1));
+  };
   return kept ? kept->once<at::Tensor>(this, choose) : choose();
 }
 
@@ -31,7 +62,8 @@ Routing Router::forward(const at::Tensor& x, RecomputeContext* kept) const {
   const auto probability = probabilities(x);
   const auto experts = chosen(probability, kept);
   auto weights = probability.gather(-1, experts);
-  if (sum_to_one_) weights = weights / weights.sum(-1, /*keepdim=*/true);
+  if (kind_.sum_to_one) weights = weights / weights.sum(-1, /*keepdim=*/true);
+  if (kind_.scale != 1) weights = weights * kind_.scale;
   return {experts, weights.to(x.scalar_type())};
 }
 
@@ -105,31 +137,61 @@ void declare_experts(Weight& weight, std::int64_t rows) {
 
 }  // namespace
 
-Experts::Experts(Layer& parent, std::string name, WeightPtr gate_up, WeightPtr down)
+Experts::Experts(Layer& parent, std::string name, Weights weights, const ExpertsKind& kind)
     : Layer(parent, std::move(name)),
-      gate_up_(own(std::move(gate_up), Use::split)),
-      down_(own(std::move(down), Use::split)) {
+      gate_up_(own(std::move(weights.gate_up), Use::split)),
+      down_(own(std::move(weights.down), Use::split)),
+      gate_up_bias_(weights.gate_up_bias ? own(std::move(weights.gate_up_bias), Use::split) : nullptr),
+      down_bias_(weights.down_bias ? own(std::move(weights.down_bias), Use::split) : nullptr),
+      kind_(kind) {
   declare_experts(*gate_up_, 2);
   declare_experts(*down_, 1);
+  if (gate_up_bias_) declare_experts(*gate_up_bias_, 2);
+  if (down_bias_) declare_experts(*down_bias_, 1);
 }
 
+Experts::Experts(Layer& parent, std::string name, WeightPtr gate_up, WeightPtr down)
+    : Experts(parent, std::move(name), Weights{std::move(gate_up), std::move(down)}) {}
+
 Experts::~Experts() = default;
+
+namespace {
+
+// Each row plus its expert's row of the biases [E, …].
+at::Tensor with_bias(const at::Tensor& rows, const WeightPtr& bias, const at::Tensor& counts) {
+  if (!bias) return rows;
+  const auto each = bias->value().flatten(1).repeat_interleave(counts.to(rows.device()), 0, rows.size(0));
+  return rows + each;
+}
+
+at::Tensor gated(const at::Tensor& gate_up, const ExpertsKind& kind) {
+  if (!kind.clamped && kind.activation == Activation::silu) return ops::swiglu(gate_up);
+  const auto parts = gate_up.chunk(2, -1);
+  if (!kind.clamped) return activated(kind.activation, parts[0]) * parts[1];
+  const auto gate = parts[0].clamp_max(kind.clamped->limit);
+  const auto up = parts[1].clamp(-kind.clamped->limit, kind.clamped->limit);
+  return (up + 1) * (gate * (gate * kind.clamped->slope).sigmoid());
+}
+
+}  // namespace
 
 at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts, const at::Tensor& ids) const {
   auto ends = counts.cumsum(0).to(at::kInt);
   // Core's own products may have them in host memory; a plugin that fills a port gets them where the rows are.
   const bool own_products = !products && !gate_up_multiply && !down_multiply && !gate_up_adapter && !down_adapter;
   if (!own_products && ends.device() != rows.device()) ends = ends.to(rows.device(), /*non_blocking=*/true);
-  if (products && !gate_up_adapter && !down_adapter)
+  const bool is_plain = !kind_.clamped && kind_.activation == Activation::silu && !gate_up_bias_ && !down_bias_;
+  if (products && is_plain && !gate_up_adapter && !down_adapter)
     return products(rows, gate_up_->value().flatten(1, 2), down_->value(), ends);
   const auto multiply = [&](const MultiplyPort& port, const at::Tensor& x, const at::Tensor& weight) {
     return port ? port(x, weight, ends) : ops::grouped_linear(x, weight, ends);
   };
   auto gate_up = multiply(gate_up_multiply, rows, gate_up_->value().flatten(1, 2));
   if (gate_up_adapter) gate_up = gate_up_adapter(rows, gate_up, ends, ids);
-  const auto inner = ops::swiglu(gate_up);
+  const auto inner = gated(with_bias(gate_up, gate_up_bias_, counts), kind_);
   auto result = multiply(down_multiply, inner, down_->value());
-  return down_adapter ? down_adapter(inner, result, ends, ids) : result;
+  if (down_adapter) result = down_adapter(inner, result, ends, ids);
+  return with_bias(result, down_bias_, counts);
 }
 
 at::Tensor Experts::row_ids(const at::Tensor& expert, const at::Tensor& order, std::int64_t copies,
@@ -168,10 +230,17 @@ at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing, Recompu
   return after ? after(y) : y;
 }
 
-Mixture::Mixture(Layer& parent, Weights weights, std::int64_t experts_per_token, bool sum_to_one)
+Mixture::Mixture(Layer& parent, Weights weights, const RouterKind& router, const ExpertsKind& experts)
     : Layer(parent, "mixture"),
-      router_(*this, "router", std::move(weights.gate), experts_per_token, sum_to_one),
-      experts_(*this, "experts", std::move(weights.gate_up), std::move(weights.down)) {}
+      router_(*this, "router", {std::move(weights.gate), std::move(weights.gate_bias), std::move(weights.correction)},
+              router),
+      experts_(*this, "experts",
+               {std::move(weights.gate_up), std::move(weights.down), std::move(weights.gate_up_bias),
+                std::move(weights.down_bias)},
+               experts) {}
+
+Mixture::Mixture(Layer& parent, Weights weights, std::int64_t experts_per_token, bool sum_to_one)
+    : Mixture(parent, std::move(weights), plain_kind(experts_per_token, sum_to_one)) {}
 
 Mixture::~Mixture() = default;
 

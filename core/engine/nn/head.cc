@@ -27,8 +27,8 @@ void refuse_empty(const VocabularyHead& head, const PortBase& wanted) {
 
 }  // namespace
 
-VocabularyHead::VocabularyHead(Layer& parent, std::string name, WeightPtr weight)
-    : Layer(parent, std::move(name)), weight_(own(std::move(weight), Use::split)) {
+VocabularyHead::VocabularyHead(Layer& parent, std::string name, WeightPtr weight, std::optional<double> cap)
+    : Layer(parent, std::move(name)), weight_(own(std::move(weight), Use::split)), cap_(cap) {
   for (auto& record : weight_->records()) {
     if (record.usage == layout::Usage::layer) record.usage = layout::Usage::head;
   }
@@ -75,26 +75,27 @@ std::int64_t VocabularyHead::chunk_rows() const {
 at::Tensor VocabularyHead::loss_sum(const at::Tensor& rows, const at::Tensor& labels) const {
   if (loss) return loss(rows, weight_->value(), labels);
   refuse_empty(*this, loss);
-  return ops::chunked_linear_cross_entropy(rows, weight_->value(), labels, chunk_rows());
+  return ops::chunked_linear_cross_entropy(rows, weight_->value(), labels, chunk_rows(), cap_);
 }
 
 at::Tensor VocabularyHead::log_probabilities_of(const at::Tensor& rows, const at::Tensor& labels) const {
   if (log_probabilities) return log_probabilities(rows, weight_->value(), labels);
   refuse_empty(*this, log_probabilities);
-  return ops::chunked_label_log_probabilities(rows, weight_->value(), labels, chunk_rows());
+  return ops::chunked_label_log_probabilities(rows, weight_->value(), labels, chunk_rows(), cap_);
 }
 
 at::Tensor VocabularyHead::of_function(const at::Tensor& rows, const at::Tensor& labels, const Batch& batch) const {
   CAPSTAN_ASSERT(batch.pass.function);
   if (!split) refuse_empty(*this, split);
   const auto& matrix = weight_->value();
-  const auto own = split ? split() : HeadSplit{ops::cross_entropy_chunk_rows(matrix.size(0)), {}};
+  const auto own = split ? split() : HeadSplit{ops::cross_entropy_chunk_rows(matrix.size(0)), {}, cap_};
   return batch.pass.function({batch, rows, matrix, labels, own, [&] { return loss_sum(rows, labels); }});
 }
 
 at::Tensor VocabularyHead::last_logits(const at::Tensor& x, const Batch& batch) const {
   const auto index = batch.last.view({-1, 1, 1}).expand({-1, 1, x.size(-1)});
-  const auto logits = at::linear(x.gather(1, index).squeeze(1), weight_->value());
+  auto logits = at::linear(x.gather(1, index).squeeze(1), weight_->value());
+  if (cap_) logits = (logits / *cap_).tanh() * *cap_;
   return after_logits ? after_logits(logits) : logits;
 }
 

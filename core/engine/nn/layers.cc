@@ -99,20 +99,23 @@ SumAndNorm LayerNorm::forward_sum(const at::Tensor& x, const at::Tensor& y) cons
   return x.is_cpu() ? in_two_steps(*this, x, y) : in_one_pass(x, y, {weight_->value(), bias_->value(), epsilon_});
 }
 
-RmsNorm::RmsNorm(Layer& parent, std::string name, WeightPtr weight, double epsilon, Use use)
-    : Layer(parent, std::move(name)), weight_(own(std::move(weight), use)), epsilon_(epsilon) {}
+RmsNorm::RmsNorm(Layer& parent, std::string name, WeightPtr weight, double epsilon, Use use, Factor factor)
+    : Layer(parent, std::move(name)), weight_(own(std::move(weight), use)), epsilon_(epsilon), factor_(factor) {}
 
 RmsNorm::~RmsNorm() = default;
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
-  if (!mean_square) return at::rms_norm(x, {x.size(-1)}, weight_->value(), epsilon_);
+  const bool adds_one = factor_ == Factor::one_plus_weight;
+  if (!mean_square && !adds_one) return at::rms_norm(x, {x.size(-1)}, weight_->value(), epsilon_);
   const auto wide = x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-  const auto scale = (mean_square(wide.square().mean(-1, /*keepdim=*/true)) + epsilon_).rsqrt();
-  return (wide * scale * weight_->value()).to(x.scalar_type());
+  const auto own = wide.square().mean(-1, /*keepdim=*/true);
+  const auto scale = ((mean_square ? mean_square(own) : own) + epsilon_).rsqrt();
+  const at::Tensor factor = adds_one ? weight_->value().to(wide.scalar_type()) + 1 : weight_->value();
+  return (wide * scale * factor).to(x.scalar_type());
 }
 
 SumAndNorm RmsNorm::forward_sum(const at::Tensor& x, const at::Tensor& y) const {
-  const bool in_steps = x.is_cpu() || mean_square;
+  const bool in_steps = x.is_cpu() || mean_square || factor_ != Factor::weight;
   return in_steps ? in_two_steps(*this, x, y) : in_one_pass(x, y, {weight_->value(), {}, epsilon_});
 }
 
@@ -124,12 +127,12 @@ Mlp::Mlp(Layer& parent, Kind kind, LinearWeights up, LinearWeights down)
 
 Mlp::~Mlp() = default;
 
-namespace {
-
 at::Tensor activated(Activation activation, const at::Tensor& x) {
   if (activation == Activation::silu) return at::silu(x);
   return ops::gelu(x, activation == Activation::gelu_tanh);
 }
+
+namespace {
 
 // Where nothing comes between the activation and the product, both are one node of autograd.
 std::optional<ops::Activating> together_with(const Linear& down, const Mlp::Kind& kind, const at::Tensor& x) {

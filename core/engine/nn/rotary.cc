@@ -11,6 +11,8 @@ namespace {
 at::Tensor scaled(const at::Tensor& frequencies, const RotaryScaling& scaling) {
   if (scaling.kind == RotaryScaling::Kind::none) return frequencies;
   if (scaling.kind == RotaryScaling::Kind::linear) return frequencies / scaling.factor;
+  if (scaling.kind == RotaryScaling::Kind::longrope)
+    return frequencies / at::tensor(scaling.divisors, frequencies.options());
   const auto length = static_cast<double>(scaling.original_length);
   const auto longest = length / scaling.low_frequency_factor, shortest = length / scaling.high_frequency_factor;
   const auto wavelength = 2 * std::numbers::pi / frequencies;
@@ -27,36 +29,62 @@ at::Tensor yarn(const at::Tensor& periods, std::int64_t dim, double theta, const
     const auto length = static_cast<double>(scaling.original_length);
     return static_cast<double>(dim) * std::log(length / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
   };
-  const auto low = std::max(std::floor(turning(scaling.fast_turns)), 0.0);
-  auto high = std::min(std::ceil(turning(scaling.slow_turns)), static_cast<double>(dim - 1));
+  const auto first = turning(scaling.fast_turns), last = turning(scaling.slow_turns);
+  const auto low = std::max(scaling.whole_limits ? std::floor(first) : first, 0.0);
+  auto high = std::min(scaling.whole_limits ? std::ceil(last) : last, static_cast<double>(dim - 1));
   if (low == high) high += 0.001;  // transformers' own, against a division by zero
   const auto ramp = ((at::arange(dim / 2, periods.options()) - low) / (high - low)).clamp(0, 1);
   const auto kept = 1 - ramp;
   return 1.0 / (scaling.factor * periods) * (1 - kept) + 1.0 / periods * kept;
 }
 
-std::vector<double> frequencies_in(at::ScalarType type, std::int64_t dim, double theta, const RotaryScaling& scaling) {
+// The number of a head's numbers whose frequencies are computed, and of those that turn.
+std::int64_t turned_of(std::int64_t dim, const RotaryForm& form) { return form.turned > 0 ? form.turned : dim; }
+
+std::vector<double> frequencies_in(at::ScalarType type, std::int64_t head, double theta, const RotaryScaling& scaling,
+                                   const RotaryForm& form) {
+  const auto turned = turned_of(head, form), dim = form.of_whole_head ? head : turned;
   const auto exponents = at::arange(0, dim, 2, at::TensorOptions(at::kLong)).to(type) / dim;
   const auto periods = at::pow(at::Scalar(theta), exponents);
   const bool is_yarn = scaling.kind == RotaryScaling::Kind::yarn;
   const auto values = (is_yarn ? yarn(periods, dim, theta, scaling) : scaled(1.0 / periods, scaling)).to(at::kDouble);
-  return {values.const_data_ptr<double>(), values.const_data_ptr<double>() + values.numel()};
+  return {values.const_data_ptr<double>(), values.const_data_ptr<double>() + turned / 2};
+}
+
+double each_factor(const RotaryScaling& scaling) {
+  if (scaling.kind == RotaryScaling::Kind::yarn)
+    return scaling.attention_factor.value_or(scaling.factor <= 1 ? 1 : 0.1 * std::log(scaling.factor) + 1);
+  if (scaling.kind != RotaryScaling::Kind::longrope) return 1;
+  const auto length = static_cast<double>(scaling.original_length);
+  return scaling.attention_factor.value_or(
+      scaling.factor <= 1 ? 1 : std::sqrt(1 + std::log(scaling.factor) / std::log(length)));
 }
 
 }  // namespace
 
 double RotaryScaling::score_factor() const {
-  if (kind != Kind::yarn) return 1;
-  const auto each = attention_factor.value_or(factor <= 1 ? 1 : 0.1 * std::log(factor) + 1);
+  const auto each = each_factor(*this);
   return each * each;
 }
 
-Rotary::Rotary(std::int64_t dim, double theta, const RotaryScaling& scaling)
-    : single_(frequencies_in(at::kFloat, dim, theta, scaling)),
-      exact_(frequencies_in(at::kDouble, dim, theta, scaling)) {}
+Rotary::Rotary(std::int64_t dim, double theta, const RotaryScaling& scaling, const RotaryForm& form)
+    : form_(form),
+      part_factor_(turned_of(dim, form) < dim ? each_factor(scaling) : 1),
+      single_(frequencies_in(at::kFloat, dim, theta, scaling, form)),
+      exact_(frequencies_in(at::kDouble, dim, theta, scaling, form)) {
+  if (form_.turned == dim) form_.turned = 0;
+}
 
 at::Tensor Rotary::forward(const at::Tensor& x, const at::Tensor& positions) const {
-  return ops::rotary(x, positions, frequencies(x.scalar_type()));
+  if (is_plain()) return ops::rotary(x, positions, frequencies(x.scalar_type()));
+  const auto turned = turned_of(x.size(-1), form_);
+  auto part = x.narrow(-1, 0, turned);
+  // Pairs become halves, turn, and become pairs again.
+  if (form_.interleaved) part = part.unflatten(-1, {-1, 2}).transpose(-1, -2).flatten(-2).contiguous();
+  part = ops::rotary(part, positions, frequencies(x.scalar_type()));
+  if (form_.interleaved) part = part.unflatten(-1, {2, -1}).transpose(-1, -2).flatten(-2);
+  if (part_factor_ != 1) part = part * part_factor_;
+  return turned == x.size(-1) ? part.contiguous() : at::cat({part, x.narrow(-1, turned, x.size(-1) - turned)}, -1);
 }
 
 ops::RotaryHeads Rotary::forward_fused_(const at::Tensor& fused, std::int64_t queries, std::int64_t keys,

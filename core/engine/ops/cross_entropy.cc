@@ -11,27 +11,29 @@ namespace capstan::ops {
 namespace {
 
 at::Tensor cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
-                         std::int64_t chunk_rows, const std::optional<VocabularyPart>& part) {
+                         std::int64_t chunk_rows, const std::optional<VocabularyPart>& part,
+                         std::optional<double> cap) {
   check_loss_inputs(hidden, weight, labels, chunk_rows);
-  return loss_of_head(hidden, weight, labels, [&](const TargetRows& targets, HeadProducts& products) {
+  const auto loss = [&](const TargetRows& targets, HeadProducts& products) {
     VocabularyChunks chunks(products, part, false);
     chunks.compute(targets.labels(), chunk_rows);
     // Added in float64: one rounding, whatever the number of rows.
     return chunks.losses().sum(at::kDouble).to(products.sum_type());
-  });
+  };
+  return loss_of_head(hidden, weight, labels, loss, cap);
 }
 
 }  // namespace
 
 at::Tensor chunked_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
-                                        std::int64_t chunk_rows) {
-  return cross_entropy(hidden, weight, labels, chunk_rows, std::nullopt);
+                                        std::int64_t chunk_rows, std::optional<double> cap) {
+  return cross_entropy(hidden, weight, labels, chunk_rows, std::nullopt, cap);
 }
 
 at::Tensor split_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
-                                      std::int64_t chunk_rows, const VocabularyPart& part) {
+                                      std::int64_t chunk_rows, const VocabularyPart& part, std::optional<double> cap) {
   CAPSTAN_ASSERT(part.group != nullptr);
-  return cross_entropy(hidden, weight, labels, chunk_rows, part);
+  return cross_entropy(hidden, weight, labels, chunk_rows, part, cap);
 }
 
 std::int64_t cross_entropy_chunk_rows(std::int64_t vocabulary, bool trains_weight) {

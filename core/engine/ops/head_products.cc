@@ -50,10 +50,12 @@ void check_loss_inputs(const at::Tensor& hidden, const at::Tensor& weight, const
 
 // The gradient of the logits is at most 1, so a scale of 2^10 is safe in half (largest number: 65504) and keeps
 // probabilities down to 2^-34 instead of 2^-24. Powers of two round nothing.
-HeadProducts::HeadProducts(const at::Tensor& hidden, const at::Tensor& weight, const Wanted& wanted)
+HeadProducts::HeadProducts(const at::Tensor& hidden, const at::Tensor& weight, const Wanted& wanted,
+                           std::optional<double> cap)
     : sum_type_(hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat),
       scale_(hidden.scalar_type() == at::kHalf ? 1024.0 : 1.0),
-      hidden_(hidden) {
+      hidden_(hidden),
+      cap_(cap) {
   weight_ = operand(weight);
   if (wanted.hidden_gradient) grad_hidden_ = at::empty_like(hidden, at::MemoryFormat::Contiguous);
   if (wanted.weight_gradient) {
@@ -62,8 +64,12 @@ HeadProducts::HeadProducts(const at::Tensor& hidden, const at::Tensor& weight, c
   }
 }
 
-at::Tensor HeadProducts::logits(std::int64_t begin, std::int64_t rows) const {
-  return product(operand(hidden_.narrow(0, begin, rows)), weight_.t());
+at::Tensor HeadProducts::logits(std::int64_t begin, std::int64_t rows) {
+  auto logits = product(operand(hidden_.narrow(0, begin, rows)), weight_.t());
+  if (!cap_) return logits;
+  logits.div_(*cap_).tanh_();
+  if (wants_gradients()) slopes_ = 1 - logits.square();
+  return logits.mul_(*cap_);
 }
 
 /// The input of the products: 16-bit numbers as they are if the device accumulates them in float32 (CUDA's tensor
@@ -77,7 +83,7 @@ at::Tensor HeadProducts::product(const at::Tensor& a, const at::Tensor& b) const
 }
 
 void HeadProducts::add_gradients(const at::Tensor& grad_logits, std::int64_t begin) {
-  const at::Tensor in = operand(grad_logits);
+  const at::Tensor in = operand(cap_ ? (grad_logits * slopes_).to(grad_logits.scalar_type()) : grad_logits);
   if (grad_hidden_.defined()) {
     at::Tensor gradient = product(in, weight_);
     if (scale_ != 1) gradient.div_(scale_);
@@ -121,7 +127,8 @@ at::Tensor TargetRows::among(const at::Tensor& x, const at::Tensor& rows, std::i
 }
 
 at::Tensor loss_of_head(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
-                        const std::function<at::Tensor(const TargetRows&, HeadProducts&)>& loss_of) {
+                        const std::function<at::Tensor(const TargetRows&, HeadProducts&)>& loss_of,
+                        std::optional<double> cap) {
   const bool gradients = at::GradMode::is_enabled();
   at::Tensor loss;
   LossGradients found;
@@ -130,7 +137,8 @@ at::Tensor loss_of_head(const at::Tensor& hidden, const at::Tensor& weight, cons
     const TargetRows targets(hidden, labels);
     HeadProducts products(targets.hidden(), weight,
                           {.hidden_gradient = gradients && hidden.requires_grad(),
-                           .weight_gradient = gradients && weight.requires_grad()});
+                           .weight_gradient = gradients && weight.requires_grad()},
+                          cap);
     loss = loss_of(targets, products);
     found = {TargetRows::among(products.grad_hidden(), targets.rows(), hidden.size(0)), products.grad_weight()};
   }

@@ -15,6 +15,7 @@ namespace {
 struct Rows {
   std::int64_t in_chunk;
   bool need_gradients;
+  std::optional<double> cap;
 };
 
 class LabelLogProbabilities : public Function<LabelLogProbabilities> {
@@ -24,13 +25,14 @@ class LabelLogProbabilities : public Function<LabelLogProbabilities> {
     const bool again = row.need_gradients && weight.requires_grad();
     const bool keeps_gradient = row.need_gradients && hidden.requires_grad() && !again;
     const TargetRows targets(hidden, labels);
-    HeadProducts products(targets.hidden(), weight, {.hidden_gradient = keeps_gradient});
+    HeadProducts products(targets.hidden(), weight, {.hidden_gradient = keeps_gradient}, row.cap);
     VocabularyChunks chunks(products, part, again);
     chunks.compute(targets.labels(), row.in_chunk);
     if (again) {
       const auto& kept = chunks.statistics();
       ctx->save_for_backward({targets.rows(), hidden, weight, targets.labels(), kept.maximum, kept.sum, kept.picked});
       ctx->saved_data["chunk_rows"] = row.in_chunk;
+      ctx->saved_data["cap"] = row.cap;
       ctx->saved_data["begin"] = part ? part->begin : whole;
     } else {
       ctx->save_for_backward({targets.rows(), products.grad_hidden()});
@@ -67,7 +69,8 @@ class LabelLogProbabilities : public Function<LabelLogProbabilities> {
     const auto begin = ctx->saved_data["begin"].toInt();
     const auto part = begin == whole ? std::optional<VocabularyPart>() : VocabularyPart{nullptr, begin, ""};
     HeadProducts products(hidden, saved[2],
-                          {.hidden_gradient = ctx->needs_input_grad(0), .weight_gradient = ctx->needs_input_grad(1)});
+                          {.hidden_gradient = ctx->needs_input_grad(0), .weight_gradient = ctx->needs_input_grad(1)},
+                          ctx->saved_data["cap"].toOptional<double>());
     const auto largest = largest_of(factors);
     products.set_factors({factors, factors / largest});
     VocabularyChunks(products, part, false)
@@ -82,17 +85,18 @@ class LabelLogProbabilities : public Function<LabelLogProbabilities> {
 }  // namespace
 
 at::Tensor chunked_label_log_probabilities(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
-                                           std::int64_t chunk_rows) {
+                                           std::int64_t chunk_rows, std::optional<double> cap) {
   check_loss_inputs(hidden, weight, labels, chunk_rows);
-  return LabelLogProbabilities::apply(hidden, weight, labels, Rows{chunk_rows, at::GradMode::is_enabled()},
+  return LabelLogProbabilities::apply(hidden, weight, labels, Rows{chunk_rows, at::GradMode::is_enabled(), cap},
                                       std::optional<VocabularyPart>());
 }
 
 at::Tensor split_label_log_probabilities(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
-                                         std::int64_t chunk_rows, const VocabularyPart& part) {
+                                         std::int64_t chunk_rows, const VocabularyPart& part,
+                                         std::optional<double> cap) {
   check_loss_inputs(hidden, weight, labels, chunk_rows);
   CAPSTAN_ASSERT(part.group != nullptr);
-  return LabelLogProbabilities::apply(hidden, weight, labels, Rows{chunk_rows, at::GradMode::is_enabled()},
+  return LabelLogProbabilities::apply(hidden, weight, labels, Rows{chunk_rows, at::GradMode::is_enabled(), cap},
                                       std::optional(part));
 }
 

@@ -30,7 +30,7 @@ class SessionSteps {
   explicit SessionSteps(session::Session& session)
       : job_(*session.job),
         feed_(job_),
-        control_(session.world_host, *session.communicator, job_.topology.speaks_for_coordinate()),
+        control_(session.world_host, *session.communicator, job_.topology.represents_coordinate()),
         step_(session) {
     step_.hooks().begin(0);
   }

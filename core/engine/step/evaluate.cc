@@ -84,8 +84,8 @@ void Evaluator::tell_baselines(std::int64_t batches, const std::function<data::H
     const auto counts = objective.counts(host);
     for (std::size_t k = 0; k < counted; ++k) mine[k] += counts[k];
   }
-  if (!job_.topology.speaks_for_coordinate()) std::fill(mine.begin(), mine.end(), 0.0);
-  if (!job_.topology.speaks_for_stage()) sums.zero_();
+  if (!job_.topology.represents_coordinate()) std::fill(mine.begin(), mine.end(), 0.0);
+  if (!job_.topology.represents_stage()) sums.zero_();
   append(mine, sums);
   auto all = sum_over_ranks(session_, mine);
   const std::vector<double> of_split(all.begin() + static_cast<std::ptrdiff_t>(counted), all.end());
@@ -118,9 +118,9 @@ execution::Evaluation Evaluator::loss(const data::DataSource& source, const std:
     const auto counts = objective.counts(host);
     for (std::size_t k = 0; k < counted; ++k) mine[k] += counts[k];
   }
-  // The rank that computes the model's end has the sums; the one that speaks for its samples has their numbers.
-  if (!job_.topology.speaks_for_coordinate()) std::fill(mine.begin(), mine.end(), 0.0);
-  if (device_sums.defined() && job_.topology.speaks_for_stage()) append(mine, device_sums);
+  // The rank that computes the model's end has the sums; the one that represents its samples has their numbers.
+  if (!job_.topology.represents_coordinate()) std::fill(mine.begin(), mine.end(), 0.0);
+  if (device_sums.defined() && job_.topology.represents_stage()) append(mine, device_sums);
   mine.resize(counted + 1 + terms + objective.plan().figures.size());
   const auto all = sum_over_ranks(session_, mine);
   const auto first_count = objective.plan().terms.at(0).count;

@@ -26,7 +26,7 @@ MicroSteps::MicroSteps(const session::Session& session, const LossScale& scale, 
     factors_ = at::ones({static_cast<std::int64_t>(plan.terms.size())}, doubles);
   sums_.loss = at::zeros({}, doubles);
   sums_.auxiliary = at::zeros({}, doubles);
-  sums_.gives_experts = session.job->topology.speaks_for_stage();
+  sums_.gives_experts = session.job->topology.represents_stage();
   sums_.gives_losses = sums_.gives_experts && session.runner->stages().has_end();
 }
 

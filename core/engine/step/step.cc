@@ -47,7 +47,7 @@ std::vector<double> Step::divisors_of(const StepInput& input, const std::vector<
 void Step::give_figures(const StepInput& input, const std::vector<double>& counts, StepNumbers& numbers) {
   numbers.figures = hooks_.figures();
   const auto& specs = session_.job->plugins.minimised->plan().figures;
-  const bool gives_counts = session_.runner->stages().has_end() && session_.job->model->sequence_cut.speaks;
+  const bool gives_counts = session_.runner->stages().has_end() && session_.job->model->sequence_cut.represents_sample;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const auto& [name, base, better] = specs[i];
     const auto count = at::full({}, gives_counts ? input.counts.at(base) : 0.0, numbers.objective_figures.options());

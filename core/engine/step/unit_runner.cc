@@ -54,6 +54,7 @@ variable_list flatten(const nn::Hidden& hidden) {
   variable_list tensors;
   if (hidden.states.defined()) tensors.push_back(hidden.states);
   tensors.insert(tensors.end(), hidden.sums.begin(), hidden.sums.end());
+  tensors.insert(tensors.end(), hidden.carried.begin(), hidden.carried.end());
   return tensors;
 }
 
@@ -61,7 +62,9 @@ nn::Hidden unflatten(const nn::Hidden& shape, const variable_list& tensors) {
   nn::Hidden hidden;
   auto next = tensors.begin();
   if (shape.states.defined()) hidden.states = *next++;
-  hidden.sums.assign(next, tensors.end());
+  const auto sums_end = next + static_cast<std::ptrdiff_t>(shape.sums.size());
+  hidden.sums.assign(next, sums_end);
+  hidden.carried.assign(sums_end, tensors.end());
   hidden.expert_tokens = shape.expert_tokens;
   return hidden;
 }

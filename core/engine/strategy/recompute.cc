@@ -95,25 +95,32 @@ nn::Hidden recomputed(nn::Unit& unit, const std::string& context, nn::Hidden hid
   variable_list inputs;
   if (has_states) inputs.push_back(hidden.states);
   inputs.insert(inputs.end(), hidden.sums.begin(), hidden.sums.end());
+  inputs.insert(inputs.end(), hidden.carried.begin(), hidden.carried.end());
+  const auto sums = static_cast<std::ptrdiff_t>(hidden.sums.size());
   auto both_runs = batch;
   both_runs.kept = std::make_shared<nn::RecomputeContext>();
   const auto counted = std::make_shared<std::vector<at::Tensor>>();
-  const auto run = [&unit, context, both_runs, counted, has_states](const variable_list& list) {
+  const auto sums_out = std::make_shared<std::ptrdiff_t>(0);
+  const auto run = [&unit, context, both_runs, counted, sums_out, has_states, sums](const variable_list& list) {
     nn::Hidden in;
     auto next = list.begin();
     if (has_states) in.states = *next++;
-    in.sums.assign(next, list.end());
+    in.sums.assign(next, next + sums);
+    in.carried.assign(next + sums, list.end());
     const auto out = run_unit(unit, context, std::move(in), both_runs, nullptr);
     *counted = out.expert_tokens;
+    *sums_out = static_cast<std::ptrdiff_t>(out.sums.size());
     variable_list tensors{out.states};
     tensors.insert(tensors.end(), out.sums.begin(), out.sums.end());
+    tensors.insert(tensors.end(), out.carried.begin(), out.carried.end());
     return tensors;
   };
   const auto keepers = unit.all<InputKeeper>();
   const auto outputs = run_segment(run, inputs, has_states && !keepers.empty() ? keepers.front()->keep : KeepInput());
   nn::Hidden result;
   result.states = outputs.front();
-  result.sums.assign(outputs.begin() + 1, outputs.end());
+  result.sums.assign(outputs.begin() + 1, outputs.begin() + 1 + *sums_out);
+  result.carried.assign(outputs.begin() + 1 + *sums_out, outputs.end());
   result.expert_tokens = std::move(hidden.expert_tokens);
   result.expert_tokens.insert(result.expert_tokens.end(), counted->begin(), counted->end());
   return result;

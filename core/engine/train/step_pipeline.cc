@@ -18,7 +18,7 @@ StepPipeline::StepPipeline(session::Session& session, const std::filesystem::pat
     : job_(*session.job),
       device_(session.device),
       feed_(job_),
-      control_(session.world_host, *session.communicator, job_.topology.speaks_for_coordinate()),
+      control_(session.world_host, *session.communicator, job_.topology.represents_coordinate()),
       step_(session),
       nonfinite_(session, step_.updates().loss_scale(), folder),
       observers_(observers),

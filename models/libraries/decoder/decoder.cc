@@ -31,8 +31,9 @@ std::optional<std::int64_t> own_feed_forward_weights(const nn::Unit& block) {
 // How many positions a token of a block sees on average.
 double positions_seen(const Spec& spec, std::int64_t block, std::int64_t sequence_length) {
   const auto length = static_cast<double>(sequence_length);
-  if (!spec.attention.window || spec.blocks_without_window.contains(block)) return length / 2;
-  const auto window = std::min(length, static_cast<double>(*spec.attention.window));
+  const auto limit = spec.of_block(block).attention.window;
+  if (!limit) return length / 2;
+  const auto window = std::min(length, static_cast<double>(*limit));
   return window - window * window / (2 * length);
 }
 

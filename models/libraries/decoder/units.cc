@@ -52,12 +52,17 @@ double residual_std(const Spec& s) { return s.residual_init_std.value_or(s.init_
 // "embed_tokens" of "model.embed_tokens": what layers are called that strategies name.
 std::string last_part(const std::string& module) { return module.substr(module.rfind('.') + 1); }
 
+// With which a norm multiplies by one.
+Init initial_factor(const Spec& s) {
+  return s.norm_factor == nn::RmsNorm::Factor::weight ? Init::ones() : Init::zeros();
+}
+
 nn::Attention::Kind attention_kind(const Spec& s, std::int64_t index) {
   nn::Attention::Kind kind;
   kind.spec = s.attention;
-  if (s.blocks_without_window.contains(index)) kind.spec.window.reset();
   kind.order = s.names.qkv.size() == 1 ? nn::Attention::Order::by_head : nn::Attention::Order::by_kind;
   kind.rotary = s.rotary;
+  kind.norm_factor = s.norm_factor;
   kind.dropout = s.attention_dropout;
   kind.norm_epsilon = s.norm_epsilon;
   kind.layer = static_cast<std::size_t>(index);
@@ -81,17 +86,39 @@ nn::Attention::Weights attention_of(const Spec& s, const std::string& block) {
   if (s.attention.sinks) weights.sinks = vector_of(block + s.names.sinks, heads.queries, Init::normal(s.init_std));
   if (s.head_norms == Spec::HeadNorms::none) return weights;
   const bool each = s.head_norms == Spec::HeadNorms::each;
-  weights.query_norm = vector_of(block + s.names.query_norm + ".weight", each ? heads.dim : queries, Init::ones());
-  weights.key_norm = vector_of(block + s.names.key_norm + ".weight", each ? heads.dim : keys, Init::ones());
+  const auto init = initial_factor(s);
+  weights.query_norm = vector_of(block + s.names.query_norm + ".weight", each ? heads.dim : queries, init);
+  weights.key_norm = vector_of(block + s.names.key_norm + ".weight", each ? heads.dim : keys, init);
   return weights;
 }
 
 nn::Mixture::Weights mixture_of(const Spec& s, const std::string& block) {
   const auto count = s.mixture.count, hidden = s.hidden_size, ff = s.ff_dim;
   const auto router = block + s.names.router, experts = block + s.names.experts;
-  return {matrix_of(router + ".weight", {count, hidden}, s.init_std),
-          matrix_of(experts + ".gate_up_proj", {count, 2, ff, hidden}, s.init_std),
-          matrix_of(experts + ".down_proj", {count, hidden, ff}, s.init_std)};
+  nn::Mixture::Weights made{matrix_of(router + ".weight", {count, hidden}, s.init_std),
+                            matrix_of(experts + ".gate_up_proj", {count, 2, ff, hidden}, s.init_std),
+                            matrix_of(experts + ".down_proj", {count, hidden, ff}, s.init_std)};
+  if (s.mixture.router_bias) made.gate_bias = vector_of(router + ".bias", count, Init::zeros());
+  if (s.mixture.correction) {
+    made.correction = vector_of(router + "." + s.names.router_correction, count, Init::zeros());
+    made.correction->records().front().trainable = false;
+  }
+  if (s.mixture.expert_biases) {
+    made.gate_up_bias = weight_of({nn::record(experts + ".gate_up_proj_bias", {count, 2, ff}, Init::zeros(), false)});
+    made.down_bias = weight_of({nn::record(experts + ".down_proj_bias", {count, hidden}, Init::zeros(), false)});
+  }
+  return made;
+}
+
+nn::RouterKind router_kind(const MixtureSpec& m) {
+  nn::RouterKind kind;
+  kind.experts_per_token = m.per_token;
+  kind.sum_to_one = m.sum_to_one;
+  kind.sigmoid = m.sigmoid;
+  kind.groups = m.groups;
+  kind.groups_per_token = m.groups_per_token;
+  kind.scale = m.scale;
+  return kind;
 }
 
 // The norm that the spec asks for, or none.
@@ -100,9 +127,9 @@ class Norm {
   // No module: none.
   Norm(nn::Layer& parent, const std::string& name, const Spec& s, const std::string& module) {
     if (module.empty()) return;
-    auto weight = vector_of(module + ".weight", s.hidden_size, Init::ones());
+    auto weight = vector_of(module + ".weight", s.hidden_size, initial_factor(s));
     if (s.norm == Spec::Norm::rms) {
-      rms_.emplace(parent, name, std::move(weight), s.norm_epsilon);
+      rms_.emplace(parent, name, std::move(weight), s.norm_epsilon, nn::Use::states, s.norm_factor);
     } else {
       auto bias = vector_of(module + ".bias", s.hidden_size, Init::zeros());
       layer_.emplace(parent, name, std::move(weight), std::move(bias), s.norm_epsilon);
@@ -159,6 +186,7 @@ std::string in_block(const std::string& block, const std::string& module, bool w
 
 class Block : public nn::Unit {
  public:
+  /// `s`: the block's own.
   Block(const Spec& s, std::int64_t index) : Block(s, index, cat(s.names.block, index, ".")) {}
   Hidden forward(Hidden hidden, const Batch& batch, KVCache* cache) override;
 
@@ -167,12 +195,14 @@ class Block : public nn::Unit {
   Block(const Spec& s, std::int64_t index, const std::string& file);
   at::Tensor scaled(const at::Tensor& y) const { return multiplier_ == 1 ? y : y * multiplier_; }
 
+  bool parallel_;
   bool residual_after_norm_;
   double multiplier_;
   bool balanced_;
   Norm norm1_;
   Norm norm2_;
-  nn::Attention attention_;
+  std::unique_ptr<TokenMixer> mixer_;
+  std::unique_ptr<nn::Attention> attention_;  // where there is no mixer
   void make_feed_forward(const Spec& s, std::int64_t index, const std::string& file);
   std::optional<nn::Mlp> mlp_;
   std::optional<nn::Mixture> mixture_;
@@ -187,12 +217,15 @@ class Block : public nn::Unit {
 
 Block::Block(const Spec& s, std::int64_t index, const std::string& file)
     : Unit(cat("blocks.", index)),
+      parallel_(s.parallel),
       residual_after_norm_(s.residual_after_norm),
       multiplier_(s.residual_multiplier),
       balanced_(s.mixture.balanced),
       norm1_(*this, "norm1", s, in_block(file, s.names.attention_norm, s.norm_before)),
       norm2_(*this, "norm2", s, in_block(file, s.names.mlp_norm, s.norm_before)),
-      attention_(*this, attention_kind(s, index), attention_of(s, file)),
+      mixer_(s.token_mixer ? s.token_mixer(*this, index, file) : nullptr),
+      attention_(mixer_ ? nullptr
+                        : std::make_unique<nn::Attention>(*this, attention_kind(s, index), attention_of(s, file))),
       post_norm1_(*this, "post_norm1", s, in_block(file, s.names.attention_post_norm, s.norm_after)),
       post_norm2_(*this, "post_norm2", s, in_block(file, s.names.mlp_post_norm, s.norm_after)),
       dropout1_(*this, name() + ".dropout1", s.dropout),
@@ -204,7 +237,7 @@ void Block::make_feed_forward(const Spec& s, std::int64_t index, const std::stri
   if (s.feed_forward) own_ = s.feed_forward(*this, index, file);
   if (own_) return;
   if (s.mixture.is_in(index)) {
-    mixture_.emplace(*this, mixture_of(s, file), s.mixture.per_token, s.mixture.sum_to_one);
+    mixture_.emplace(*this, mixture_of(s, file), router_kind(s.mixture), s.mixture.experts);
     return;
   }
   const auto ff = s.mixture.count > 0 ? s.mixture.dense_ff_dim : s.ff_dim;
@@ -218,13 +251,22 @@ void Block::make_feed_forward(const Spec& s, std::int64_t index, const std::stri
 Hidden Block::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
   // By value: a recomputed region runs again in backward, and goes by what this forward decides.
   const auto kept = batch.kept || !mixture_ ? batch.kept : std::make_shared<nn::RecomputeContext>();
-  const auto attend = [this, batch, cache](const at::Tensor& in) { return attention_.forward(in, batch, cache); };
+  const auto attend = [this, batch, cache](const at::Tensor& in) {
+    return mixer_ ? mixer_->forward(in, batch, cache) : attention_->forward(in, batch, cache);
+  };
   const auto feed = [this, kept](const at::Tensor& in) {
     if (own_) return own_->forward(in);
     return mixture_ ? mixture_->forward(in, *kept) : mlp_->forward(in);
   };
   const auto in = norm1_.forward_sum(hidden.states, {});
   const auto attended = dropout1_.forward(post_norm1_.forward(attention_region_(in.normed, attend)), batch);
+  if (parallel_) {
+    const auto other = norm2_.forward(hidden.states);
+    const auto fed = dropout2_.forward(post_norm2_.forward(mlp_region_(other, feed)), batch);
+    hidden.states = in.sum + scaled(attended) + scaled(fed);
+    if (mixture_) mixture_->count(hidden, other, batch, *kept, balanced_);
+    return hidden;
+  }
   const auto mid = norm2_.forward_sum(residual_after_norm_ ? in.normed : in.sum, scaled(attended));
   const auto fed = dropout2_.forward(post_norm2_.forward(mlp_region_(mid.normed, feed)), batch);
   hidden.states = (residual_after_norm_ ? mid.normed : mid.sum) + scaled(fed);
@@ -271,11 +313,18 @@ WeightPtr head_of(const Spec& s, const WeightPtr& table) {
 
 }  // namespace
 
+Spec Spec::of_block(std::int64_t block) const {
+  auto own = *this;
+  if (own.blocks_without_window.contains(block)) own.attention.window.reset();
+  if (vary) vary(own, block);
+  return own;
+}
+
 std::vector<std::unique_ptr<nn::Unit>> units(const Spec& spec) {
   const auto table = table_of(spec, spec.names.tokens, spec.vocab_size);
   std::vector<std::unique_ptr<nn::Unit>> made;
   made.push_back(std::make_unique<Embedding>(spec, table));
-  for (std::int64_t i = 0; i < spec.num_layers; ++i) made.push_back(std::make_unique<Block>(spec, i));
+  for (std::int64_t i = 0; i < spec.num_layers; ++i) made.push_back(std::make_unique<Block>(spec.of_block(i), i));
   made.push_back(std::make_unique<Head>(spec, head_of(spec, table)));
   return made;
 }

@@ -98,7 +98,7 @@ at::Tensor without(const at::Tensor& x, const at::Tensor& elsewhere) {
   return elsewhere.defined() ? x.masked_fill(elsewhere, 0) : x;
 }
 
-at::Tensor from_states(HeadProducts& student, const at::Tensor& labels, const HeadProducts& teacher,
+at::Tensor from_states(HeadProducts& student, const at::Tensor& labels, HeadProducts& teacher,
                        const DivergenceSettings& settings) {
   Divergence divergence(student, settings);
   return divergence.sum(labels, [&](const at::Tensor& logits, std::int64_t begin, const at::Tensor& loss) {
@@ -167,7 +167,7 @@ at::Tensor chunked_linear_divergence(const at::Tensor& hidden, const at::Tensor&
   check_settings(settings);
   CAPSTAN_ASSERT(teacher.weight.size(0) == weight.size(0));
   return ops::loss_of_head(hidden, weight, labels, [&](const TargetRows& targets, HeadProducts& student) {
-    const HeadProducts theirs(TargetRows::some(teacher.hidden, targets.rows()), teacher.weight, {});
+    HeadProducts theirs(TargetRows::some(teacher.hidden, targets.rows()), teacher.weight, {});
     return from_states(student, targets.labels(), theirs, settings);
   });
 }

@@ -189,7 +189,7 @@ nn::SequenceCut ContextParallel::cut_sequence(const strategy::Placement& placeme
   nn::SequenceCut cut;
   cut.own = [ranks, rank](std::int64_t columns) { return own_columns(columns, ranks, rank); };
   cut.sum = [sum, spread](const at::Tensor& x) { return spread(sum(x)); };
-  cut.speaks = rank == 0;
+  cut.represents_sample = rank == 0;
   return cut;
 }
 

@@ -214,13 +214,14 @@ void UnitPlacement::split_head(nn::VocabularyHead& head) {
   const ops::VocabularyPart part{group_, begin, label("all-reduce", "cross entropy")};
   // The same on all ranks: by the largest part.
   const auto rows = ops::cross_entropy_chunk_rows(ops::piece_of(words, group_->size(), 0).length);
-  head.loss.fill(owner, [part, rows](const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& labels) {
-    return ops::split_linear_cross_entropy(x, matrix, labels, rows, part);
+  const auto cap = head.cap();
+  head.loss.fill(owner, [part, rows, cap](const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& labels) {
+    return ops::split_linear_cross_entropy(x, matrix, labels, rows, part, cap);
   });
-  head.log_probabilities.fill(owner, [part, rows](const auto& x, const auto& matrix, const auto& labels) {
-    return ops::split_label_log_probabilities(x, matrix, labels, rows, part);
+  head.log_probabilities.fill(owner, [part, rows, cap](const auto& x, const auto& matrix, const auto& labels) {
+    return ops::split_label_log_probabilities(x, matrix, labels, rows, part, cap);
   });
-  head.split.fill(owner, [part, rows] { return nn::HeadSplit{rows, part}; });
+  head.split.fill(owner, [part, rows, cap] { return nn::HeadSplit{rows, part, cap}; });
   const ops::GatherFromGroup gather(group_, 1, ops::GatheredGradient::same, label("all-gather", "logits"));
   head.after_logits.fill(owner, [gather, words](const at::Tensor& logits) { return gather(logits, words); });
 }

@@ -19,7 +19,8 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from models import VOCAB, bloom, gpt2, llama, make_model, mixtral, olmo2, qwen3, random_ids
+from families import VOCAB, bloom, gpt2, llama, mixtral, olmo2, qwen3
+from models import make_model, random_ids
 
 CASES = {
     "gpt": (gpt2, dict(target_modules=["c_attn", "mlp.c_proj"], r=4, lora_alpha=9, fan_in_fan_out=True)),

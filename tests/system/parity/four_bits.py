@@ -20,7 +20,8 @@ from bitsandbytes.nn import Linear4bit
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-from models import llama, make_model, random_ids
+from families import llama
+from models import make_model, random_ids
 
 
 class Warned(logging.Handler):

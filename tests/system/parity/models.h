@@ -3,6 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan_places.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -19,9 +20,10 @@ namespace session = capstan::session;
 struct Case {
   std::string name;
   std::string plugin;
+  bool in_transformers_4 = true;
 };
 
-inline const std::vector<Case> cases{
+inline const std::vector<Case> all_cases{
     {"gpt2", "gpt"},
     {"gpt2-untied", "gpt"},
     {"bloom", "bloom"},
@@ -50,6 +52,20 @@ inline const std::vector<Case> cases{
     {"olmo2", "olmo2"},
     {"olmo2-biases", "olmo2"},
 };
+
+/// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or all.
+inline const std::vector<Case> cases = [] {
+  const char* given = std::getenv("CAPSTAN_PARITY_CASES");
+  const auto only = given ? "," + std::string(given) + "," : std::string();
+  const char* python = std::getenv("CAPSTAN_PARITY_PYTHON");
+  const bool is_4 = python && std::string(python).find(".deps/venv/") != std::string::npos;
+  std::vector<Case> some;
+  for (const auto& one : all_cases) {
+    if (is_4 && !one.in_transformers_4) continue;
+    if (!given || only.find("," + one.name + ",") != std::string::npos) some.push_back(one);
+  }
+  return some;
+}();
 
 /// The reference folders, made once.
 inline const std::filesystem::path& folders() {

@@ -20,7 +20,8 @@ import warnings
 
 import torch
 from datasets import Dataset
-from models import VOCAB, llama, make_model
+from families import VOCAB, llama
+from models import make_model
 from peft import LoraConfig, PeftModel, get_peft_model
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast

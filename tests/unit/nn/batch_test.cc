@@ -110,12 +110,13 @@ TEST_CASE("a sequence's last label is found in rows, in packed rows, and by rank
 
 namespace {
 
-// Columns 1 and 3 of four, on the rank that speaks or on the other; sums are doubled, as if both ranks had the same.
-nn::SequenceCut odd_columns(bool speaks) {
+// Columns 1 and 3 of four, on the rank that represents samples or on the other; sums are doubled, as if both ranks had
+// the same.
+nn::SequenceCut odd_columns(bool represents_sample) {
   nn::SequenceCut cut;
   cut.own = [](std::int64_t columns) { return std::vector<nn::ColumnRange>{{1, 1}, {columns - 1, 1}}; };
   cut.sum = [](const at::Tensor& x) { return 2 * x; };
-  cut.speaks = speaks;
+  cut.represents_sample = represents_sample;
   return cut;
 }
 
@@ -166,7 +167,7 @@ TEST_CASE("the whole of a rank's columns is in the same forward") {
   CHECK_FALSE(whole.pass.adapters);
 }
 
-TEST_CASE("sums by sequence are all ranks', and one of them speaks for a sample") {
+TEST_CASE("sums by sequence are all ranks', and one of them represents a sample") {
   auto batch = nn::cut_columns(two_rows(), odd_columns(true));
   batch.loss_rows = at::tensor({1, 2}, at::kLong);
   const auto values = at::tensor({10.0, 20.0}, at::kDouble);

@@ -25,6 +25,10 @@ struct FileTensor {
   /// The file holds the two-dimensional tensor as [in, out] (GPT-2's Conv1D), the record is [out, in].
   bool transposed = false;
   std::optional<FusedPart> part;
+  /// The file's dimension i is the record's order[i], before file_shape: gpt-oss has experts' [E, 2, ff, hidden] as
+  /// [E, hidden, ff, 2], which file_shape then makes [E, hidden, 2 ff]. Empty: the record's order. Not with
+  /// `transposed` or `part`.
+  std::vector<std::int64_t> order = {};
   /// The file's shape where the record sees the same elements in other dimensions (BLOOM's QKV, a matrix in the
   /// file and [head, 3, dim, hidden] here); empty: it follows from the record.
   Shape file_shape;
@@ -50,6 +54,12 @@ struct FileMap {
   /// Tensors that a file may hold a second time, by the name of the copy: a tied head's is that of the embedding's
   /// table. A copy that is not equal, bit by bit, is refused: the file's model is another one.
   std::map<std::string, std::string> copies = {};
+
+  /// Beginnings of the names of tensors that a folder may hold beside the model's (a vision tower, layers that predict
+  /// further tokens): they are never trained, and export writes them again byte for byte.
+  std::vector<std::string> kept = {};
+  /// Key of the config.json's table that has the model's options ("text_config"); empty: the file itself.
+  std::string config_table = {};
 
   /// Records whose tensors a folder need not have: they begin with initial values then, which is said. A head of values
   /// on a folder that has a head of words is one.

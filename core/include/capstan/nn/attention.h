@@ -49,6 +49,14 @@ class Attention : public Layer {
     AttentionSpec spec;
     Order order = Order::by_kind;
     std::optional<Rotary> rotary;
+    std::optional<QueryScaling> query_scaling = {};
+    /// Each query head has as many features of a gate beside its own in the product: [query, gate] a head. The result
+    /// is multiplied by the gate's sigmoid before the output product (Qwen 3.5).
+    bool output_gate = false;
+    /// The product has no values: they are the keys before norm and rotation (Gemma 4).
+    bool keys_are_values = false;
+    bool value_norm = false;  ///< v / sqrt(mean(v²) + norm_epsilon) by head, without a weight (Gemma 4)
+    RmsNorm::Factor norm_factor = RmsNorm::Factor::weight;  ///< of the norms of q and k
     double dropout = 0;
     double norm_epsilon = 0;
     std::size_t layer = 0;  ///< its entry in the cache

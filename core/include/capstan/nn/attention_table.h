@@ -131,6 +131,13 @@ enum class HeadOrder {
   by_head   ///< the first head's q, k and v, then the second's, … (as many key heads as query heads)
 };
 
+/// Queries grow with their position, so that attention stays sharp in long rows: a query at position p of its document
+/// is multiplied by 1 + beta · ln(1 + floor(p / length)) (Llama 4, Ministral 3).
+struct QueryScaling {
+  double beta = 0;
+  std::int64_t length = 1;
+};
+
 /// What q, k and v are made of.
 struct HeadsCall {
   at::Tensor fused;  ///< [B, S, features]: this rank's product, contiguous
@@ -138,7 +145,10 @@ struct HeadsCall {
   HeadOrder order = HeadOrder::by_kind;
   const RmsNorm* query_norm = nullptr;  ///< null: none
   const RmsNorm* key_norm = nullptr;
-  const Rotary* rotary = nullptr;  ///< null: no positions
+  const Rotary* rotary = nullptr;               ///< null: no positions
+  const QueryScaling* query_scaling = nullptr;  ///< null: none
+  bool keys_are_values = false;                 ///< as Attention::Kind's
+  std::optional<double> value_norm = {};        ///< its epsilon; v is normed by head, without a weight
   const Batch* batch = nullptr;
 };
 

@@ -24,6 +24,9 @@ struct Hidden {
   /// In training, one tensor for each layer of experts so far: how many tokens (no padding) each expert computes [E],
   /// float64, without gradient.
   std::vector<at::Tensor> expert_tokens;
+  /// What units hand to later ones beside the states, with gradient: the keys and values that later blocks use too, or
+  /// an embedding for each block. The units of a model agree on its order. They travel between stages as states do.
+  std::vector<at::Tensor> carried = {};
 };
 
 /// Rows that hold several sequences one after another (packing): where each token of a sequence stands in the batch
@@ -103,8 +106,8 @@ struct SequenceCut {
   std::function<std::vector<ColumnRange>(std::int64_t columns)> own;
   /// Each of these ranks' tensor -> their sum, whose gradient is the sum of theirs.
   std::function<at::Tensor(const at::Tensor&)> sum;
-  bool speaks =
-      true;  ///< this rank gives what is a whole sample's, such as the loss of a pair; the others give nothing
+  /// This rank gives what is a whole sample's, such as the loss of a pair; the others give nothing.
+  bool represents_sample = true;
 };
 
 struct Batch;
@@ -161,7 +164,7 @@ struct Batch {
   /// [M] bool: whether the label of each position with logits (loss_rows) is its sequence's last, which is where a
   /// sequence has a single value: its position has seen all tokens but the one that is its label.
   at::Tensor last_labels() const;
-  /// [samples] bool: whether there is one in that place that this rank speaks for. Of ranks that share samples' tokens
+  /// [samples] bool: whether there is one in that place that this rank represents. Of ranks that share samples' tokens
   /// one does.
   at::Tensor has_sample() const;
 };
@@ -180,6 +183,11 @@ class KVCache {
   };
   /// Writes k, v [B, kv heads, S, head or value dim] at positions [B, S] of layer `index`; returns the whole entry.
   const Entry& put(std::size_t index, const at::Tensor& k, const at::Tensor& v, const at::Tensor& positions);
+  /// What a layer without keys and values keeps of the tokens so far, such as a recurrent state: tensors [B, ...].
+  /// While prompts are put, those of the rows that are put; they replace what the rows had.
+  void put_state(std::size_t index, const std::vector<at::Tensor>& state);
+  /// Of all rows; the layer may change them in place once the cache is filled.
+  const std::vector<at::Tensor>& state(std::size_t index) const { return states_.at(index); }
   std::int64_t capacity() const { return capacity_; }
   /// False while prompts are put: attention is then plain causal.
   bool is_filled() const { return filled_; }
@@ -192,6 +200,7 @@ class KVCache {
   std::int64_t capacity_;
   bool filled_ = false;
   std::vector<Entry> entries_;
+  std::vector<std::vector<at::Tensor>> states_;
   at::Tensor rows_;  // that prompts are put into; undefined: all
   std::int64_t count_ = 0;
 };

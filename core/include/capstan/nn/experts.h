@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,30 @@ struct Routing {
   at::Tensor weights;  ///< [T, k], x's dtype
 };
 
-/// Chooses the k experts of highest probability for each token (Shazeer et al. 2017); weights are their
-/// probabilities, divided by their sum or as they are, taken in float32 (float64 for float64).
+/// How a router chooses and weighs.
+struct RouterKind {
+  std::int64_t experts_per_token = 1;
+  bool sum_to_one = true;  ///< a token's weights are divided by their sum
+  bool sigmoid = false;    ///< scores are the logits' sigmoids, each by itself, instead of their softmax (DeepSeek V3)
+  /// Experts stand in so many groups of equal size, and a token's are chosen within its best `groups_per_token`: those
+  /// whose two best experts have the largest sum (DeepSeek V3).
+  std::int64_t groups = 1;
+  std::int64_t groups_per_token = 1;
+  double scale = 1;  ///< multiplies the weights, after the division
+};
+
+/// What a router is made of.
+struct RouterWeights {
+  WeightPtr gate;                  ///< [E, hidden] makes one logit an expert
+  WeightPtr bias = nullptr;        ///< [E], added to the logits; null: none
+  WeightPtr correction = nullptr;  ///< [E], added to the scores by which experts are chosen, not to weights; null: none
+};
+
+/// Chooses the k experts of highest score for each token (Shazeer et al. 2017); weights are their scores, divided by
+/// their sum or as they are, taken in float32 (float64 for float64).
 class Router : public Layer {
  public:
+  Router(Layer& parent, std::string name, RouterWeights weights, const RouterKind& kind);
   /// `gate` [E, hidden] makes one logit an expert.
   Router(Layer& parent, std::string name, WeightPtr gate, std::int64_t experts_per_token, bool sum_to_one = true);
   ~Router() override;
@@ -39,7 +60,8 @@ class Router : public Layer {
   at::Tensor tokens(const Batch& batch, const RecomputeContext& kept) const;
 
   Linear& gate() { return gate_; }
-  std::int64_t experts_per_token() const { return experts_per_token_; }
+  std::int64_t experts_per_token() const { return kind_.experts_per_token; }
+  const RouterKind& kind() const { return kind_; }
 
   /// Where a strategy leaves a rank some of the positions: [B, S, …] -> those of its own. Called in training where the
   /// load is counted, that is by add_load.
@@ -50,8 +72,8 @@ class Router : public Layer {
   at::Tensor chosen(const at::Tensor& probability, RecomputeContext* kept) const;
   at::Tensor of_own_positions(const at::Tensor& rows, const Batch& batch) const;
   Linear gate_;
-  std::int64_t experts_per_token_;
-  bool sum_to_one_;
+  WeightPtr correction_;
+  RouterKind kind_;
 };
 
 /// Load-balancing loss over all layers' routers (Fedus et al. 2021, equations 4 to 6, with k choices as in
@@ -76,11 +98,31 @@ class LoadBalance : public Layer {
   CommPort counts{*this, "counts"};
 };
 
+/// What stands between the two products of an expert.
+struct ExpertsKind {
+  Activation activation = Activation::silu;  ///< activation(gate) · up
+  /// In its place: gate and up are limited to `limit` (up to -limit too), and the result is gate · sigmoid(slope ·
+  /// gate) · (up + 1) (gpt-oss).
+  struct Clamped {
+    double limit = 7;
+    double slope = 1.702;
+  };
+  std::optional<Clamped> clamped = {};
+};
+
 /// E gated MLPs, stacked: gate and up [E, 2, ff, hidden] (gate first), down [E, hidden, ff]. Each token is computed by
 /// the experts it was routed to, none is dropped. Declares on its records that ranks along ep may hold different
 /// experts, and that data ranks which cannot share those evenly cut the rows of each expert's matrices.
 class Experts : public Layer {
  public:
+  /// What experts are made of. Biases [E, 2, ff] and [E, hidden]; null: none.
+  struct Weights {
+    WeightPtr gate_up;
+    WeightPtr down;
+    WeightPtr gate_up_bias = nullptr;
+    WeightPtr down_bias = nullptr;
+  };
+  Experts(Layer& parent, std::string name, Weights weights, const ExpertsKind& kind = {});
   Experts(Layer& parent, std::string name, WeightPtr gate_up, WeightPtr down);
   ~Experts() override;
   /// x [T, hidden] -> [T, hidden]: the weighted sum of each token's experts. `kept` as in Router::forward.
@@ -88,6 +130,10 @@ class Experts : public Layer {
 
   const WeightPtr& gate_up() const { return gate_up_; }
   const WeightPtr& down() const { return down_; }
+  /// Null: none.
+  const WeightPtr& gate_up_bias() const { return gate_up_bias_; }
+  const WeightPtr& down_bias() const { return down_bias_; }
+  const ExpertsKind& kind() const { return kind_; }
 
   /// The experts at hand on rows [R, hidden] that are sorted by expert: how many rows each has [E], and their row_ids
   /// [R] -> [R, hidden].
@@ -109,7 +155,8 @@ class Experts : public Layer {
   using MultiplyPort = Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
   MultiplyPort gate_up_multiply{*this, "gate_up_multiply"};
   MultiplyPort down_multiply{*this, "down_multiply"};
-  /// Takes the place of both and of what is between them. Called in each forward where no adapter is: (rows [R,
+  /// Takes the place of both and of what is between them. Called in each forward where no adapter and no bias is, and
+  /// the gated SiLU stands between them: (rows [R,
   /// hidden], W of gate and up [E, 2 ff, hidden], W of down [E, hidden, ff], ends) -> [R, hidden].
   Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&)> products{*this,
                                                                                                         "products"};
@@ -132,16 +179,24 @@ class Experts : public Layer {
                      std::int64_t experts) const;
   WeightPtr gate_up_;
   WeightPtr down_;
+  WeightPtr gate_up_bias_;
+  WeightPtr down_bias_;
+  ExpertsKind kind_;
 };
 
 /// The feed-forward layer of a mixture: a router and its experts, which see all positions of the states.
 class Mixture : public Layer {
  public:
   struct Weights {
-    WeightPtr gate;     ///< [E, hidden]
-    WeightPtr gate_up;  ///< [E, 2, ff, hidden]
-    WeightPtr down;     ///< [E, hidden, ff]
+    WeightPtr gate;                    ///< [E, hidden]
+    WeightPtr gate_up;                 ///< [E, 2, ff, hidden]
+    WeightPtr down;                    ///< [E, hidden, ff]
+    WeightPtr gate_bias = nullptr;     ///< [E]; null: none, as the following
+    WeightPtr correction = nullptr;    ///< [E], see RouterWeights
+    WeightPtr gate_up_bias = nullptr;  ///< [E, 2, ff]
+    WeightPtr down_bias = nullptr;     ///< [E, hidden]
   };
+  Mixture(Layer& parent, Weights weights, const RouterKind& router, const ExpertsKind& experts = {});
   Mixture(Layer& parent, Weights weights, std::int64_t experts_per_token, bool sum_to_one = true);
   ~Mixture() override;
   /// x [B, S, hidden] -> [B, S, hidden].

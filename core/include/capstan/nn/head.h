@@ -17,6 +17,7 @@ namespace nn {
 struct HeadSplit {
   std::int64_t chunk_rows = 1;                   ///< how many rows of logits to hold at a time
   std::optional<ops::VocabularyPart> part = {};  ///< where each rank has some of the matrix's rows
+  std::optional<double> cap = {};  ///< logits are cap · tanh(product / cap) (Gemma 2); unset: the product
 };
 
 /// What a head gives a pass's function (HeadOutput::function). There are M rows: the batch's loss_rows.
@@ -33,7 +34,8 @@ struct HeadInput {
 /// labels' log-probabilities or to logits.
 class VocabularyHead : public Layer {
  public:
-  VocabularyHead(Layer& parent, std::string name, WeightPtr weight);
+  /// `cap`: see HeadSplit::cap.
+  VocabularyHead(Layer& parent, std::string name, WeightPtr weight, std::optional<double> cap = {});
   ~VocabularyHead() override;
   /// x [B, S, hidden], normed -> the batch's pass.output.
   at::Tensor forward(const at::Tensor& x, const Batch& batch) const;
@@ -42,6 +44,7 @@ class VocabularyHead : public Layer {
 
   WeightSplit may_split() const { return WeightSplit::vocabulary; }
   const WeightPtr& weight() const { return weight_; }
+  const std::optional<double>& cap() const { return cap_; }
 
   /// On x. Called in every forward, whatever its output is.
   CommPort before{*this, "before"};
@@ -68,6 +71,7 @@ class VocabularyHead : public Layer {
   /// [B, vocabulary]: the logits of each row's position `last`.
   at::Tensor last_logits(const at::Tensor& x, const Batch& batch) const;
   WeightPtr weight_;
+  std::optional<double> cap_;
 };
 
 /// A matrix [values, hidden] in a VocabularyHead's place: a few numbers of each position, such as a reward or the

@@ -96,15 +96,22 @@ class LayerNorm : public Layer {
 /// x / sqrt(mean(x²) + epsilon) · weight over the last dimension (Zhang and Sennrich 2019).
 class RmsNorm : public Layer {
  public:
+  /// What stands for its weight in the product.
+  enum class Factor {
+    weight,
+    one_plus_weight  ///< 1 + weight, added in float32 (float64 for float64) (Gemma)
+  };
   /// `use`: states; heads, where it acts on each attention head; split, where it acts on the features of all heads,
   /// some of which each rank then has.
-  RmsNorm(Layer& parent, std::string name, WeightPtr weight, double epsilon, Use use = Use::states);
+  RmsNorm(Layer& parent, std::string name, WeightPtr weight, double epsilon, Use use = Use::states,
+          Factor factor = Factor::weight);
   ~RmsNorm() override;
   at::Tensor forward(const at::Tensor& x) const;
   /// As LayerNorm's.
   SumAndNorm forward_sum(const at::Tensor& x, const at::Tensor& y) const;
 
   Use use() const { return owned().front().use; }
+  Factor factor() const { return factor_; }
   const WeightPtr& weight() const { return weight_; }
   /// Where the features are split: mean(x²) of this rank's [..., 1] -> of all ranks'. Called in every forward.
   CommPort mean_square{*this, "mean_square"};
@@ -112,10 +119,13 @@ class RmsNorm : public Layer {
  private:
   WeightPtr weight_;
   double epsilon_;
+  Factor factor_;
 };
 
 /// What stands between the two products of a feed-forward layer.
 enum class Activation { silu, gelu, gelu_tanh };
+/// Of each element, in x's dtype.
+at::Tensor activated(Activation activation, const at::Tensor& x);
 
 /// down(activation(up(x))), or gated, down(activation(gate(x)) · up(x)), gate and up being one product of a fused group
 /// of two records [ff, hidden]. The products are named linear_fc1 and linear_fc2.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -29,8 +30,10 @@ inline constexpr std::int64_t ignored_label = -100;
 /// that probabilities below 2^-24 are not lost). Losses of rows are added in float64. On CPU the products skip rows
 /// that are no targets; on CUDA that would wait for the device, so all rows are computed: a caller that knows on the
 /// host which rows bear loss passes only these, as nn::VocabularyHead does by the batch's loss_rows.
+///
+/// `cap`: logits are cap · tanh(hidden weight^T / cap) instead.
 at::Tensor chunked_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
-                                        std::int64_t chunk_rows);
+                                        std::int64_t chunk_rows, std::optional<double> cap = {});
 
 /// Rows of logits to hold at once for a vocabulary (or this rank's part of one): whole 256, and at most 1 GiB of them
 /// in fp32. That bounds memory for a large vocabulary and needs few kernels for a small one. Where the
@@ -49,7 +52,8 @@ struct VocabularyPart {
 /// hidden is a partial sum over the group. Logits never leave their rank: each chunk takes two all-reduces, one with
 /// one number a row and one with two, in forward only.
 at::Tensor split_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
-                                      std::int64_t chunk_rows, const VocabularyPart& part);
+                                      std::int64_t chunk_rows, const VocabularyPart& part,
+                                      std::optional<double> cap = {});
 
 }  // namespace ops
 CAPSTAN_END_NAMESPACE

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
@@ -23,12 +24,14 @@ class HeadProducts {
     at::Tensor of_weight;
   };
 
-  HeadProducts(const at::Tensor& hidden, const at::Tensor& weight, const Wanted& wanted);
+  /// `cap`: logits are cap · tanh(product / cap).
+  HeadProducts(const at::Tensor& hidden, const at::Tensor& weight, const Wanted& wanted,
+               std::optional<double> cap = {});
 
   /// The logits of rows [begin, begin + rows), in the sums' dtype.
-  at::Tensor logits(std::int64_t begin, std::int64_t rows) const;
+  at::Tensor logits(std::int64_t begin, std::int64_t rows);
   /// Adds what the gradients of rows of logits from `begin` on give: these times scale(), in the dtype of hidden.
-  /// Chunks come in ascending order.
+  /// Chunks come in ascending order. With a cap they are the rows that logits() was last asked for.
   void add_gradients(const at::Tensor& grad_logits, std::int64_t begin);
   void set_factors(const Factors& factors) { factors_ = factors; }
 
@@ -55,6 +58,8 @@ class HeadProducts {
   double scale_;
   at::Tensor hidden_, weight_, grad_hidden_, grad_weight_;
   Factors factors_;  ///< undefined: 1
+  std::optional<double> cap_;
+  at::Tensor slopes_;  ///< of the last logits by their product, where there is a cap and a gradient is wanted
 };
 
 /// The rows whose logits must be computed. Counting the targets would wait for a GPU, but costs nothing on CPU: so only
@@ -81,7 +86,8 @@ void check_loss_inputs(const at::Tensor& hidden, const at::Tensor& weight, const
 /// The loss (0-dim) that `loss_of` computes without autograd, together with the gradients that are wanted, from the
 /// rows that must be and their products with the weight: backward only multiplies the gradients by the incoming one.
 at::Tensor loss_of_head(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
-                        const std::function<at::Tensor(const TargetRows&, HeadProducts&)>& loss_of);
+                        const std::function<at::Tensor(const TargetRows&, HeadProducts&)>& loss_of,
+                        std::optional<double> cap = {});
 
 }  // namespace ops
 CAPSTAN_END_NAMESPACE

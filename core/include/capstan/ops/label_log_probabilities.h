@@ -4,6 +4,7 @@
 #include <capstan/ops/cross_entropy.h>
 
 #include <cstdint>
+#include <optional>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
@@ -17,12 +18,13 @@ namespace ops {
 /// weight's gradient is a product of are rounded once more, after they have been multiplied by the row's gradient
 /// relative to the largest one. Not differentiable twice.
 at::Tensor chunked_label_log_probabilities(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
-                                           std::int64_t chunk_rows);
+                                           std::int64_t chunk_rows, std::optional<double> cap = {});
 
 /// The same where `weight` holds only this rank's rows, as in split_linear_cross_entropy: the results and their
 /// gradients are the same on all ranks, the gradient of hidden is a partial sum, and only forward communicates.
 at::Tensor split_label_log_probabilities(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
-                                         std::int64_t chunk_rows, const VocabularyPart& part);
+                                         std::int64_t chunk_rows, const VocabularyPart& part,
+                                         std::optional<double> cap = {});
 
 }  // namespace ops
 CAPSTAN_END_NAMESPACE

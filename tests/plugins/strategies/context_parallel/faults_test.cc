@@ -66,7 +66,7 @@ class Faulty : public strategy::Strategy {
       if (fault == "no sum") return x;
       return fault == "gradients of sums" ? sum(x) : spread(sum(x));
     };
-    cut.speaks = rank == 0 || fault_ == "both speak";
+    cut.represents_sample = rank == 0 || fault_ == "both speak";
     return cut;
   }
 

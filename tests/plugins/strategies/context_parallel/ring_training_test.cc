@@ -133,7 +133,7 @@ class FaultyRing : public strategy::Strategy {
     nn::SequenceCut cut;
     cut.own = [rank](std::int64_t columns) { return context_parallel::own_columns(columns, 4, rank); };
     cut.sum = [sum, spread](const at::Tensor& x) { return spread(sum(x)); };
-    cut.speaks = rank == 0;
+    cut.represents_sample = rank == 0;
     return cut;
   }
 

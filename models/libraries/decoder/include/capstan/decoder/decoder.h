@@ -34,6 +34,7 @@ struct Names {
   std::vector<std::string> up{"mlp.gate_proj", "mlp.up_proj"};  ///< gate first, where it is gated
   std::string down = "mlp.down_proj";
   std::string router = "mlp.gate";
+  std::string router_correction = "e_score_correction_bias";  ///< of the router, as MixtureSpec::correction says
   /// Experts are two records of each block, ".gate_up_proj" and ".down_proj", and in files three tensors of each
   /// expert: its gate, its up and its down.
   std::string experts = "mlp.experts";
@@ -49,14 +50,31 @@ struct Names {
 struct MixtureSpec {
   std::int64_t count = 0;
   std::int64_t per_token = 2;
-  bool sum_to_one = true;  ///< a token's weights are divided by their sum
-  bool balanced = false;   ///< the routers' balancing loss is trained on, times balance_weight
+  bool sum_to_one = true;   ///< a token's weights are divided by their sum
+  bool sigmoid = false;     ///< a router's scores, as nn::RouterKind has them
+  std::int64_t groups = 1;  ///< of experts, as nn::RouterKind has them
+  std::int64_t groups_per_token = 1;
+  double scale = 1;          ///< of a token's weights
+  bool router_bias = false;  ///< in the routers' logits
+  bool correction = false;   ///< routers have a correction of their choice
+  bool expert_biases = false;
+  nn::ExpertsKind experts = {};
+  bool balanced = false;  ///< the routers' balancing loss is trained on, times balance_weight
   double balance_weight = 0;
   /// Blocks whose feed-forward layer is a plain one, of this width.
   std::set<std::int64_t> dense_blocks = {};
   std::int64_t dense_ff_dim = 0;
 
   bool is_in(std::int64_t block) const { return count > 0 && !dense_blocks.contains(block); }
+};
+
+/// A layer of another kind in attention's place: a model's own, which mixes the tokens of a sequence.
+class TokenMixer : public nn::Layer {
+ public:
+  using nn::Layer::Layer;
+  /// Normed states [B, S, hidden] -> what is added to the residual, [B, S, hidden]. A pure function of these and the
+  /// weights, which may run again in backward. `cache` is null except in generation.
+  virtual at::Tensor forward(const at::Tensor& x, const nn::Batch& batch, nn::KVCache* cache) const = 0;
 };
 
 /// A feed-forward layer of another kind: a model's own, which a block has in place of the one that its Spec describes.
@@ -90,6 +108,8 @@ struct Spec {
   bool norm_before = true;           ///< x + f(norm(x)) …
   bool norm_after = false;           ///< … x + norm(f(x)); both: x + norm(f(norm(x)))
   bool residual_after_norm = false;  ///< norm(x) + f(norm(x))
+  bool parallel = false;             ///< x + f(norm1(x)) + g(norm2(x)): both layers read the block's input
+  nn::RmsNorm::Factor norm_factor = nn::RmsNorm::Factor::weight;  ///< of all RMS norms, those of q and k too
 
   /// Positions: rotary, or linear biases (attention.alibi), or learned (Names::positions).
   std::optional<nn::Rotary> rotary;
@@ -107,6 +127,12 @@ struct Spec {
   /// files, without the prefix that all get.
   std::function<std::unique_ptr<FeedForward>(nn::Layer& parent, std::int64_t block, const std::string& records)>
       feed_forward = {};
+  /// The same of a layer in attention's place. `block` is also its entry in the cache.
+  std::function<std::unique_ptr<TokenMixer>(nn::Layer& parent, std::int64_t block, const std::string& records)>
+      token_mixer = {};
+  /// Blocks that are not all alike: changes a copy of this Spec to what block `block` is (its attention, positions,
+  /// norms, feed-forward layer). Null: they are alike.
+  std::function<void(Spec& spec, std::int64_t block)> vary = {};
 
   std::int64_t head_values = 0;  ///< the head gives as many numbers of each position; 0: it gives words
   bool tied_head = false;
@@ -121,6 +147,9 @@ struct Spec {
   double init_std = 0.02;
   std::optional<double> residual_init_std;  ///< for products that write to the residual; init_std when not set
   Names names;
+
+  /// What a block is: this, varied.
+  Spec of_block(std::int64_t block) const;
 };
 
 /// The units: "embedding", "blocks.0" …, "head".
