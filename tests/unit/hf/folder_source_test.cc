@@ -41,11 +41,11 @@ FileMap small_map() {
   map.copies = {{"lm_head.weight", "wte.weight"}};
   for (const auto& [part, i] : {std::pair{"q", 0}, {"k", 1}, {"v", 2}}) {
     const FusedPart third{0, i * hidden, 3 * hidden};
-    map.tensors[cat("h.0.attn.", part, ".weight")] = {"h.0.attn.c_attn.weight", true, third, {}};
-    map.tensors[cat("h.0.attn.", part, ".bias")] = {"h.0.attn.c_attn.bias", false, third, {}};
+    map.tensors[cat("h.0.attn.", part, ".weight")] = {"h.0.attn.c_attn.weight", true, third, {}, {}};
+    map.tensors[cat("h.0.attn.", part, ".bias")] = {"h.0.attn.c_attn.bias", false, third, {}, {}};
   }
-  map.tensors["qkv"] = {"query_key_value.weight", false, {}, {std::int64_t{6} * 5, hidden}};
-  map.tensors["wte.weight"] = {"wte.weight", false, {}, {}};
+  map.tensors["qkv"] = {"query_key_value.weight", false, {}, {}, {std::int64_t{6} * 5, hidden}};
+  map.tensors["wte.weight"] = {"wte.weight", false, {}, {}, {}};
   return map;
 }
 
@@ -238,7 +238,7 @@ TEST_CASE("damaged files are said together with everything else that is wrong") 
   FileMap names;
   std::vector<Param> params;
   for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
-    names.tensors[name] = {name, false, {}, {}};
+    names.tensors[name] = {name, false, {}, {}, {}};
     params.push_back(record(name, {3}));
   }
   const auto faults = faults_of(FolderSource(scratch.path(), names), params);
@@ -281,7 +281,7 @@ TEST_CASE("a single file that is cut off is judged by its header; what is cut of
   FileMap names;
   std::vector<Param> params;
   for (const char* name : {"a", "b", "c"}) {
-    names.tensors[name] = {name, false, {}, {}};
+    names.tensors[name] = {name, false, {}, {}, {}};
     params.push_back(record(name, {3}));
   }
   FolderSource source(scratch.path(), names);
