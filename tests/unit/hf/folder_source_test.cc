@@ -264,7 +264,7 @@ TEST_CASE("where there is a single file and an index, the file is read, as trans
   write_file(scratch / "model.safetensors.index.json",
              Json{{"weight_map", {{"a", "part.safetensors"}, {"b", "gone.safetensors"}}}}.dump());
   FileMap names;
-  names.tensors["a"] = {"a", false, {}, {}};
+  names.tensors["a"] = {"a", false, {}, {}, {}};
   const auto param = record("a", {3});
   FolderSource source(scratch.path(), names);
   CHECK(faults_of(source, {param}).empty());
@@ -340,7 +340,7 @@ TEST_CASE("a tied head's copy is compared with the table, bit by bit and only wh
 TEST_CASE("what may be absent is no fault where the folder has nothing of it, and is read where it has") {
   auto map = small_map();
   map.may_be_absent = {"score.weight"};
-  map.tensors["score.weight"] = {"score.weight", false, {}, {}};
+  map.tensors["score.weight"] = {"score.weight", false, {}, {}, {}};
   auto records = small_records();
   records.push_back(record("score.weight", {2, hidden}));
   const auto& score = records.back();
