@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "latent.h"
+
 namespace capstan::decoder {
 namespace {
 
@@ -114,7 +116,7 @@ double Model::flops_per_token(std::int64_t sequence_length) const {
   const auto made = spec();
   const auto& heads = made.attention.heads;
   const auto hidden = made.hidden_size, of_both = heads.dim + heads.values();
-  const auto attention = hidden * (heads.queries + heads.keys) * of_both;
+  const auto attention = made.latent ? latent_weights(made) : hidden * (heads.queries + heads.keys) * of_both;
   auto weights = made.num_layers * attention + (made.head_values > 0 ? made.head_values : made.vocab_size) * hidden;
   const auto blocks = made.feed_forward ? units(made) : std::vector<std::unique_ptr<nn::Unit>>();
   double seen = 0;

@@ -26,6 +26,8 @@ nn::RotaryScaling scaling_of(const RotaryOptions& options) {
 
 }  // namespace
 
+nn::RotaryScaling RotaryOptions::scaling() const { return scaling_of(*this); }
+
 Spec RotaryOptions::spec() const {
   Spec made;
   made.vocab_size = vocab_size;

@@ -41,6 +41,7 @@ class UnitPlacement {
  private:
   using Transform = std::function<at::Tensor(const at::Tensor&)>;
 
+  void check_heads_of(const capstan::nn::AttentionCore& attention) const;
   void split_heads_of(capstan::nn::Attention& attention);
   void split_norm(capstan::nn::RmsNorm& norm);
   void split_columns(capstan::nn::Linear& linear);

@@ -53,6 +53,8 @@ inline const std::vector<Case> all_cases{
     {"olmo2-biases", "olmo2"},
     {"glm4-moe", "glm4_moe"},
     {"glm4-moe-groups", "glm4_moe"},
+    {"deepseek-v3", "deepseek_v3"},
+    {"deepseek-v3-states", "deepseek_v3"},
 };
 
 /// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or all.

@@ -50,6 +50,8 @@ struct RotaryOptions {
   std::optional<std::int64_t> window() const {
     return sliding_window && *sliding_window < seq_length ? sliding_window : std::nullopt;
   }
+  /// How the options scale rotary frequencies.
+  nn::RotaryScaling scaling() const;
   /// The decoder of these sizes: RMS norms before, rotary positions, gated feed-forward layers, no biases.
   Spec spec() const;
 };
