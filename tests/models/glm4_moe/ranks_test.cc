@@ -41,6 +41,8 @@ TEST_CASE("GLM 4's mixtures on ranks learn what they learn on one rank", "[matri
               {2, "[strategy.pipeline_parallel]\nsize = 2\n"},
               {2, "[strategy.context_parallel]\nsize = 2\n"},
               {1, "[strategy.recompute]\n"},
+              {1, "[data]\npacking = true\n"},
+              {2, "[data]\npacking = true\n[strategy.context_parallel]\nsize = 2\n"},
               {4, sequence + experts + fsdp}});
 }
 

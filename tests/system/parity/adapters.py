@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from families import VOCAB, bloom, gpt2, llama, mixtral, olmo2, qwen3
+from families_grouped import deepseek_v3, glm4_moe
 from models import make_model, random_ids
 
 CASES = {
@@ -33,6 +34,9 @@ CASES = {
                   r=4, lora_alpha=8, modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
     "mixtral": (mixtral, dict(target_modules=["q_proj", "k_proj", "v_proj"], r=4, lora_alpha=8)),
     "qwen3": (qwen3, dict(target_modules=["q_proj", "o_proj", "gate_proj"], r=4, lora_alpha=8)),
+    "glm4_moe": (glm4_moe, dict(target_modules=["q_proj", "o_proj", "shared_experts.up_proj"], r=3, lora_alpha=8)),
+    "deepseek_v3": (deepseek_v3, dict(target_modules=["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"], r=3,
+                                      lora_alpha=8)),
     "olmo2": (olmo2, dict(target_modules=["k_proj", "down_proj"], r=3, lora_alpha=8)),
 }
 

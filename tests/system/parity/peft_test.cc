@@ -55,6 +55,13 @@ const Case cases[] = {
      // Not at mixtral's experts: peft 0.21 with transformers 5 scales those otherwise, its own too (docs/lora.md).
      "rank = 4\nalpha = 3\nrank_stabilised = true\ntargets = [\"linear_qkv\", \"linear_fc2\"]\n"
      "modules_to_save = [\"q_norm\"]\n"},
+    {"glm4_moe", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\", \"shared_experts.up_proj\"]\n",
+     "rank = 4\nalpha = 3\ntargets = [\"linear_qkv\", \"shared_experts.down_proj\"]\nmodules_to_save = "
+     "[\"post_attention_layernorm\"]\n"},
+    {"deepseek_v3",
+     "rank = 3\nalpha = 8\ntargets = [\"q_a_proj\", \"q_b_proj\", \"kv_a_proj_with_mqa\", \"kv_b_proj\"]\n",
+     "rank = 4\nalpha = 3\ntargets = [\"linear_q_down\", \"linear_q_up\", \"linear_kv_down\", \"linear_kv_up\", "
+     "\"linear_proj\"]\nmodules_to_save = [\"q_a_layernorm\"]\n"},
     {"olmo2", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"down_proj\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"post_feedforward_layernorm\"]\n"},
 };
