@@ -51,6 +51,8 @@ void describe_layer_norm_rest(config::OptionTable<LayerNormOptions> table, const
       .doc("standard deviation of the initial weights");
 }
 
+config::OptionBuilder as_dropout(config::OptionBuilder option) { return option.min(0).max(0.99); }
+
 void check_heads(const config::Options<LayerNormOptions>& options, Diagnostics& diagnostics) {
   const auto& o = *options;
   if (o.hidden_size % o.num_heads == 0) return;

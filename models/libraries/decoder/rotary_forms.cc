@@ -29,7 +29,9 @@ std::optional<double> attention_factor_of(const RotaryOptions& o) {
 }
 
 // The longest sequence that the scaling was made for.
-double longest(const RotaryOptions& o) { return static_cast<double>(o.rope_original_length) * o.rope_factor.value_or(1); }
+double longest(const RotaryOptions& o) {
+  return static_cast<double>(o.rope_original_length) * o.rope_factor.value_or(1);
+}
 
 }  // namespace
 
@@ -40,9 +42,9 @@ std::int64_t turned_part(std::int64_t dim, double factor) {
 void check_turned_part(std::int64_t dim, double factor, const std::string& where, Diagnostics& diagnostics) {
   const auto turned = turned_part(dim, factor);
   if (turned > 0 && turned % 2 == 0) return;
-  diagnostics.add(
-      where, cat("model.partial_rotary_factor ", factor, " turns ", turned, " of a head's ", dim, " numbers"),
-      "numbers turn in pairs: use a factor that makes an even number of them");
+  diagnostics.add(where,
+                  cat("model.partial_rotary_factor ", factor, " turns ", turned, " of a head's ", dim, " numbers"),
+                  "numbers turn in pairs: use a factor that makes an even number of them");
 }
 
 nn::RotaryScaling RotaryOptions::scaling() const {
@@ -65,12 +67,37 @@ nn::Rotary RotaryOptions::rotary(nn::RotaryForm form) const {
   return {dim(), rope_theta, scaling(), form};
 }
 
-void describe_partial_rotary(config::OptionTable<RotaryOptions> table) {
-  table.add("partial_rotary_factor", &R::partial_rotary_factor)
-      .above(0)
+namespace {
+
+void as_part(config::OptionBuilder option) {
+  option.above(0)
       .max(1)
       .spelling("rope_parameters.partial_rotary_factor")
       .doc("the share of each head's numbers that rotary positions turn, its first ones; the others stay as they are");
+}
+
+config::OptionBuilder as_base(config::OptionBuilder option) {
+  return option.above(0).spelling("rope_parameters.rope_theta").doc("base of the rotary frequencies");
+}
+
+}  // namespace
+
+void describe_partial_rotary(config::OptionTable<RotaryOptions> table) {
+  as_part(table.add("partial_rotary_factor", &R::partial_rotary_factor));
+}
+
+nn::Rotary RotaryPartOptions::rotary(std::int64_t dim) const {
+  return {dim, rope_theta, {}, {.turned = turned_part(dim, partial_rotary_factor)}};
+}
+
+void describe_rotary_part(config::OptionTable<RotaryPartOptions> table) {
+  as_base(table.add("rope_theta", &RotaryPartOptions::rope_theta).spelling("rotary_emb_base"));
+  as_part(table.add("partial_rotary_factor", &RotaryPartOptions::partial_rotary_factor).spelling("rotary_pct"));
+}
+
+void check_rotary_part(const config::Options<RotaryPartOptions>& options, std::int64_t dim, Diagnostics& diagnostics) {
+  check_turned_part(dim, options->partial_rotary_factor, options.where(&RotaryPartOptions::partial_rotary_factor),
+                    diagnostics);
 }
 
 namespace {
@@ -82,10 +109,7 @@ config::OptionBuilder in_both_tables(config::OptionBuilder option, const std::st
 }  // namespace
 
 void describe_longrope(config::OptionTable<RotaryOptions> table) {
-  table.add("rope_theta", &R::rope_theta)
-      .above(0)
-      .spelling("rope_parameters.rope_theta")
-      .doc("base of the rotary frequencies");
+  as_base(table.add("rope_theta", &R::rope_theta));
   in_both_tables(table.add("rope_type", &R::rope_type), "type")
       .spelling("rope_scaling.rope_type")
       .spelling("rope_parameters.rope_type")
@@ -100,10 +124,13 @@ void describe_longrope(config::OptionTable<RotaryOptions> table) {
       .doc("longrope: how many times rope_original_length the longest sequence is; q and k grow with it");
   in_both_tables(table.add("rope_attention_factor", &R::rope_attention_factor), "attention_factor")
       .above(0)
-      .doc("longrope: what q and k are multiplied by; sqrt(1 + ln(rope_factor) / ln(rope_original_length)) when not set");
-  in_both_tables(table.add("rope_original_length", &R::rope_original_length).spelling("original_max_position_embeddings"),
-                 "original_max_position_embeddings")
-      .min(2)
+      .doc(
+          "longrope: what q and k are multiplied by; sqrt(1 + ln(rope_factor) / ln(rope_original_length)) when not "
+          "set");
+  in_both_tables(
+      table.add("rope_original_length", &R::rope_original_length).spelling("original_max_position_embeddings"),
+      "original_max_position_embeddings")
+      .min(1)
       .doc("longrope: sequence length that the unscaled model was trained on");
 }
 

@@ -125,6 +125,8 @@ def as_published(model, tensors):
     mixtral = model.config.model_type == "mixtral"
     block, names = ("block_sparse_moe", ("w1", "w3", "w2")) if mixtral else ("mlp", ("gate_proj", "up_proj", "down_proj"))
     out = {}
+    if model.config.model_type == "gpt_neox":  # its module is lm_head in transformers 5, and embed_out in files
+        return {name.replace("lm_head.", "embed_out."): tensor for name, tensor in tensors.items()}
     for name, tensor in tensors.items():
         layer, _, rest = name.partition(".mlp.")
         if rest == "experts.gate_up_proj":
@@ -140,7 +142,7 @@ def as_published(model, tensors):
 
 def gradients_of(model):
     state = model.state_dict(keep_vars=True)
-    tied = {"lm_head.weight"} if model.config.tie_word_embeddings else set()
+    tied = {"lm_head.weight", "embed_out.weight"} if model.config.tie_word_embeddings else set()
     own = {name: parameter.grad.detach().clone() for name, parameter in state.items() if name not in tied}
     return as_published(model, own)
 

@@ -159,6 +159,15 @@ std::vector<std::unique_ptr<nn::Unit>> units(const Spec& spec);
 /// stacks, a fused q, k and v as one matrix. A head of values may be absent, and a head of words is then ignored.
 layout::FileMap files(const Spec& spec);
 
+/// The end of some records' names (".q_proj.weight"), and how many rows each of them has.
+struct FusedRows {
+  std::string end;
+  std::int64_t rows = 0;
+};
+/// For families whose files hold several records in one tensor, one below the other: names in `map` that end like one
+/// of `parts` end with `whole` instead, of which they are that part.
+void fuse_in_files(layout::FileMap& map, const std::string& whole, const std::vector<FusedRows>& parts);
+
 /// A model that is such a decoder: what is left to it are its options, their check, and what a config.json of its
 /// family says besides.
 class Model : public nn::Model {

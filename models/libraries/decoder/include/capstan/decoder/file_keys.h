@@ -29,6 +29,9 @@ std::vector<config::FileKey> own_names(const std::vector<std::string>& names);
 /// that other families refuse, and this one has as options ("partial_rotary_factor").
 std::vector<config::FileKey> rotary_keys(const std::set<std::string>& options = {});
 
+/// The same for families with decoder::RotaryPartOptions.
+std::vector<config::FileKey> rotary_part_keys();
+
 /// What transformers takes for a family's keys that are missing.
 struct RotaryDefaults {
   double epsilon = 1e-6;

@@ -69,6 +69,19 @@ std::int64_t turned_part(std::int64_t dim, double factor);
 /// A part that does not turn in pairs.
 void check_turned_part(std::int64_t dim, double factor, const std::string& where, Diagnostics& diagnostics);
 
+/// Rotary positions of part of each head, not scaled, for decoders that have no RotaryOptions: GPT-NeoX's and those
+/// like it. A model's options derive from both.
+struct RotaryPartOptions {
+  double rope_theta = 10000;
+  double partial_rotary_factor = 0.25;
+
+  nn::Rotary rotary(std::int64_t dim) const;
+};
+
+void describe_rotary_part(config::OptionTable<RotaryPartOptions> table);
+/// Heads of `dim` numbers.
+void check_rotary_part(const config::Options<RotaryPartOptions>& options, std::int64_t dim, Diagnostics& diagnostics);
+
 /// `ff` is what ff_dim is the width of.
 void describe_rotary_sizes(config::OptionTable<RotaryOptions> table, const std::string& ff);
 /// rope_theta, and the scalings `types`, which `doc` explains.
