@@ -39,6 +39,7 @@ Spec RotaryOptions::spec() const {
   made.rotary = nn::Rotary(dim(), rope_theta, scaling);
   if (const auto factor = scaling.score_factor(); factor != 1)
     made.attention.scale = factor / std::sqrt(static_cast<double>(dim()));
+  if (activation == "gelu_pytorch_tanh") made.mlp.activation = nn::Activation::gelu_tanh;
   made.tied_head = tie_word_embeddings;
   made.head_values = head_values;
   made.attention_dropout = attention_dropout;
@@ -65,8 +66,9 @@ void describe_rotary_sizes(config::OptionTable<RotaryOptions> table, const std::
 namespace {
 
 // A config.json of transformers 4 has the options of scalings in one table, one of transformers 5 in another.
-config::OptionBuilder spelled(config::OptionBuilder option, const std::string& key) {
-  return option.spelling("rope_scaling." + key).spelling("rope_parameters." + key);
+config::OptionBuilder spelled(config::OptionBuilder option, const std::string& key,
+                              const std::string& rope = "rope_parameters.") {
+  return option.spelling("rope_scaling." + key).spelling(rope + key);
 }
 
 void describe_yarn(config::OptionTable<RotaryOptions> table) {
@@ -84,16 +86,23 @@ void describe_yarn(config::OptionTable<RotaryOptions> table) {
 }  // namespace
 
 void describe_rotary_positions(config::OptionTable<RotaryOptions> table, std::vector<std::string> types,
-                               const std::string& doc) {
+                               const std::string& doc, const std::string& rope) {
   table.add("rope_theta", &R::rope_theta)
       .above(0)
-      .spelling("rope_parameters.rope_theta")
+      .spelling(rope + "rope_theta")
       .doc("base of the rotary frequencies");
-  spelled(table.add("rope_type", &R::rope_type), "rope_type")
+  spelled(table.add("rope_type", &R::rope_type), "rope_type", rope)
       .choices(std::move(types))
       .spelling("rope_scaling.type")
-      .spelling("rope_parameters.type")
+      .spelling(rope + "type")
       .doc("how rotary frequencies are scaled: " + doc);
+}
+
+void describe_linear_scaling(config::OptionTable<RotaryOptions> table, const std::string& rope) {
+  describe_rotary_positions(table, {"default", "linear"}, "not, or all divided by rope_factor", rope);
+  spelled(table.add("rope_factor", &R::rope_factor), "factor", rope)
+      .above(0)
+      .doc("what scaled frequencies are divided by; required by every rope_type but default");
 }
 
 void describe_rotary_scaling(config::OptionTable<RotaryOptions> table) {
@@ -130,12 +139,13 @@ void describe_head_values(config::OptionTable<RotaryOptions> table) {
           "ask for values; it begins with random values where model.path has none; 0: the head gives words");
 }
 
-void describe_rotary_rest(config::OptionTable<RotaryOptions> table) {
+void describe_rotary_rest(config::OptionTable<RotaryOptions> table, const std::string& activation,
+                          const std::string& key) {
   table.add("rms_norm_epsilon", &R::rms_norm_epsilon)
       .above(0)
       .spelling("rms_norm_eps")
       .doc("added to the mean square in norms");
-  table.add("activation", &R::activation).choices({"silu"}).spelling("hidden_act").doc("of the gate");
+  table.add("activation", &R::activation).choices({activation}).spelling(key).doc("of the gate");
   table.add("tie_word_embeddings", &R::tie_word_embeddings).doc("the head is the embedding");
   table.add("attention_dropout", &R::attention_dropout)
       .min(0)
@@ -273,22 +283,29 @@ void describe_windows_of_blocks(config::OptionTable<WindowOptions> table, const 
       .doc(families + R"(: "sliding_attention" or "full_attention" for each block)");
 }
 
-void check_layer_types(const config::Options<WindowOptions>& options, std::int64_t layers, Diagnostics& diagnostics) {
-  const auto& o = *options;
-  if (o.layer_types.empty()) return;
-  const auto at = options.where(&WindowOptions::layer_types);
-  if (static_cast<std::int64_t>(o.layer_types.size()) != layers) {
+bool check_kinds_of_blocks(const std::vector<std::string>& layer_types, const std::string& at, std::int64_t layers,
+                           Diagnostics& diagnostics) {
+  if (layer_types.empty()) return true;
+  if (static_cast<std::int64_t>(layer_types.size()) != layers) {
     diagnostics.add(at,
-                    cat("model.layer_types has ", o.layer_types.size(), " entries, but model.num_layers is ", layers),
+                    cat("model.layer_types has ", layer_types.size(), " entries, but model.num_layers is ", layers),
                     "give one for each block, or remove it");
   }
-  for (const auto& type : o.layer_types) {
+  for (const auto& type : layer_types) {
     if (type == "full_attention" || type == "sliding_attention") continue;
     diagnostics.add(at, cat("model.layer_types has \"", type, "\""),
                     R"(use "full_attention" and "sliding_attention"; there are no others)");
-    return;
+    return false;
   }
-  const bool slides = std::find(o.layer_types.begin(), o.layer_types.end(), "sliding_attention") != o.layer_types.end();
+  return true;
+}
+
+void check_layer_types(const config::Options<WindowOptions>& options, std::int64_t layers, Diagnostics& diagnostics) {
+  const auto& o = *options;
+  const auto at = options.where(&WindowOptions::layer_types);
+  if (!check_kinds_of_blocks(o.layer_types, at, layers, diagnostics)) return;
+  const auto& types = o.layer_types;
+  const bool slides = std::find(types.begin(), types.end(), "sliding_attention") != types.end();
   if (slides && !o.use_sliding_window.value_or(false)) {
     diagnostics.add(at, "model.layer_types has \"sliding_attention\", but model.use_sliding_window is not true",
                     "set use_sliding_window = true, or \"full_attention\" for each block");

@@ -137,8 +137,10 @@ struct Spec {
   std::int64_t head_values = 0;  ///< the head gives as many numbers of each position; 0: it gives words
   bool tied_head = false;
   double embedding_multiplier = 1;  ///< multiplies what the table gives
+  bool rounds_multiplier = false;   ///< embedding_multiplier is first rounded to the table's dtype (Gemma)
   double residual_multiplier = 1;   ///< multiplies what a layer adds to its residual
   double logits_multiplier = 1;
+  std::optional<double> logits_cap = {};  ///< logits are cap · tanh(product / cap) (Gemma 2)
 
   double embedding_dropout = 0;
   double attention_dropout = 0;  ///< on its probabilities

@@ -25,13 +25,16 @@ std::vector<config::FileKey> neutral_keys(const std::vector<std::string>& names,
 /// Names of Capstan's options that no config.json has: transformers does not read them there, and so Capstan does not.
 std::vector<config::FileKey> own_names(const std::vector<std::string>& names);
 /// The same of the options that decoders with rotary attention share, and other keys of their files.
-std::vector<config::FileKey> rotary_keys();
+/// `rope`: as describe_rotary_positions'.
+std::vector<config::FileKey> rotary_keys(const std::string& rope = "rope_parameters.");
 
 /// What transformers takes for a family's keys that are missing.
 struct RotaryDefaults {
   double epsilon = 1e-6;
   double theta = 1e4;
   std::int64_t length = 2048;
+  std::string activation = "silu";
+  bool tied = false;
 };
 config::Preset rotary_defaults(const RotaryDefaults& family, const config::Preset& more = {});
 

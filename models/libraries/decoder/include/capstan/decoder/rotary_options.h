@@ -56,16 +56,21 @@ struct RotaryOptions {
 
 /// `ff` is what ff_dim is the width of.
 void describe_rotary_sizes(config::OptionTable<RotaryOptions> table, const std::string& ff);
-/// rope_theta, and the scalings `types`, which `doc` explains.
+/// rope_theta, and the scalings `types`, which `doc` explains. `rope`: the table of these in a config.json of
+/// transformers 5.
 void describe_rotary_positions(config::OptionTable<RotaryOptions> table, std::vector<std::string> types,
-                               const std::string& doc);
+                               const std::string& doc, const std::string& rope = "rope_parameters.");
+/// Theta and the scaling that divides all frequencies by rope_factor, for families that know no other.
+void describe_linear_scaling(config::OptionTable<RotaryOptions> table, const std::string& rope = "rope_parameters.");
 /// rope_theta, and every scaling that nn::Rotary has.
 void describe_rotary_scaling(config::OptionTable<RotaryOptions> table);
 /// sliding_window; `which`: the blocks that are limited to it.
 void describe_window(config::OptionTable<RotaryOptions> table, const std::string& which);
 /// head_values, for families whose published classes have a head of values.
 void describe_head_values(config::OptionTable<RotaryOptions> table);
-void describe_rotary_rest(config::OptionTable<RotaryOptions> table);
+/// `activation` is the one that the family has, `key` what a config.json calls the option.
+void describe_rotary_rest(config::OptionTable<RotaryOptions> table, const std::string& activation = "silu",
+                          const std::string& key = "hidden_act");
 
 /// Heads that do not fit hidden_size or each other.
 void check_rotary(const config::Options<RotaryOptions>& options, Diagnostics& diagnostics);
@@ -98,7 +103,10 @@ struct WindowOptions {
 
 /// `families`: which model_type has these options.
 void describe_windows_of_blocks(config::OptionTable<WindowOptions> table, const std::string& families);
-/// layer_types that do not say for each of the `layers` what it is.
+/// layer_types, set at `at`, that do not say for each of the `layers` what it is. False: one is of no known kind.
+bool check_kinds_of_blocks(const std::vector<std::string>& layer_types, const std::string& at, std::int64_t layers,
+                           Diagnostics& diagnostics);
+/// The same of Qwen's options.
 void check_layer_types(const config::Options<WindowOptions>& options, std::int64_t layers, Diagnostics& diagnostics);
 /// As describe_rotary_files, where the family has these options or not: what each block is, whichever options say so.
 void describe_window_files(const RotaryOptions& options, const WindowOptions& windows, bool has_them,
