@@ -279,8 +279,12 @@ void describe_windows_of_blocks(config::OptionTable<WindowOptions> table, const 
   table.add("max_window_layers", &WindowOptions::max_window_layers)
       .min(0)
       .doc(families + ": the first block that sliding_window limits, where layer_types is empty");
+  describe_layer_types(table, families + ": ");
+}
+
+void describe_layer_types(config::OptionTable<WindowOptions> table, const std::string& about) {
   table.add("layer_types", &WindowOptions::layer_types)
-      .doc(families + R"(: "sliding_attention" or "full_attention" for each block)");
+      .doc(about + R"("sliding_attention" or "full_attention" for each block)");
 }
 
 bool check_kinds_of_blocks(const std::vector<std::string>& layer_types, const std::string& at, std::int64_t layers,

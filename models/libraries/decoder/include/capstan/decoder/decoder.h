@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -33,6 +34,9 @@ struct Names {
   std::string sinks = "self_attn.sinks";                        ///< the record itself, as Spec::attention has sinks
   std::vector<std::string> up{"mlp.gate_proj", "mlp.up_proj"};  ///< gate first, where it is gated
   std::string down = "mlp.down_proj";
+  /// Modules of a block that files hold as one, rows after rows: {"mlp.gate_up_proj", {"mlp.gate_proj",
+  /// "mlp.up_proj"}}.
+  std::map<std::string, std::vector<std::string>> fused;
   std::string router = "mlp.gate";
   std::string router_correction = "e_score_correction_bias";  ///< of the router, as MixtureSpec::correction says
   /// Experts are two records of each block, ".gate_up_proj" and ".down_proj", and in files three tensors of each

@@ -103,6 +103,8 @@ struct WindowOptions {
 
 /// `families`: which model_type has these options.
 void describe_windows_of_blocks(config::OptionTable<WindowOptions> table, const std::string& families);
+/// Only layer_types, for families with a rule of their own where it is empty; `about` stands before its doc.
+void describe_layer_types(config::OptionTable<WindowOptions> table, const std::string& about = {});
 /// layer_types, set at `at`, that do not say for each of the `layers` what it is. False: one is of no known kind.
 bool check_kinds_of_blocks(const std::vector<std::string>& layer_types, const std::string& at, std::int64_t layers,
                            Diagnostics& diagnostics);
