@@ -72,7 +72,7 @@ capstan::config::Presets Gemma3Options::file_defaults() {
 
 std::vector<capstan::config::FileKeys> Gemma3Options::file_keys() {
   auto keys = decoder::gemma_keys();
-  const auto shared = decoder::rotary_keys(global_rope), own = decoder::own_names({"local_rope_theta"});
+  const auto shared = decoder::rotary_keys({}, global_rope), own = decoder::own_names({"local_rope_theta"});
   keys.insert(keys.end(), shared.begin(), shared.end());
   keys.insert(keys.end(), own.begin(), own.end());
   keys.push_back({"attn_logit_softcapping", Use::refused, "transformers does not apply it in this family: remove it"});

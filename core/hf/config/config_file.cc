@@ -116,8 +116,9 @@ class Reader {
       });
     };
     for (const auto& [key, value] : defaults()) {
-      if (const auto* length = std::get_if<std::int64_t>(&value); length && key == "seq_length")
-        reader.longest = *length;
+      const auto* length = std::get_if<std::int64_t>(&value);
+      if (length && key == "seq_length") reader.longest = *length;
+      if (length && key == "rope_original_length") reader.original = *length;
     }
     settle_rope(json_, reader, file_, faults_);
   }

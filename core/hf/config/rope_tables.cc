@@ -52,10 +52,10 @@ bool agree(const Json& json, const std::string& file, Diagnostics& faults) {
   return false;
 }
 
-void settle_length(Json& json, const std::string& name, const Json& longest, const std::string& file,
+void settle_length(Json& json, const std::string& name, const RopeReader& reader, const std::string& file,
                    Diagnostics& faults) {
   auto& table = json[name];
-  const Json outside = json.value(original, Json()), inside = table.value(original, Json());
+  const Json outside = json.value(original, reader.original), inside = table.value(original, Json());
   if (!outside.is_null() && !inside.is_null() && outside != inside) {
     faults.add(file,
                cat(original, " = ", outside.dump(), " and ", name, ".", original, " = ", inside.dump(), " disagree"),
@@ -63,8 +63,16 @@ void settle_length(Json& json, const std::string& name, const Json& longest, con
   }
   if (!inside.is_null()) return;
   const Json whole = json.value("max_position_embeddings", Json());
-  const auto& chosen = !outside.is_null() ? outside : !whole.is_null() ? whole : longest;
+  const auto& chosen = !outside.is_null() ? outside : !whole.is_null() ? whole : reader.longest;
   if (!chosen.is_null()) table[original] = chosen;
+}
+
+// How much longer the scaled model is than the unscaled one, where only their lengths say it.
+void settle_factor(Json& json, const std::string& name, const RopeReader& reader) {
+  auto& table = json[name];
+  const Json whole = json.value("max_position_embeddings", reader.longest), unscaled = table.value(original, Json());
+  if (has(table, "factor") || !whole.is_number() || !unscaled.is_number()) return;
+  table["factor"] = whole.get<double>() / unscaled.get<double>();
 }
 
 }  // namespace
@@ -75,7 +83,8 @@ void settle_rope(Json& json, const RopeReader& reader, const std::string& file, 
   if (!is_table(json, name) || reader.is_set(name + ".rope_type")) return;
   const auto type = type_of(json[name]);
   if (type == "llama3") require_numbers(json[name], name, reader, file, faults);
-  if (type == "llama3" || type == "yarn") settle_length(json, name, reader.longest, file, faults);
+  if (type == "llama3" || type == "yarn" || type == "longrope") settle_length(json, name, reader, file, faults);
+  if (type == "longrope") settle_factor(json, name, reader);
 }
 
 }  // namespace capstan::hf

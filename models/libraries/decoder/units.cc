@@ -62,6 +62,7 @@ nn::Attention::Kind attention_kind(const Spec& s, std::int64_t index) {
   kind.spec = s.attention;
   kind.order = s.names.qkv.size() == 1 ? nn::Attention::Order::by_head : nn::Attention::Order::by_kind;
   kind.rotary = s.rotary;
+  kind.query_scaling = s.query_scaling;
   kind.norm_factor = s.norm_factor;
   kind.dropout = s.attention_dropout;
   kind.norm_epsilon = s.norm_epsilon;

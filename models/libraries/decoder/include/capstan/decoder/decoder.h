@@ -117,6 +117,7 @@ struct Spec {
 
   /// Positions: rotary, or linear biases (attention.alibi), or learned (Names::positions).
   std::optional<nn::Rotary> rotary;
+  std::optional<nn::QueryScaling> query_scaling = {};  ///< queries grow with their position (Ministral 3)
 
   bool qkv_bias = false;
   bool projection_bias = false;
