@@ -20,9 +20,7 @@ struct GraniteOptions : decoder::RotaryOptions {
   bool attention_bias = false;
   bool mlp_bias = false;
 
-  double score_multiplier() const {
-    return attention_multiplier.value_or(1 / std::sqrt(static_cast<double>(dim())));
-  }
+  double score_multiplier() const { return attention_multiplier.value_or(1 / std::sqrt(static_cast<double>(dim()))); }
   static void describe(capstan::config::OptionTable<GraniteOptions>& t);
   static capstan::config::Presets presets();
   static capstan::config::Presets file_defaults();

@@ -1,5 +1,5 @@
-// SmolLM 3's architecture (Hugging Face 2025): Llama's with some blocks that have no rotary positions (Yang et al. 2025,
-// "RNoPE").
+// SmolLM 3's architecture (Hugging Face 2025): Llama's with some blocks that have no rotary positions (Yang et al.
+// 2025, "RNoPE").
 #include <capstan/base/text.h>
 #include <capstan/decoder/file_keys.h>
 #include <capstan/decoder/rotary_options.h>
@@ -88,8 +88,8 @@ class SmolLm3 : public decoder::Model {
     decoder::check_layer_types(options_, o.num_layers, diagnostics);
     if (o.no_rope_layers.empty() || static_cast<std::int64_t>(o.no_rope_layers.size()) >= o.num_layers) return;
     diagnostics.add(options_.where(&SmolLm3Options::no_rope_layers),
-                    capstan::cat("model.no_rope_layers has ", o.no_rope_layers.size(), " entries, but model.num_layers is ",
-                        o.num_layers),
+                    capstan::cat("model.no_rope_layers has ", o.no_rope_layers.size(),
+                                 " entries, but model.num_layers is ", o.num_layers),
                     "give one for each block, or remove it");
   }
 

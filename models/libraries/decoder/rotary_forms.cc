@@ -29,7 +29,9 @@ std::optional<double> attention_factor_of(const RotaryOptions& o) {
 }
 
 // The longest sequence that the scaling was made for.
-double longest(const RotaryOptions& o) { return static_cast<double>(o.rope_original_length) * o.rope_factor.value_or(1); }
+double longest(const RotaryOptions& o) {
+  return static_cast<double>(o.rope_original_length) * o.rope_factor.value_or(1);
+}
 
 }  // namespace
 
@@ -40,9 +42,9 @@ std::int64_t turned_part(std::int64_t dim, double factor) {
 void check_turned_part(std::int64_t dim, double factor, const std::string& where, Diagnostics& diagnostics) {
   const auto turned = turned_part(dim, factor);
   if (turned > 0 && turned % 2 == 0) return;
-  diagnostics.add(
-      where, cat("model.partial_rotary_factor ", factor, " turns ", turned, " of a head's ", dim, " numbers"),
-      "numbers turn in pairs: use a factor that makes an even number of them");
+  diagnostics.add(where,
+                  cat("model.partial_rotary_factor ", factor, " turns ", turned, " of a head's ", dim, " numbers"),
+                  "numbers turn in pairs: use a factor that makes an even number of them");
 }
 
 nn::RotaryScaling RotaryOptions::scaling() const {
@@ -100,9 +102,12 @@ void describe_longrope(config::OptionTable<RotaryOptions> table) {
       .doc("longrope: how many times rope_original_length the longest sequence is; q and k grow with it");
   in_both_tables(table.add("rope_attention_factor", &R::rope_attention_factor), "attention_factor")
       .above(0)
-      .doc("longrope: what q and k are multiplied by; sqrt(1 + ln(rope_factor) / ln(rope_original_length)) when not set");
-  in_both_tables(table.add("rope_original_length", &R::rope_original_length).spelling("original_max_position_embeddings"),
-                 "original_max_position_embeddings")
+      .doc(
+          "longrope: what q and k are multiplied by; sqrt(1 + ln(rope_factor) / ln(rope_original_length)) when not "
+          "set");
+  in_both_tables(
+      table.add("rope_original_length", &R::rope_original_length).spelling("original_max_position_embeddings"),
+      "original_max_position_embeddings")
       .min(2)
       .doc("longrope: sequence length that the unscaled model was trained on");
 }
@@ -128,6 +133,26 @@ void check_longrope(const config::Options<RotaryOptions>& options, Diagnostics& 
                         " numbers, but ", pairs, " frequencies turn a head"),
                     "give one for each of them");
   }
+}
+
+std::string rope_table(const RotaryOptions& options, bool is_scaled) {
+  const bool is_llama3 = options.rope_type == "llama3", is_yarn = options.rope_type == "yarn";
+  std::string text = cat("{\"rope_theta\": ", number_text(options.rope_theta), ", \"rope_type\": \"",
+                         is_scaled ? options.rope_type : "default", "\"");
+  const auto add = [&](bool has, const char* key, const std::optional<double>& value) {
+    if (is_scaled && has && value) text += cat(", \"", key, "\": ", number_text(*value));
+  };
+  add(options.rope_type != "default", "factor", options.rope_factor);
+  add(is_llama3, "low_freq_factor", options.rope_low_frequency_factor);
+  add(is_llama3, "high_freq_factor", options.rope_high_frequency_factor);
+  add(is_yarn, "beta_fast", options.rope_fast_turns);
+  add(is_yarn, "beta_slow", options.rope_slow_turns);
+  add(is_yarn, "attention_factor", options.rope_attention_factor);
+  add(is_yarn, "mscale", options.rope_mscale);
+  add(is_yarn, "mscale_all_dim", options.rope_mscale_all);
+  if (is_scaled && (is_llama3 || is_yarn))
+    text += cat(", \"original_max_position_embeddings\": ", options.rope_original_length);
+  return text + "}";
 }
 
 }  // namespace capstan::decoder

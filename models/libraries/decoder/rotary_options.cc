@@ -51,35 +51,35 @@ void describe_rotary_sizes(config::OptionTable<RotaryOptions> table, const std::
 namespace {
 
 // A config.json of transformers 4 has the options of scalings in one table, one of transformers 5 in another.
-config::OptionBuilder spelled(config::OptionBuilder option, const std::string& key,
-                              const std::string& rope = "rope_parameters.") {
+config::OptionBuilder spelled(config::OptionBuilder option, const std::string& key, const std::string& rope) {
   return option.spelling("rope_scaling." + key).spelling(rope + key);
 }
 
-void describe_yarn(config::OptionTable<RotaryOptions> table) {
-  spelled(table.add("rope_fast_turns", &R::rope_fast_turns), "beta_fast")
+void describe_yarn(config::OptionTable<RotaryOptions> table, const std::string& rope) {
+  spelled(table.add("rope_fast_turns", &R::rope_fast_turns), "beta_fast", rope)
       .above(0)
       .doc("yarn: wavelengths that turn at least this often in rope_original_length are kept; 32 when not set");
-  spelled(table.add("rope_slow_turns", &R::rope_slow_turns), "beta_slow")
+  spelled(table.add("rope_slow_turns", &R::rope_slow_turns), "beta_slow", rope)
       .above(0)
       .doc("yarn: wavelengths that turn at most this often in rope_original_length are divided; 1 when not set");
-  spelled(table.add("rope_attention_factor", &R::rope_attention_factor), "attention_factor")
+  spelled(table.add("rope_attention_factor", &R::rope_attention_factor), "attention_factor", rope)
       .above(0)
       .doc("yarn: what q and k are multiplied by; 0.1 ln(rope_factor) + 1 when not set, nor both of the next two");
-  spelled(table.add("rope_mscale", &R::rope_mscale), "mscale")
+  spelled(table.add("rope_mscale", &R::rope_mscale), "mscale", rope)
       .min(0)
       .doc("yarn: q and k are multiplied by (0.1 this ln(rope_factor) + 1) over the same of rope_mscale_all");
-  spelled(table.add("rope_mscale_all", &R::rope_mscale_all), "mscale_all_dim").min(0).doc("see rope_mscale");
+  spelled(table.add("rope_mscale_all", &R::rope_mscale_all), "mscale_all_dim", rope).min(0).doc("see rope_mscale");
 }
 
 }  // namespace
 
 void describe_rotary_positions(config::OptionTable<RotaryOptions> table, std::vector<std::string> types,
-                               const std::string& doc, const std::string& rope) {
-  table.add("rope_theta", &R::rope_theta)
-      .above(0)
-      .spelling(rope + "rope_theta")
-      .doc("base of the rotary frequencies");
+                               const std::string& doc, const std::string& rope, const std::string& unscaled) {
+  auto base = table.add("rope_theta", &R::rope_theta)
+                  .above(0)
+                  .spelling(rope + "rope_theta")
+                  .doc("base of the rotary frequencies");
+  if (!unscaled.empty()) base.spelling(unscaled + "rope_theta");
   spelled(table.add("rope_type", &R::rope_type), "rope_type", rope)
       .choices(std::move(types))
       .spelling("rope_scaling.type")
@@ -94,21 +94,23 @@ void describe_linear_scaling(config::OptionTable<RotaryOptions> table, const std
       .doc("what scaled frequencies are divided by; required by every rope_type but default");
 }
 
-void describe_rotary_scaling(config::OptionTable<RotaryOptions> table) {
+void describe_rotary_scaling(config::OptionTable<RotaryOptions> table, const std::string& rope,
+                             const std::string& unscaled) {
   describe_rotary_positions(table, {"default", "linear", "llama3", "yarn"},
                             "not; all divided by rope_factor; only long wavelengths (Llama 3.1); the same with sharper "
-                            "attention (YaRN)");
-  spelled(table.add("rope_factor", &R::rope_factor), "factor")
+                            "attention (YaRN)",
+                            rope, unscaled);
+  spelled(table.add("rope_factor", &R::rope_factor), "factor", rope)
       .above(0)
       .doc("what scaled frequencies are divided by; required by every rope_type but default");
-  spelled(table.add("rope_low_frequency_factor", &R::rope_low_frequency_factor), "low_freq_factor")
+  spelled(table.add("rope_low_frequency_factor", &R::rope_low_frequency_factor), "low_freq_factor", rope)
       .above(0)
       .doc("llama3: wavelengths above rope_original_length / this are divided");
-  spelled(table.add("rope_high_frequency_factor", &R::rope_high_frequency_factor), "high_freq_factor")
+  spelled(table.add("rope_high_frequency_factor", &R::rope_high_frequency_factor), "high_freq_factor", rope)
       .above(0)
       .doc("llama3: wavelengths below rope_original_length / this are kept");
-  describe_yarn(table);
-  spelled(table.add("rope_original_length", &R::rope_original_length), "original_max_position_embeddings")
+  describe_yarn(table, rope);
+  spelled(table.add("rope_original_length", &R::rope_original_length), "original_max_position_embeddings", rope)
       .min(1)
       .doc("llama3 and yarn, which requires it: sequence length that the unscaled model was trained on");
 }
@@ -287,8 +289,7 @@ bool check_kinds_of_blocks(const std::vector<std::string>& layer_types, const st
                            Diagnostics& diagnostics) {
   if (layer_types.empty()) return true;
   if (static_cast<std::int64_t>(layer_types.size()) != layers) {
-    diagnostics.add(at,
-                    cat("model.layer_types has ", layer_types.size(), " entries, but model.num_layers is ", layers),
+    diagnostics.add(at, cat("model.layer_types has ", layer_types.size(), " entries, but model.num_layers is ", layers),
                     "give one for each block, or remove it");
   }
   for (const auto& type : layer_types) {

@@ -72,13 +72,15 @@ void check_turned_part(std::int64_t dim, double factor, const std::string& where
 /// `ff` is what ff_dim is the width of.
 void describe_rotary_sizes(config::OptionTable<RotaryOptions> table, const std::string& ff);
 /// rope_theta, and the scalings `types`, which `doc` explains. `rope`: the table of these in a config.json of
-/// transformers 5.
+/// transformers 5; `unscaled`: another one there, of blocks with the same base and no scaling.
 void describe_rotary_positions(config::OptionTable<RotaryOptions> table, std::vector<std::string> types,
-                               const std::string& doc, const std::string& rope = "rope_parameters.");
+                               const std::string& doc, const std::string& rope = "rope_parameters.",
+                               const std::string& unscaled = {});
 /// Theta and the scaling that divides all frequencies by rope_factor, for families that know no other.
 void describe_linear_scaling(config::OptionTable<RotaryOptions> table, const std::string& rope = "rope_parameters.");
 /// rope_theta, and every scaling that nn::Rotary has.
-void describe_rotary_scaling(config::OptionTable<RotaryOptions> table);
+void describe_rotary_scaling(config::OptionTable<RotaryOptions> table, const std::string& rope = "rope_parameters.",
+                             const std::string& unscaled = {});
 /// partial_rotary_factor, for families that turn a part of each head. Their file_keys need rotary_keys({"partial_…"}).
 void describe_partial_rotary(config::OptionTable<RotaryOptions> table);
 /// rope_theta, and longrope, as Phi-3's files spell it: transformers 4 refuses a table with more than its three keys.
@@ -104,6 +106,8 @@ void describe_rotary_files(const RotaryOptions& options, layout::FileMap& map);
 void describe_value_files(const RotaryOptions& options, const std::string& architecture, layout::FileMap& map);
 /// The same of the scalings' options.
 void describe_rotary_scaling_files(const RotaryOptions& options, layout::FileMap& map);
+/// A rotary table of transformers 5, with the options' scaling or without: JSON.
+std::string rope_table(const RotaryOptions& options, bool is_scaled);
 
 /// What presets of such models differ in.
 struct RotarySizes {
