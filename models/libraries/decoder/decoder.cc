@@ -2,7 +2,10 @@
 #include <capstan/decoder/decoder.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace capstan::decoder {
 namespace {
@@ -37,20 +40,42 @@ double positions_seen(const Spec& spec, std::int64_t block, std::int64_t sequenc
   return window - window * window / (2 * length);
 }
 
+// Without the prefix that all names get.
+std::string bare(const Spec& spec, const std::string& name) {
+  return name.starts_with(spec.names.prefix) ? name.substr(spec.names.prefix.size()) : name;
+}
+
 void stack_experts(const Spec& spec, const std::string& block, layout::FileMap& map) {
-  const auto bare = [&](const std::string& name) {
-    return name.starts_with(spec.names.prefix) ? name.substr(spec.names.prefix.size()) : name;
-  };
   const auto experts = block + spec.names.experts;
   auto& gate_up = map.tensors.at(experts + ".gate_up_proj").stack;
   auto& down = map.tensors.at(experts + ".down_proj").stack;
   for (std::int64_t e = 0; e < spec.mixture.count; ++e) {
     const auto tensor = [&](std::size_t part) {
-      return bare(cat(experts, ".", e, ".", spec.names.expert_parts.at(part), ".weight"));
+      return bare(spec, cat(experts, ".", e, ".", spec.names.expert_parts.at(part), ".weight"));
     };
     gate_up.push_back(tensor(0));
     gate_up.push_back(tensor(1));
     down.push_back(tensor(2));
+  }
+}
+
+// Names::fused of one block: `rows` has how many each record has.
+void fuse_modules(const Spec& spec, const std::string& block, const std::map<std::string, std::int64_t>& rows,
+                  layout::FileMap& map) {
+  for (const auto& [whole, modules] : spec.names.fused) {
+    for (const std::string end : {".weight", ".bias"}) {
+      std::vector<std::string> records;
+      for (const auto& module : modules) {
+        if (rows.contains(block + module + end)) records.push_back(block + module + end);
+      }
+      std::int64_t all = 0, offset = 0;
+      for (const auto& record : records) all += rows.at(record);
+      for (const auto& record : records) {
+        map.tensors.at(record).name = bare(spec, block + whole + end);
+        map.tensors.at(record).part = layout::FusedPart{0, offset, all};
+        offset += rows.at(record);
+      }
+    }
   }
 }
 
@@ -76,15 +101,18 @@ layout::FileMap files(const Spec& spec) {
   if (!head.starts_with(prefix)) map.unprefixed.push_back(head);
   if (has_values) map.may_be_absent.push_back(head);
   if (has_values) map.ignored.push_back(spec.names.head + ".weight");
+  std::map<std::string, std::int64_t> rows;
   for (const auto& unit : units(spec)) {
     for (const auto* record : nn::parameters(*unit)) {
-      auto& tensor = map.tensors[record->name];
-      tensor.name = record->name.starts_with(prefix) ? record->name.substr(prefix.size()) : record->name;
+      map.tensors[record->name].name = bare(spec, record->name);
+      rows[record->name] = record->shape.front();
     }
   }
   if (spec.names.qkv.size() == 1) flatten_fused(spec, map);
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
-    if (spec.mixture.is_in(i)) stack_experts(spec, cat(spec.names.block, i, "."), map);
+    const auto block = cat(spec.names.block, i, ".");
+    if (spec.mixture.is_in(i)) stack_experts(spec, block, map);
+    fuse_modules(spec, block, rows, map);
   }
   return map;
 }
@@ -144,11 +172,8 @@ layout::FileMap Model::file_map() const {
   const auto made = spec();
   auto map = files(made);
   describe_files(map);
-  const auto in_files = [&](const std::string& name) {
-    return name.starts_with(made.names.prefix) ? name.substr(made.names.prefix.size()) : name;
-  };
   if (made.tied_head && made.head_values == 0)
-    map.copies[in_files(made.names.head) + ".weight"] = in_files(made.names.tokens) + ".weight";
+    map.copies[bare(made, made.names.head) + ".weight"] = bare(made, made.names.tokens) + ".weight";
   return map;
 }
 

@@ -152,11 +152,19 @@ class Norm {
   std::optional<nn::RmsNorm> rms_;
 };
 
+// As a tensor of the dtype holds it.
+double rounded(double value, at::ScalarType type) {
+  const auto single = static_cast<float>(value);
+  if (type == at::kBFloat16) return static_cast<float>(at::BFloat16(single));
+  return type == at::kHalf ? static_cast<float>(at::Half(single)) : value;
+}
+
 class Embedding : public nn::Unit {
  public:
   Embedding(const Spec& s, const WeightPtr& tokens)
       : Unit("embedding"),
         multiplier_(s.embedding_multiplier),
+        rounds_multiplier_(s.rounds_multiplier),
         tokens_(*this, last_part(s.names.tokens), nn::WeightSplit::vocabulary, tokens),
         norm_(*this, "norm", s, s.names.embedding_norm),
         dropout_(*this, "embedding.dropout", s.embedding_dropout) {
@@ -167,7 +175,7 @@ class Embedding : public nn::Unit {
 
   Hidden forward(Hidden hidden, const Batch& batch, KVCache*) override {
     auto x = tokens_.forward(batch.tokens, batch.real);
-    if (multiplier_ != 1) x = x * multiplier_;
+    if (multiplier_ != 1) x = x * (rounds_multiplier_ ? rounded(multiplier_, x.scalar_type()) : multiplier_);
     if (positions_) x = x + positions_->forward(batch.positions, batch.real);
     hidden.states = dropout_.forward(norm_.forward(x), batch);
     return hidden;
@@ -175,6 +183,7 @@ class Embedding : public nn::Unit {
 
  private:
   double multiplier_;
+  bool rounds_multiplier_;
   nn::Embedding tokens_;
   std::optional<nn::Embedding> positions_;
   Norm norm_;
@@ -285,7 +294,7 @@ class Head : public nn::Unit {
     if (s.head_values > 0) {
       values_.emplace(*this, last_part(s.names.value_head), matrix);
     } else {
-      words_.emplace(*this, last_part(s.names.head), matrix);
+      words_.emplace(*this, last_part(s.names.head), matrix, s.logits_cap);
     }
     if (s.mixture.count > 0) balance_.emplace(*this);
   }
