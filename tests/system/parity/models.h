@@ -51,6 +51,10 @@ inline const std::vector<Case> all_cases{
     {"qwen3-moe-dense", "qwen3"},
     {"olmo2", "olmo2"},
     {"olmo2-biases", "olmo2"},
+    {"gemma2", "gemma2"},
+    {"gemma2-biases", "gemma2"},
+    {"gemma3", "gemma3"},
+    {"gemma3-capped", "gemma3"},
 };
 
 /// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or all.
