@@ -59,6 +59,10 @@ inline const std::vector<Case> all_cases{
     {"phi3-long", "phi3", false},
     {"ministral3", "ministral3", false},
     {"ministral3-window", "ministral3", false},
+    {"gemma2", "gemma2"},
+    {"gemma2-biases", "gemma2"},
+    {"gemma3", "gemma3"},
+    {"gemma3-capped", "gemma3"},
 };
 
 /// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or

@@ -99,7 +99,7 @@ def make_model(kind, config, seed=11, noise=0.1):
 
 def in_dtype(kind, config, weights, dtype):
     """The model with the file's weights; made in the dtype, for buffers are computed as it is made."""
-    model = kind._from_config(config, **PLAIN).to(dtype).eval()
+    model = kind._from_config(config, **PLAIN, dtype=dtype).eval()
     model.load_state_dict(weights)
     if dtype is torch.float64 and kind is BloomForCausalLM:  # its own GELU has a constant of 8 digits
         for block in model.transformer.h:
