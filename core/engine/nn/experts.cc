@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "ops/clamped_swiglu.h"
 #include "ops/combine_rows.h"
 #include "ops/operator.h"
 
@@ -157,20 +158,18 @@ Experts::~Experts() = default;
 
 namespace {
 
-// Each row plus its expert's row of the biases [E, …].
-at::Tensor with_bias(const at::Tensor& rows, const WeightPtr& bias, const at::Tensor& counts) {
-  if (!bias) return rows;
-  const auto each = bias->value().flatten(1).repeat_interleave(counts.to(rows.device()), 0, rows.size(0));
-  return rows + each;
+at::Tensor gated(const at::Tensor& gate_up, const ops::GroupBiases& biases, const ExpertsKind& kind) {
+  if (kind.clamped) return ops::clamped_swiglu(gate_up, biases, {kind.clamped->limit, kind.clamped->slope});
+  const auto sums = ops::add_group_biases(gate_up, biases);
+  if (kind.activation == Activation::silu) return ops::swiglu(sums);
+  const auto parts = sums.chunk(2, -1);
+  return activated(kind.activation, parts[0]) * parts[1];
 }
 
-at::Tensor gated(const at::Tensor& gate_up, const ExpertsKind& kind) {
-  if (!kind.clamped && kind.activation == Activation::silu) return ops::swiglu(gate_up);
-  const auto parts = gate_up.chunk(2, -1);
-  if (!kind.clamped) return activated(kind.activation, parts[0]) * parts[1];
-  const auto gate = parts[0].clamp_max(kind.clamped->limit);
-  const auto up = parts[1].clamp(-kind.clamped->limit, kind.clamped->limit);
-  return (up + 1) * (gate * (gate * kind.clamped->slope).sigmoid());
+// Of weights [E, …] that may be null; `group` says of which expert each row is.
+ops::GroupBiases biases_of(const WeightPtr& bias, const at::Tensor& group) {
+  if (!bias) return {};
+  return {bias->value().flatten(1), group};
 }
 
 }  // namespace
@@ -186,12 +185,17 @@ at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts, co
   const auto multiply = [&](const MultiplyPort& port, const at::Tensor& x, const at::Tensor& weight) {
     return port ? port(x, weight, ends) : ops::grouped_linear(x, weight, ends);
   };
+  const auto group = gate_up_bias_ || down_bias_
+                         ? at::repeat_interleave(counts.to(rows.device(), /*non_blocking=*/true), rows.size(0))
+                         : at::Tensor();
   auto gate_up = multiply(gate_up_multiply, rows, gate_up_->value().flatten(1, 2));
   if (gate_up_adapter) gate_up = gate_up_adapter(rows, gate_up, ends, ids);
-  const auto inner = gated(with_bias(gate_up, gate_up_bias_, counts), kind_);
+  const auto inner = gated(gate_up, biases_of(gate_up_bias_, group), kind_);
   auto result = multiply(down_multiply, inner, down_->value());
   if (down_adapter) result = down_adapter(inner, result, ends, ids);
-  return with_bias(result, down_bias_, counts);
+  auto biases = biases_of(down_bias_, group);
+  if (down_bias_ && own_down_bias) biases.bias = own_down_bias(biases.bias);
+  return ops::add_group_biases(result, biases);
 }
 
 at::Tensor Experts::row_ids(const at::Tensor& expert, const at::Tensor& order, std::int64_t copies,
