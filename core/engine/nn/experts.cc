@@ -143,12 +143,11 @@ Experts::Experts(Layer& parent, std::string name, Weights weights, const Experts
       gate_up_(own(std::move(weights.gate_up), Use::split)),
       down_(own(std::move(weights.down), Use::split)),
       gate_up_bias_(weights.gate_up_bias ? own(std::move(weights.gate_up_bias), Use::split) : nullptr),
-      down_bias_(weights.down_bias ? own(std::move(weights.down_bias), Use::split) : nullptr),
+      down_bias_(weights.down_bias ? own(std::move(weights.down_bias), Use::states) : nullptr),
       kind_(kind) {
   declare_experts(*gate_up_, 2);
   declare_experts(*down_, 1);
   if (gate_up_bias_) declare_experts(*gate_up_bias_, 2);
-  if (down_bias_) declare_experts(*down_bias_, 1);
 }
 
 Experts::Experts(Layer& parent, std::string name, WeightPtr gate_up, WeightPtr down)
@@ -166,10 +165,10 @@ at::Tensor gated(const at::Tensor& gate_up, const ops::GroupBiases& biases, cons
   return activated(kind.activation, parts[0]) * parts[1];
 }
 
-// Of weights [E, …] that may be null; `group` says of which expert each row is.
-ops::GroupBiases biases_of(const WeightPtr& bias, const at::Tensor& group) {
-  if (!bias) return {};
-  return {bias->value().flatten(1), group};
+// [T, E]: a token's weight of each expert, 0 for those that it was not routed to.
+at::Tensor weight_of_each(const Routing& routing, std::int64_t experts) {
+  return at::zeros({routing.experts.size(0), experts}, routing.weights.options())
+      .scatter(-1, routing.experts, routing.weights);
 }
 
 }  // namespace
@@ -185,17 +184,16 @@ at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts, co
   const auto multiply = [&](const MultiplyPort& port, const at::Tensor& x, const at::Tensor& weight) {
     return port ? port(x, weight, ends) : ops::grouped_linear(x, weight, ends);
   };
-  const auto group = gate_up_bias_ || down_bias_
-                         ? at::repeat_interleave(counts.to(rows.device(), /*non_blocking=*/true), rows.size(0))
-                         : at::Tensor();
+  ops::GroupBiases biases;
+  if (gate_up_bias_) {
+    biases.bias = gate_up_bias_->value().flatten(1);
+    biases.group = at::repeat_interleave(counts.to(rows.device(), /*non_blocking=*/true), rows.size(0));
+  }
   auto gate_up = multiply(gate_up_multiply, rows, gate_up_->value().flatten(1, 2));
   if (gate_up_adapter) gate_up = gate_up_adapter(rows, gate_up, ends, ids);
-  const auto inner = gated(gate_up, biases_of(gate_up_bias_, group), kind_);
-  auto result = multiply(down_multiply, inner, down_->value());
-  if (down_adapter) result = down_adapter(inner, result, ends, ids);
-  auto biases = biases_of(down_bias_, group);
-  if (down_bias_ && own_down_bias) biases.bias = own_down_bias(biases.bias);
-  return ops::add_group_biases(result, biases);
+  const auto inner = gated(gate_up, biases, kind_);
+  const auto result = multiply(down_multiply, inner, down_->value());
+  return down_adapter ? down_adapter(inner, result, ends, ids) : result;
 }
 
 at::Tensor Experts::row_ids(const at::Tensor& expert, const at::Tensor& order, std::int64_t copies,
@@ -231,7 +229,10 @@ at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing, Recompu
   const auto results = exchange ? exchange(body, rows, sorted.counts, ids, kept) : body(rows(), sorted.counts, ids);
   const auto y = results.is_cpu() ? weighted_sum(results, sorted.place, sorted.order, weights)
                                   : ops::combine_rows(results, {sorted.place, sorted.order}, weights);
-  return after ? after(y) : y;
+  const auto sum = after ? after(y) : y;
+  // A mixture adds them where ranks may share its positions.
+  if (!down_bias_ || dynamic_cast<const Mixture*>(parent())) return sum;
+  return sum + weight_of_each(routing, experts).mm(down_bias_->value());
 }
 
 Mixture::Mixture(Layer& parent, Weights weights, const RouterKind& router, const ExpertsKind& experts)
@@ -251,8 +252,15 @@ Mixture::~Mixture() = default;
 at::Tensor Mixture::forward(const at::Tensor& x, RecomputeContext& kept) const {
   const auto all = enter ? enter(x) : x;
   const auto tokens = all.flatten(0, 1);
-  const auto mixed = experts_.forward(tokens, router_.forward(tokens, &kept), &kept).view_as(all);
-  return leave ? leave(mixed) : mixed;
+  const auto routing = router_.forward(tokens, &kept);
+  const auto mixed = experts_.forward(tokens, routing, &kept).view_as(all);
+  const auto y = leave ? leave(mixed) : mixed;
+  const auto& bias = experts_.down_bias();
+  if (!bias) return y;
+  // A result's bias counts as often as the result: the sum is one product with all biases, which ranks that share
+  // experts or their rows have whole.
+  const auto weights = weight_of_each(routing, bias->value().size(0)).unflatten(0, {all.size(0), all.size(1)});
+  return y + at::matmul(router_.own_positions ? router_.own_positions(weights) : weights, bias->value());
 }
 
 // The router computes its probabilities again, outside of the region that may be recomputed and returns one tensor: a

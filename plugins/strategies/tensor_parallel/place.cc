@@ -233,7 +233,6 @@ void UnitPlacement::split_experts(nn::Experts& experts) {
   cut(*experts.gate_up(), ff);
   cut(*experts.down(), ff);
   if (experts.gate_up_bias()) cut(*experts.gate_up_bias(), ff);
-  if (experts.down_bias()) add_once(*experts.down_bias(), experts.own_down_bias);
   if (!extent_.sequence) {
     fill(experts.before, enter(experts.name()));
     fill(experts.before_weights, enter(cat(experts.name(), " routing")));
@@ -242,15 +241,6 @@ void UnitPlacement::split_experts(nn::Experts& experts) {
     throw Error(cat("layer ", experts.path(), " is not part of an nn::Mixture, which shows it all positions"),
                 "let the model use nn::Mixture, or set strategy.tensor_parallel.sequence_parallel = false");
   }
-}
-
-// Each rank's part of a result is added to the others': the first one adds the bias, which all hold.
-void UnitPlacement::add_once(nn::Weight& bias, nn::Port<at::Tensor(const at::Tensor&)>& port) {
-  for (auto& record : bias.records()) {
-    declared_.insert(record.name);
-    mark(record);
-  }
-  fill(port, [is_first = group_->rank() == 0](const at::Tensor& whole) { return is_first ? whole : whole * 0; });
 }
 
 // Heads that are not in any record: biases by head, and dropout on their probabilities.

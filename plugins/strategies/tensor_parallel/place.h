@@ -49,7 +49,6 @@ class UnitPlacement {
   void split_head(capstan::nn::VocabularyHead& head);
   void show_all_positions(capstan::nn::CommPort& before, const std::string& layer) const;
   void split_experts(capstan::nn::Experts& experts);
-  void add_once(capstan::nn::Weight& bias, capstan::nn::Port<at::Tensor(const at::Tensor&)>& port);
   void split_attention();
   void split_positions();
   void mark_partial();

@@ -156,13 +156,10 @@ class Experts : public Layer {
   MultiplyPort gate_up_multiply{*this, "gate_up_multiply"};
   MultiplyPort down_multiply{*this, "down_multiply"};
   /// Takes the place of both and of what is between them. Called in each forward where no adapter and no bias is, and
-  /// the gated SiLU stands between them: (rows [R, hidden], W of gate and up [E, 2 ff, hidden], W of down [E, hidden,
-  /// ff], ends) -> [R, hidden].
+  /// the gated SiLU stands between them: (rows [R,
+  /// hidden], W of gate and up [E, 2 ff, hidden], W of down [E, hidden, ff], ends) -> [R, hidden].
   Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&)> products{*this,
                                                                                                         "products"};
-  /// Where ranks add up their parts of each result: on the biases of the down product [E, hidden] -> what this rank adds
-  /// of them. Called in each forward where there are such biases.
-  Port<at::Tensor(const at::Tensor&)> own_down_bias{*this, "own_down_bias"};
   /// Called after each product of the experts at hand: (its input rows [R, in], its result [R, out], ends [E] int32,
   /// the row after each expert's last, row_ids [R]) -> what replaces the result.
   using AdapterPort = Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
