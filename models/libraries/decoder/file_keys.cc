@@ -141,14 +141,13 @@ Keys rotary_keys() {
   auto keys =
       own_names({"num_layers", "num_heads", "num_kv_heads", "ff_dim", "seq_length", "rms_norm_epsilon", "rope_type",
                  "rope_factor", "rope_low_frequency_factor", "rope_high_frequency_factor", "rope_fast_turns",
-                 "rope_slow_turns", "rope_attention_factor", "rope_original_length", "activation", "init_std"});
+                 "rope_slow_turns", "rope_whole_limits", "rope_attention_factor", "rope_original_length", "activation", "init_std"});
   const std::string part = "models that turn a part of each head are not supported";
   keys.push_back({"partial_rotary_factor", Use::only, part, {"1"}});
   keys.push_back({"original_max_position_embeddings", Use::used,
                   "the length of the unscaled model, where its rotary table does not say it"});
   for (const std::string table : {"rope_scaling.", "rope_parameters."}) {
     keys.push_back({table + "partial_rotary_factor", Use::only, part, {"1"}});
-    keys.push_back({table + "truncate", Use::only, "yarn with limits that are not whole is not supported", {"true"}});
     keys.push_back({table + "finetuned", Use::neutral, "it says how the model was made"});
     for (const char* name : {"mscale", "mscale_all_dim"})
       keys.push_back({table + name, Use::refused, "set model.rope_attention_factor to what they make of the factor"});

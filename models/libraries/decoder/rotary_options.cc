@@ -20,6 +20,7 @@ nn::RotaryScaling scaling_of(const RotaryOptions& options) {
   made.original_length = options.rope_original_length;
   made.fast_turns = options.rope_fast_turns.value_or(made.fast_turns);
   made.slow_turns = options.rope_slow_turns.value_or(made.slow_turns);
+  made.whole_limits = options.rope_whole_limits;
   made.attention_factor = options.rope_attention_factor;
   return made;
 }
@@ -76,6 +77,8 @@ void describe_yarn(config::OptionTable<RotaryOptions> table) {
   spelled(table.add("rope_slow_turns", &R::rope_slow_turns), "beta_slow")
       .above(0)
       .doc("yarn: wavelengths that turn at most this often in rope_original_length are divided; 1 when not set");
+  spelled(table.add("rope_whole_limits", &R::rope_whole_limits), "truncate")
+      .doc("yarn: the first and the last blended frequency are rounded to whole ones");
   spelled(table.add("rope_attention_factor", &R::rope_attention_factor), "attention_factor")
       .above(0)
       .doc("yarn: what q and k are multiplied by; 0.1 ln(rope_factor) + 1 when not set");
@@ -234,6 +237,7 @@ std::vector<std::string> scaling_options_left_out(const RotaryOptions& options) 
   leave_out(!is_llama3, "rope_high_frequency_factor");
   leave_out(!is_yarn || !options.rope_fast_turns, "rope_fast_turns");
   leave_out(!is_yarn || !options.rope_slow_turns, "rope_slow_turns");
+  leave_out(!is_yarn || options.rope_whole_limits, "rope_whole_limits");
   leave_out(!is_yarn || !options.rope_attention_factor, "rope_attention_factor");
   leave_out(!is_llama3 && !is_yarn, "rope_original_length");
   leave_out(options.rope_type == "default", "rope_type");

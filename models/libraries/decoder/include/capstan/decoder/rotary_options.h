@@ -34,6 +34,7 @@ struct RotaryOptions {
   double rope_high_frequency_factor = 4;
   std::optional<double> rope_fast_turns;
   std::optional<double> rope_slow_turns;
+  bool rope_whole_limits = true;
   std::optional<double> rope_attention_factor;
   std::int64_t rope_original_length = 8192;
   std::string activation = "silu";
