@@ -79,6 +79,20 @@ void fuse_modules(const Spec& spec, const std::string& block, const std::map<std
   }
 }
 
+// Experts in one tensor a record, as Names has them without expert_parts.
+void order_experts(const Spec& spec, const std::string& block, layout::FileMap& map) {
+  const auto count = spec.mixture.count, both = 2 * spec.ff_dim;
+  const auto experts = block + spec.names.experts;
+  auto& gate_up = map.tensors.at(experts + ".gate_up_proj");
+  gate_up.order = {0, 3, 2, 1};
+  gate_up.file_shape = {count, spec.hidden_size, both};
+  map.tensors.at(experts + ".down_proj").order = {0, 2, 1};
+  if (!spec.mixture.expert_biases) return;
+  auto& bias = map.tensors.at(experts + ".gate_up_proj_bias");
+  bias.order = {0, 2, 1};
+  bias.file_shape = {count, both};
+}
+
 // A fused q, k and v is a record [heads, 3, dim, …], and a matrix or a vector of as many rows in files.
 void flatten_fused(const Spec& spec, layout::FileMap& map) {
   const auto rows = 3 * spec.attention.heads.queries * spec.attention.heads.dim;
@@ -111,7 +125,8 @@ layout::FileMap files(const Spec& spec) {
   if (spec.names.qkv.size() == 1) flatten_fused(spec, map);
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
     const auto block = cat(spec.names.block, i, ".");
-    if (spec.mixture.is_in(i)) stack_experts(spec, block, map);
+    const auto place = spec.names.expert_parts.empty() ? order_experts : stack_experts;
+    if (spec.mixture.is_in(i)) place(spec, block, map);
     fuse_modules(spec, block, rows, map);
   }
   return map;

@@ -150,6 +150,7 @@ Keys rotary_keys(const std::set<std::string>& options, const std::string& rope) 
                          "rope_high_frequency_factor",
                          "rope_fast_turns",
                          "rope_slow_turns",
+                         "rope_whole_limits",
                          "rope_attention_factor",
                          "rope_mscale",
                          "rope_mscale_all",
@@ -165,7 +166,6 @@ Keys rotary_keys(const std::set<std::string>& options, const std::string& rope) 
                   "the length of the unscaled model, where its rotary table does not say it"});
   for (const auto& table : {std::string("rope_scaling."), rope}) {
     if (!turns_part) keys.push_back({table + "partial_rotary_factor", Use::only, part, {"1"}});
-    keys.push_back({table + "truncate", Use::only, "yarn with limits that are not whole is not supported", {"true"}});
     keys.push_back({table + "finetuned", Use::neutral, "it says how the model was made"});
   }
   return keys;

@@ -56,6 +56,7 @@ nn::RotaryScaling RotaryOptions::scaling() const {
   made.original_length = rope_original_length;
   made.fast_turns = rope_fast_turns.value_or(made.fast_turns);
   made.slow_turns = rope_slow_turns.value_or(made.slow_turns);
+  made.whole_limits = rope_whole_limits;
   made.attention_factor = attention_factor_of(*this);
   if (made.kind == Kind::longrope)
     made.divisors = seq_length > rope_original_length ? rope_long_factors : rope_short_factors;

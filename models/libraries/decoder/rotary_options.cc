@@ -62,6 +62,8 @@ void describe_yarn(config::OptionTable<RotaryOptions> table, const std::string& 
   spelled(table.add("rope_slow_turns", &R::rope_slow_turns), "beta_slow", rope)
       .above(0)
       .doc("yarn: wavelengths that turn at most this often in rope_original_length are divided; 1 when not set");
+  spelled(table.add("rope_whole_limits", &R::rope_whole_limits), "truncate", rope)
+      .doc("yarn: the first and the last blended frequency are rounded to whole ones");
   spelled(table.add("rope_attention_factor", &R::rope_attention_factor), "attention_factor", rope)
       .above(0)
       .doc("yarn: what q and k are multiplied by; 0.1 ln(rope_factor) + 1 when not set, nor both of the next two");
@@ -238,6 +240,7 @@ std::vector<std::string> scaling_options_left_out(const RotaryOptions& options) 
   leave_out(!is_llama3, "rope_high_frequency_factor");
   leave_out(!is_yarn || !options.rope_fast_turns, "rope_fast_turns");
   leave_out(!is_yarn || !options.rope_slow_turns, "rope_slow_turns");
+  leave_out(!is_yarn || options.rope_whole_limits, "rope_whole_limits");
   leave_out(!(is_yarn || is_longrope) || !options.rope_attention_factor, "rope_attention_factor");
   leave_out(!is_yarn || !options.rope_mscale, "rope_mscale");
   leave_out(!is_yarn || !options.rope_mscale_all, "rope_mscale_all");

@@ -232,6 +232,7 @@ void UnitPlacement::split_experts(nn::Experts& experts) {
   constexpr std::int64_t ff = 2;  // dimension of ff in [E, 2, ff, hidden] and [E, hidden, ff]
   cut(*experts.gate_up(), ff);
   cut(*experts.down(), ff);
+  if (experts.gate_up_bias()) cut(*experts.gate_up_bias(), ff);
   if (!extent_.sequence) {
     fill(experts.before, enter(experts.name()));
     fill(experts.before_weights, enter(cat(experts.name(), " routing")));

@@ -63,6 +63,8 @@ inline const std::vector<Case> all_cases{
     {"gemma2-biases", "gemma2"},
     {"gemma3", "gemma3"},
     {"gemma3-capped", "gemma3"},
+    {"gpt-oss", "gpt_oss"},
+    {"gpt-oss-aux", "gpt_oss", false},
 };
 
 /// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or

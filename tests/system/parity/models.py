@@ -122,6 +122,8 @@ def loss_sum(model, ids, labels, real):
 
 def as_published(model, tensors):
     """By the names of the model's files: transformers 5 holds all experts of a block in two tensors."""
+    if model.config.model_type == "gpt_oss":   # whose files have the same
+        return tensors
     mixtral = model.config.model_type == "mixtral"
     block, names = ("block_sparse_moe", ("w1", "w3", "w2")) if mixtral else ("mlp", ("gate_proj", "up_proj", "down_proj"))
     out = {}
@@ -161,8 +163,9 @@ def train(model):
     """lr 1e-3 after 3 warm-up steps, linear to 0; AdamW, no decay of vectors; clipped to norm 1."""
     ids = random_ids((1, MICRO, BATCH, SEQ), 13).expand(STEPS, -1, -1, -1)  # the same each step, so that it learns them
     labels, real = masked_labels(ids)
-    # Capstan's records of vectors are vectors in the file too, and those of matrices are matrices.
-    groups = [{"params": [p for p in model.parameters() if (p.dim() > 1) == decayed], "weight_decay": decay}
+    # Capstan's records of vectors are vectors in the file too, and those of matrices are matrices, but for experts' biases.
+    matrices = {p for name, p in model.named_parameters() if p.dim() > 1 and not name.endswith("bias")}
+    groups = [{"params": [p for p in model.parameters() if (p in matrices) == decayed], "weight_decay": decay}
               for decayed, decay in ((True, 0.1), (False, 0.0))]
     optimizer = torch.optim.AdamW(groups, lr=1.0, betas=(0.9, 0.95), eps=1e-8)
     losses = []

@@ -39,8 +39,10 @@ struct Names {
   std::map<std::string, std::vector<std::string>> fused;
   std::string router = "mlp.gate";
   std::string router_correction = "e_score_correction_bias";  ///< of the router, as MixtureSpec::correction says
-  /// Experts are two records of each block, ".gate_up_proj" and ".down_proj", and in files three tensors of each
-  /// expert: its gate, its up and its down.
+  /// Experts are two records of each block, ".gate_up_proj" and ".down_proj", and two more of biases,
+  /// ".gate_up_proj_bias" and ".down_proj_bias". In files they are three tensors of each expert: its gate, its up and
+  /// its down. Without such names a record is one tensor, with what a product sums over before its features and each
+  /// feature's gate beside its up: [experts, hidden, 2 ff] and [experts, ff, hidden].
   std::string experts = "mlp.experts";
   std::vector<std::string> expert_parts{"gate_proj", "up_proj", "down_proj"};
   std::string norm = "model.norm";

@@ -34,6 +34,7 @@ struct RotaryOptions {
   double rope_high_frequency_factor = 4;
   std::optional<double> rope_fast_turns;
   std::optional<double> rope_slow_turns;
+  bool rope_whole_limits = true;
   std::optional<double> rope_attention_factor;
   std::optional<double> rope_mscale;
   std::optional<double> rope_mscale_all;
