@@ -173,6 +173,7 @@ std::string rope_table(const RotaryOptions& options, bool is_scaled) {
   add(is_yarn, "attention_factor", options.rope_attention_factor);
   add(is_yarn, "mscale", options.rope_mscale);
   add(is_yarn, "mscale_all_dim", options.rope_mscale_all);
+  if (is_scaled && is_yarn && !options.rope_whole_limits) text += ", \"truncate\": false";
   if (is_scaled && (is_llama3 || is_yarn))
     text += cat(", \"original_max_position_embeddings\": ", options.rope_original_length);
   return text + "}";

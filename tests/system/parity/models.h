@@ -65,6 +65,8 @@ inline const std::vector<Case> all_cases{
     {"gemma3-capped", "gemma3"},
     {"gpt-oss", "gpt_oss"},
     {"gpt-oss-aux", "gpt_oss", false},
+    {"glm4-moe", "glm4_moe"},
+    {"glm4-moe-groups", "glm4_moe"},
 };
 
 /// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or

@@ -94,7 +94,16 @@ def make_model(kind, config, seed=11, noise=0.1):
     with torch.no_grad():  # away from the initial zeros and ones, so that every term shows in the gradients
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=noise)
+        for buffer in buffers_in_files(model).values():
+            buffer.add_(torch.randn_like(buffer), alpha=noise)
     return model.eval()
+
+
+def buffers_in_files(model):
+    """What files hold besides parameters, such as the corrections of routers."""
+    state, parameters = model.state_dict(keep_vars=True), dict(model.named_parameters(remove_duplicate=False))
+    return {name: tensor for name, tensor in state.items()
+            if name not in parameters and tensor.is_floating_point()}
 
 
 def in_dtype(kind, config, weights, dtype):
@@ -145,7 +154,8 @@ def as_published(model, tensors):
 def gradients_of(model):
     state = model.state_dict(keep_vars=True)
     tied = {"lm_head.weight", "embed_out.weight"} if model.config.tie_word_embeddings else set()
-    own = {name: parameter.grad.detach().clone() for name, parameter in state.items() if name not in tied}
+    other = set(buffers_in_files(model)) | tied
+    own = {name: parameter.grad.detach().clone() for name, parameter in state.items() if name not in other}
     return as_published(model, own)
 
 
@@ -233,7 +243,7 @@ def write_case(folder, kind, config):
         at = folder / f"gradients-{name}"
         at.mkdir()
         save_file(gradients, at / "model.safetensors", {"format": "pt"})
-    names = set(load_file(folder / "model.safetensors"))
+    names = set(load_file(folder / "model.safetensors")) - set(buffers_in_files(kind._from_config(config)))
     assert names <= set(gradients), names - set(gradients)
 
 
