@@ -11,7 +11,10 @@ namespace {
 std::int64_t feed_forward_weights(const Spec& spec, std::int64_t block) {
   const auto& mixture = spec.mixture;
   const auto of_width = [&](std::int64_t ff) { return (spec.mlp.gated ? 3 : 2) * spec.hidden_size * ff; };
-  if (mixture.is_in(block)) return mixture.per_token * of_width(spec.ff_dim) + mixture.count * spec.hidden_size;
+  if (mixture.is_in(block)) {
+    const auto routers = (mixture.count + (mixture.shared_gate ? 1 : 0)) * spec.hidden_size;
+    return mixture.per_token * of_width(spec.ff_dim) + of_width(mixture.shared_dim) + routers;
+  }
   return of_width(mixture.count > 0 ? mixture.dense_ff_dim : spec.ff_dim);
 }
 

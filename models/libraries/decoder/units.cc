@@ -180,6 +180,36 @@ class Embedding : public nn::Unit {
   nn::Dropout dropout_;
 };
 
+// The layer of a mixture that computes every token.
+class SharedExpert : public nn::Layer {
+ public:
+  SharedExpert(nn::Layer& parent, const Spec& s, const std::string& file)
+      : Layer(parent, "shared_expert"), mlp_(*this, s.mlp, up_of(s, file), down_of(s, file)) {
+    if (!s.mixture.shared_gate) return;
+    auto gate = linear_of({{file + s.names.shared_gate}, {{1}}, s.hidden_size, false, s.init_std});
+    gate_.emplace(*this, "linear_gate", nn::WeightSplit::none, std::move(gate.weight), nullptr);
+  }
+  /// [B, S, hidden] -> [B, S, hidden].
+  at::Tensor forward(const at::Tensor& x) const {
+    const auto y = mlp_.forward(x);
+    return gate_ ? gate_->forward(x).sigmoid() * y : y;
+  }
+
+ private:
+  static std::string part(const Spec& s, const std::string& file, std::size_t i) {
+    return cat(file, s.names.shared, ".", s.names.expert_parts.at(i));
+  }
+  static nn::LinearWeights up_of(const Spec& s, const std::string& file) {
+    const auto width = s.mixture.shared_dim;
+    return linear_of({{part(s, file, 0), part(s, file, 1)}, {{width}, {width}}, s.hidden_size, false, s.init_std});
+  }
+  static nn::LinearWeights down_of(const Spec& s, const std::string& file) {
+    return linear_of({{part(s, file, 2)}, {{s.hidden_size}}, s.mixture.shared_dim, false, residual_std(s)});
+  }
+  nn::Mlp mlp_;
+  std::optional<nn::Linear> gate_;
+};
+
 std::string in_block(const std::string& block, const std::string& module, bool wanted) {
   return wanted ? block + module : std::string();
 }
@@ -206,6 +236,7 @@ class Block : public nn::Unit {
   void make_feed_forward(const Spec& s, std::int64_t index, const std::string& file);
   std::optional<nn::Mlp> mlp_;
   std::optional<nn::Mixture> mixture_;
+  std::optional<SharedExpert> shared_;  // beside the mixture
   std::unique_ptr<FeedForward> own_;
   Norm post_norm1_;
   Norm post_norm2_;
@@ -238,6 +269,7 @@ void Block::make_feed_forward(const Spec& s, std::int64_t index, const std::stri
   if (own_) return;
   if (s.mixture.is_in(index)) {
     mixture_.emplace(*this, mixture_of(s, file), router_kind(s.mixture), s.mixture.experts);
+    if (s.mixture.shared_dim > 0) shared_.emplace(*this, s, file);
     return;
   }
   const auto ff = s.mixture.count > 0 ? s.mixture.dense_ff_dim : s.ff_dim;
@@ -256,7 +288,9 @@ Hidden Block::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
   };
   const auto feed = [this, kept](const at::Tensor& in) {
     if (own_) return own_->forward(in);
-    return mixture_ ? mixture_->forward(in, *kept) : mlp_->forward(in);
+    if (!mixture_) return mlp_->forward(in);
+    const auto mixed = mixture_->forward(in, *kept);
+    return shared_ ? mixed + shared_->forward(in) : mixed;
   };
   const auto in = norm1_.forward_sum(hidden.states, {});
   const auto attended = dropout1_.forward(post_norm1_.forward(attention_region_(in.normed, attend)), batch);

@@ -39,6 +39,8 @@ struct Names {
   /// expert: its gate, its up and its down.
   std::string experts = "mlp.experts";
   std::vector<std::string> expert_parts{"gate_proj", "up_proj", "down_proj"};
+  std::string shared = "mlp.shared_experts";           ///< as MixtureSpec::shared_dim says; its parts: expert_parts
+  std::string shared_gate = "mlp.shared_expert_gate";  ///< as MixtureSpec::shared_gate says
   std::string norm = "model.norm";
   std::string head = "lm_head";      ///< the causal-LM class's; with the prefix where the head is in the bare model
   std::string value_head = "score";  ///< the head of values: that of the class for classifying sequences
@@ -64,6 +66,10 @@ struct MixtureSpec {
   /// Blocks whose feed-forward layer is a plain one, of this width.
   std::set<std::int64_t> dense_blocks = {};
   std::int64_t dense_ff_dim = 0;
+  /// Width of the layer that computes every token beside the experts, whose results are added; 0: there is none.
+  std::int64_t shared_dim = 0;
+  bool shared_gate =
+      false;  ///< its result is multiplied by the sigmoid of a token's product with a vector (Qwen 2 MoE)
 
   bool is_in(std::int64_t block) const { return count > 0 && !dense_blocks.contains(block); }
 };
