@@ -5,14 +5,14 @@
 
 #include <algorithm>
 
+#include "tensors.h"
+
 namespace qwen3_5 {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
-
-at::ScalarType sum_type(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
 // The weight of the token that is `back` before.
 at::Tensor tap(const at::Tensor& w, std::int64_t back) { return w.select(-1, w.size(-1) - 1 - back).squeeze(-1); }
@@ -44,7 +44,8 @@ at::Tensor sums_of(const at::Tensor& x, const at::Tensor& w, const at::Tensor& p
 class ConvolutionFunction : public Function<ConvolutionFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& w,
-                            const at::Tensor& positions) {
+                            const Maybe& maybe_positions) {
+    const auto positions = maybe_positions.value_or(at::Tensor());
     ctx->save_for_backward({x, w, positions});
     const auto type = sum_type(x);
     return at::silu(sums_of(x.to(type), w.to(type), positions)).to(x.scalar_type());
@@ -59,7 +60,7 @@ class ConvolutionFunction : public Function<ConvolutionFunction> {
     const auto of_w = at::empty_like(w);
     for (std::int64_t back = 0; back < w.size(-1); ++back) {
       if (back > 0) of_x.add_(later(of_sum * tap(w, back), back, positions));
-      tap(of_w, back).copy_((of_sum * earlier(x, back, positions)).sum({0, 1}));
+      tap(of_w, back).copy_((of_sum * earlier(x, back, positions)).sum(at::IntArrayRef{0, 1}));
     }
     return {of_x.to(saved[0].scalar_type()), of_w.to(saved[1].scalar_type()), at::Tensor()};
   }
@@ -68,7 +69,7 @@ class ConvolutionFunction : public Function<ConvolutionFunction> {
 }  // namespace
 
 at::Tensor causal_convolution(const at::Tensor& x, const at::Tensor& w, const at::Tensor& positions) {
-  return ConvolutionFunction::apply(x, w, positions);
+  return ConvolutionFunction::apply(x, w, maybe(positions));
 }
 
 at::Tensor convolved_last(const at::Tensor& window, const at::Tensor& w) {

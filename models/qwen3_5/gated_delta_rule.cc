@@ -8,6 +8,8 @@
 #include <limits>
 #include <vector>
 
+#include "tensors.h"
+
 namespace qwen3_5 {
 namespace {
 
@@ -16,10 +18,6 @@ using torch::autograd::Function;
 using torch::autograd::variable_list;
 
 constexpr double epsilon = 1e-6;  // of the lengths of q and k
-
-at::ScalarType sum_type(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
-
-at::Tensor t(const at::Tensor& x) { return x.transpose(-1, -2); }
 
 at::Tensor inverse_length(const at::Tensor& x) { return (x.square().sum(-1, /*keepdim=*/true) + epsilon).rsqrt(); }
 
@@ -104,8 +102,8 @@ at::Tensor inverse_of(const at::Tensor& a) {
 }
 
 void Chunks::products() {
-  kk = at::matmul(k, t(k));
-  qk = at::matmul(q, t(k));
+  kk = at::matmul(k, k.mT());
+  qk = at::matmul(q, k.mT());
   inverse = inverse_of(beta.unsqueeze(-1) * kk * between);
   p = qk * between;
   k_start = k * from_start.unsqueeze(-1);
@@ -133,7 +131,7 @@ Scan scan(const Chunks& in, at::Tensor state) {
     const auto of_chunk = in.u.select(3, i) - at::matmul(in.w.select(3, i), state);
     written.push_back(of_chunk);
     states.push_back(state);
-    state = through.select(3, i) * state + at::matmul(t(in.k_end.select(3, i)), of_chunk);
+    state = through.select(3, i) * state + at::matmul(in.k_end.select(3, i).mT(), of_chunk);
   }
   return {at::stack(written, 3), at::stack(states, 3), state};
 }
@@ -150,7 +148,7 @@ struct ScanGradients {
 };
 
 ScanGradients scan_backward(const Chunks& in, const at::Tensor& gradient, at::Tensor of_state) {
-  const auto own = at::matmul(t(in.p), gradient), read = at::matmul(t(in.q_start), gradient);
+  const auto own = at::matmul(in.p.mT(), gradient), read = at::matmul(in.q_start.mT(), gradient);
   const auto through = of_each(in.through);
   const auto count = in.v.size(3);
   std::vector<at::Tensor> written(static_cast<std::size_t>(count)), after(written.size());
@@ -159,7 +157,7 @@ ScanGradients scan_backward(const Chunks& in, const at::Tensor& gradient, at::Te
     after[at] = of_state;
     written[at] = own.select(3, i) + at::matmul(in.k_end.select(3, i), of_state);
     of_state =
-        read.select(3, i) + through.select(3, i) * of_state - at::matmul(t(in.w.select(3, i)), written[at]);
+        read.select(3, i) + through.select(3, i) * of_state - at::matmul(in.w.select(3, i).mT(), written[at]);
   }
   return {at::stack(written, 3), at::stack(after, 3), of_state};
 }
@@ -170,25 +168,25 @@ Gradients backward_of(const Chunks& in, const at::Tensor& first, const at::Tenso
   const auto now = scan(in, first);
   const auto from = scan_backward(in, gradient, of_state);
   const auto beta = in.beta.unsqueeze(-1);
-  const auto of_rows = at::matmul(t(in.inverse), from.written);
-  const auto of_p = at::matmul(gradient, t(now.written));
-  const auto of_a = at::matmul(of_rows, t(now.written)).neg().tril(-1);
+  const auto of_rows = at::matmul(in.inverse.mT(), from.written);
+  const auto of_p = at::matmul(gradient, now.written.mT());
+  const auto of_a = at::matmul(of_rows, now.written.mT()).neg().tril(-1);
   const auto of_kk = of_a * beta * in.between, of_qk = of_p * in.between;
   Gradients out;
   out.v = beta * of_rows;
-  const auto of_k_start = at::matmul(out.v, t(now.states)).neg();
-  const auto of_q_start = at::matmul(gradient, t(now.states));
-  const auto of_k_end = at::matmul(now.written, t(from.states_after));
+  const auto of_k_start = at::matmul(out.v, now.states.mT()).neg();
+  const auto of_q_start = at::matmul(gradient, now.states.mT());
+  const auto of_k_end = at::matmul(now.written, from.states_after.mT());
   out.beta = (of_rows * (in.v - at::matmul(in.k_start, now.states))).sum(-1) + (of_a * in.kk * in.between).sum(-1);
   out.q = at::matmul(of_qk, in.k) + of_q_start * in.from_start.unsqueeze(-1);
-  out.k = at::matmul(t(of_qk), in.q) + at::matmul(of_kk + t(of_kk), in.k) +
+  out.k = at::matmul(of_qk.mT(), in.q) + at::matmul(of_kk + of_kk.mT(), in.k) +
           of_k_start * in.from_start.unsqueeze(-1) + of_k_end * in.to_end.unsqueeze(-1);
   // Of the sums of decays, each by what it is an exponent of.
   const auto of_pairs = of_qk * in.qk + of_kk * in.kk;
   const auto of_ends = (of_k_end * in.k_end).sum(-1);
   auto sums = of_pairs.sum(-1) - of_pairs.sum(-2) + (of_q_start * in.q_start + of_k_start * in.k_start).sum(-1) - of_ends;
   sums.select(-1, sums.size(-1) - 1)
-      .add_(of_ends.sum(-1) + in.through * (now.states * from.states_after).sum({-1, -2}));
+      .add_(of_ends.sum(-1) + in.through * (now.states * from.states_after).sum(at::IntArrayRef{-1, -2}));
   out.decay = sums.flip(-1).cumsum(-1).flip(-1);
   out.state = from.first_state;
   const auto root = std::sqrt(static_cast<double>(in.q.size(-1)));
@@ -216,8 +214,9 @@ at::Tensor no_state(const DeltaInput& in) {
 class DeltaFunction : public Function<DeltaFunction> {
  public:
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                               const at::Tensor& decay, const at::Tensor& beta, const at::Tensor& begins,
+                               const at::Tensor& decay, const at::Tensor& beta, const Maybe& maybe_begins,
                                const DeltaCut& cut) {
+    const auto begins = maybe_begins.value_or(at::Tensor());
     const DeltaInput in{q, k, v, without_begins(decay, begins), beta, begins};
     auto state = no_state(in);
     variable_list saved{q, k, v, decay, beta, begins};
@@ -269,7 +268,7 @@ class DeltaFunction : public Function<DeltaFunction> {
 }  // namespace
 
 DeltaResult gated_delta_rule(const DeltaInput& in, const DeltaCut& cut) {
-  const auto made = DeltaFunction::apply(in.q, in.k, in.v, in.decay, in.beta, in.begins, cut);
+  const auto made = DeltaFunction::apply(in.q, in.k, in.v, in.decay, in.beta, maybe(in.begins), cut);
   return {made[0], made[1]};
 }
 

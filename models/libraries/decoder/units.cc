@@ -63,6 +63,7 @@ nn::Attention::Kind attention_kind(const Spec& s, std::int64_t index) {
   kind.order = s.names.qkv.size() == 1 ? nn::Attention::Order::by_head : nn::Attention::Order::by_kind;
   kind.rotary = s.rotary;
   kind.norm_factor = s.norm_factor;
+  kind.output_gate = s.output_gate;
   kind.dropout = s.attention_dropout;
   kind.norm_epsilon = s.norm_epsilon;
   kind.layer = static_cast<std::size_t>(index);
@@ -75,7 +76,7 @@ nn::Attention::Weights attention_of(const Spec& s, const std::string& block) {
   std::vector<std::string> modules;
   for (const auto& name : s.names.qkv) modules.push_back(block + name);
   const auto features = modules.size() == 1 ? std::vector<layout::Shape>{{heads.queries, 3, heads.dim}}
-                                            : std::vector<layout::Shape>{{queries}, {keys}, {values}};
+                                            : std::vector<layout::Shape>{{(s.output_gate ? 2 : 1) * queries}, {keys}, {values}};
   nn::Attention::Weights weights;
   weights.qkv = linear_of({modules, features, s.hidden_size, s.qkv_bias, s.init_std});
   weights.projection = linear_of({{block + s.names.projection},

@@ -51,6 +51,8 @@ inline const std::vector<Case> all_cases{
     {"qwen3-moe-dense", "qwen3"},
     {"olmo2", "olmo2"},
     {"olmo2-biases", "olmo2"},
+    {"qwen3.5", "qwen3_5", false},
+    {"qwen3.5-moe", "qwen3_5", false},
 };
 
 /// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or all.
