@@ -1,5 +1,5 @@
-#include <ATen/core/grad_mode.h>
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/nn/experts.h>
 #include <capstan/ops/grouped.h>
 #include <capstan/ops/swiglu.h>

@@ -21,23 +21,24 @@ std::int64_t feed_forward_weights(const Spec& spec, std::int64_t block) {
   return of_width(mixture.count > 0 ? mixture.dense_ff_dim : spec.ff_dim);
 }
 
-// The same of a layer that the spec's feed_forward has made; nothing: the block has none.
-std::optional<std::int64_t> own_feed_forward_weights(const nn::Unit& block) {
-  std::optional<std::int64_t> weights;
-  block.each<FeedForward>([&](const FeedForward& layer) {
+// Those of a layer of the model's own, in the block; nothing: the block has none.
+template <class Kind>
+std::optional<double> own_weights(const nn::Unit& block) {
+  std::optional<double> weights;
+  block.each<Kind>([&](const Kind& layer) {
     weights = 0;
     for (const auto& weight : layer.weights()) {
       for (const auto& record : weight->records())
-        *weights += record.shape.size() > 1 ? layout::numel(record.shape) : 0;
+        *weights += record.shape.size() > 1 ? static_cast<double>(layout::numel(record.shape)) : 0;
     }
   });
   return weights;
 }
 
 // How many positions a token of a block sees on average.
-double positions_seen(const Spec& spec, std::int64_t block, std::int64_t sequence_length) {
+double positions_seen(const Spec& spec, std::int64_t sequence_length) {
   const auto length = static_cast<double>(sequence_length);
-  const auto limit = spec.of_block(block).attention.window;
+  const auto limit = spec.attention.window;
   if (!limit) return length / 2;
   const auto window = std::min(length, static_cast<double>(*limit));
   return window - window * window / (2 * length);
@@ -46,6 +47,21 @@ double positions_seen(const Spec& spec, std::int64_t block, std::int64_t sequenc
 // Without the prefix that all names get.
 std::string bare(const Spec& spec, const std::string& name) {
   return name.starts_with(spec.names.prefix) ? name.substr(spec.names.prefix.size()) : name;
+}
+
+// Forward's operations for a token in what mixes the tokens of a block with this spec: two a weight and a product.
+double mixing_flops(const Spec& spec, const nn::Unit& block, std::int64_t sequence_length) {
+  if (const auto own = own_weights<TokenMixer>(block)) {
+    double more = 0;
+    block.each<TokenMixer>([&](const TokenMixer& mixer) { more = mixer.more_flops_per_token(); });
+    return 2 * *own + more;
+  }
+  const auto& heads = spec.attention.heads;
+  const auto of_both = heads.dim + heads.values();
+  const auto gate = spec.output_gate ? heads.queries * heads.dim : 0;
+  const auto weights = spec.hidden_size * ((heads.queries + heads.keys) * of_both + gate);
+  const auto products = static_cast<double>(heads.queries * of_both) * positions_seen(spec, sequence_length);
+  return 2 * (static_cast<double>(weights) + products);
 }
 
 void stack_experts(const Spec& spec, const std::string& block, layout::FileMap& map) {
@@ -171,19 +187,17 @@ nn::ModelFacts Model::facts() const {
 
 double Model::flops_per_token(std::int64_t sequence_length) const {
   const auto made = spec();
-  const auto& heads = made.attention.heads;
-  const auto hidden = made.hidden_size, of_both = heads.dim + heads.values();
-  const auto attention = hidden * (heads.queries + heads.keys) * of_both;
-  auto weights = made.num_layers * attention + (made.head_values > 0 ? made.head_values : made.vocab_size) * hidden;
-  const auto blocks = made.feed_forward ? units(made) : std::vector<std::unique_ptr<nn::Unit>>();
-  double seen = 0;
+  const auto all = units(made);
+  auto forward = 2.0 * static_cast<double>((made.head_values > 0 ? made.head_values : made.vocab_size)) *
+                 static_cast<double>(made.hidden_size);
   for (std::int64_t i = 0; i < made.num_layers; ++i) {
-    const auto own =
-        blocks.empty() ? std::nullopt : own_feed_forward_weights(*blocks.at(static_cast<std::size_t>(i) + 1));
-    weights += own ? *own : feed_forward_weights(made, i);
-    seen += positions_seen(made, i, sequence_length);
+    const auto& block = *all.at(static_cast<std::size_t>(i) + 1);
+    const auto own = made.of_block(i);
+    const auto feeding = own_weights<FeedForward>(block);
+    forward += mixing_flops(own, block, sequence_length);
+    forward += 2 * (feeding ? *feeding : static_cast<double>(feed_forward_weights(own, i)));
   }
-  return 6.0 * static_cast<double>(weights) + 6.0 * static_cast<double>(heads.queries * of_both) * seen;
+  return 3 * forward;
 }
 
 layout::FileMap Model::file_map() const {

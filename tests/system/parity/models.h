@@ -67,6 +67,8 @@ inline const std::vector<Case> all_cases{
     {"gpt-oss-aux", "gpt_oss", false},
     {"glm4-moe", "glm4_moe"},
     {"glm4-moe-groups", "glm4_moe"},
+    {"qwen3.5", "qwen3_5", false},
+    {"qwen3.5-moe", "qwen3_5", false},
 };
 
 /// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or
