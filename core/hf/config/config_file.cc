@@ -210,7 +210,20 @@ class Reader {
     }
   }
 
+  // Does the file have the table that the option is in? What it leaves out of one is not what a family takes without.
+  bool has_table_of(const config::OptionSpec& spec) const {
+    const auto names = read_names(spec);
+    const auto table = [](const std::string& name) { return name.substr(0, name.find('.')); };
+    const auto is_inside = [&](const auto& name) { return table(name) != name; };
+    const auto is_there = [&](const auto& name) {
+      const auto* found = find_key(json_, table(name));
+      return found && found->is_object() && !found->empty();
+    };
+    return std::all_of(names.begin(), names.end(), is_inside) && std::any_of(names.begin(), names.end(), is_there);
+  }
+
   void take_default(const config::OptionSpec& spec) {
+    if (has_table_of(spec)) return;
     for (const auto& [key, value] : defaults()) {
       if (key == spec.key) add(key, value, cat(file_, " (left out: what transformers takes for ", family_, ")"));
     }

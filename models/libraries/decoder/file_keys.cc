@@ -137,7 +137,7 @@ Keys own_names(const std::vector<std::string>& names) {
   return neutral_keys(names, "it is an option's name in Capstan's configuration, which transformers does not read");
 }
 
-Keys rotary_keys(const std::set<std::string>& options) {
+Keys rotary_keys(const std::set<std::string>& options, const std::string& rope) {
   auto keys = own_names({"num_layers",
                          "num_heads",
                          "num_kv_heads",
@@ -150,6 +150,7 @@ Keys rotary_keys(const std::set<std::string>& options) {
                          "rope_high_frequency_factor",
                          "rope_fast_turns",
                          "rope_slow_turns",
+                         "rope_whole_limits",
                          "rope_attention_factor",
                          "rope_mscale",
                          "rope_mscale_all",
@@ -163,9 +164,8 @@ Keys rotary_keys(const std::set<std::string>& options) {
   if (!turns_part) keys.push_back({"partial_rotary_factor", Use::only, part, {"1"}});
   keys.push_back({"original_max_position_embeddings", Use::used,
                   "the length of the unscaled model, where its rotary table does not say it"});
-  for (const std::string table : {"rope_scaling.", "rope_parameters."}) {
+  for (const auto& table : {std::string("rope_scaling."), rope}) {
     if (!turns_part) keys.push_back({table + "partial_rotary_factor", Use::only, part, {"1"}});
-    keys.push_back({table + "truncate", Use::only, "yarn with limits that are not whole is not supported", {"true"}});
     keys.push_back({table + "finetuned", Use::neutral, "it says how the model was made"});
   }
   return keys;
@@ -203,7 +203,7 @@ std::vector<FileKeys> file_keys(std::vector<FileKeys> families) {
 config::Preset rotary_defaults(const RotaryDefaults& family, const config::Preset& more) {
   config::Preset out{{"rms_norm_epsilon", family.epsilon}, {"rope_theta", family.theta},
                      {"seq_length", family.length},        {"rope_type", std::string("default")},
-                     {"activation", std::string("silu")},  {"tie_word_embeddings", false},
+                     {"activation", family.activation},    {"tie_word_embeddings", family.tied},
                      {"attention_dropout", 0.0},           {"init_std", 0.02}};
   out.insert(out.end(), more.begin(), more.end());
   return out;

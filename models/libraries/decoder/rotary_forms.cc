@@ -56,6 +56,7 @@ nn::RotaryScaling RotaryOptions::scaling() const {
   made.original_length = rope_original_length;
   made.fast_turns = rope_fast_turns.value_or(made.fast_turns);
   made.slow_turns = rope_slow_turns.value_or(made.slow_turns);
+  made.whole_limits = rope_whole_limits;
   made.attention_factor = attention_factor_of(*this);
   if (made.kind == Kind::longrope)
     made.divisors = seq_length > rope_original_length ? rope_long_factors : rope_short_factors;
@@ -130,7 +131,7 @@ void describe_longrope(config::OptionTable<RotaryOptions> table) {
   in_both_tables(
       table.add("rope_original_length", &R::rope_original_length).spelling("original_max_position_embeddings"),
       "original_max_position_embeddings")
-      .min(1)
+      .min(2)
       .doc("longrope: sequence length that the unscaled model was trained on");
 }
 
@@ -155,6 +156,27 @@ void check_longrope(const config::Options<RotaryOptions>& options, Diagnostics& 
                         " numbers, but ", pairs, " frequencies turn a head"),
                     "give one for each of them");
   }
+}
+
+std::string rope_table(const RotaryOptions& options, bool is_scaled) {
+  const bool is_llama3 = options.rope_type == "llama3", is_yarn = options.rope_type == "yarn";
+  std::string text = cat("{\"rope_theta\": ", number_text(options.rope_theta), ", \"rope_type\": \"",
+                         is_scaled ? options.rope_type : "default", "\"");
+  const auto add = [&](bool has, const char* key, const std::optional<double>& value) {
+    if (is_scaled && has && value) text += cat(", \"", key, "\": ", number_text(*value));
+  };
+  add(options.rope_type != "default", "factor", options.rope_factor);
+  add(is_llama3, "low_freq_factor", options.rope_low_frequency_factor);
+  add(is_llama3, "high_freq_factor", options.rope_high_frequency_factor);
+  add(is_yarn, "beta_fast", options.rope_fast_turns);
+  add(is_yarn, "beta_slow", options.rope_slow_turns);
+  add(is_yarn, "attention_factor", options.rope_attention_factor);
+  add(is_yarn, "mscale", options.rope_mscale);
+  add(is_yarn, "mscale_all_dim", options.rope_mscale_all);
+  if (is_scaled && is_yarn && !options.rope_whole_limits) text += ", \"truncate\": false";
+  if (is_scaled && (is_llama3 || is_yarn))
+    text += cat(", \"original_max_position_embeddings\": ", options.rope_original_length);
+  return text + "}";
 }
 
 }  // namespace capstan::decoder

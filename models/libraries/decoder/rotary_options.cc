@@ -24,6 +24,7 @@ Spec RotaryOptions::spec() const {
   const bool turns_whole = turned_part(dim(), partial_rotary_factor) == dim();  // else Rotary multiplies the part
   if (const auto factor = scaling().score_factor(); factor != 1 && turns_whole)
     made.attention.scale = factor / std::sqrt(static_cast<double>(dim()));
+  if (activation == "gelu_pytorch_tanh") made.mlp.activation = nn::Activation::gelu_tanh;
   made.tied_head = tie_word_embeddings;
   made.head_values = head_values;
   made.attention_dropout = attention_dropout;
@@ -50,56 +51,68 @@ void describe_rotary_sizes(config::OptionTable<RotaryOptions> table, const std::
 namespace {
 
 // A config.json of transformers 4 has the options of scalings in one table, one of transformers 5 in another.
-config::OptionBuilder spelled(config::OptionBuilder option, const std::string& key) {
-  return option.spelling("rope_scaling." + key).spelling("rope_parameters." + key);
+config::OptionBuilder spelled(config::OptionBuilder option, const std::string& key, const std::string& rope) {
+  return option.spelling("rope_scaling." + key).spelling(rope + key);
 }
 
-void describe_yarn(config::OptionTable<RotaryOptions> table) {
-  spelled(table.add("rope_fast_turns", &R::rope_fast_turns), "beta_fast")
+void describe_yarn(config::OptionTable<RotaryOptions> table, const std::string& rope) {
+  spelled(table.add("rope_fast_turns", &R::rope_fast_turns), "beta_fast", rope)
       .above(0)
       .doc("yarn: wavelengths that turn at least this often in rope_original_length are kept; 32 when not set");
-  spelled(table.add("rope_slow_turns", &R::rope_slow_turns), "beta_slow")
+  spelled(table.add("rope_slow_turns", &R::rope_slow_turns), "beta_slow", rope)
       .above(0)
       .doc("yarn: wavelengths that turn at most this often in rope_original_length are divided; 1 when not set");
-  spelled(table.add("rope_attention_factor", &R::rope_attention_factor), "attention_factor")
+  spelled(table.add("rope_whole_limits", &R::rope_whole_limits), "truncate", rope)
+      .doc("yarn: the first and the last blended frequency are rounded to whole ones");
+  spelled(table.add("rope_attention_factor", &R::rope_attention_factor), "attention_factor", rope)
       .above(0)
       .doc("yarn: what q and k are multiplied by; 0.1 ln(rope_factor) + 1 when not set, nor both of the next two");
-  spelled(table.add("rope_mscale", &R::rope_mscale), "mscale")
+  spelled(table.add("rope_mscale", &R::rope_mscale), "mscale", rope)
       .min(0)
       .doc("yarn: q and k are multiplied by (0.1 this ln(rope_factor) + 1) over the same of rope_mscale_all");
-  spelled(table.add("rope_mscale_all", &R::rope_mscale_all), "mscale_all_dim").min(0).doc("see rope_mscale");
+  spelled(table.add("rope_mscale_all", &R::rope_mscale_all), "mscale_all_dim", rope).min(0).doc("see rope_mscale");
 }
 
 }  // namespace
 
 void describe_rotary_positions(config::OptionTable<RotaryOptions> table, std::vector<std::string> types,
-                               const std::string& doc) {
-  table.add("rope_theta", &R::rope_theta)
-      .above(0)
-      .spelling("rope_parameters.rope_theta")
-      .doc("base of the rotary frequencies");
-  spelled(table.add("rope_type", &R::rope_type), "rope_type")
+                               const std::string& doc, const std::string& rope, const std::string& unscaled) {
+  auto base = table.add("rope_theta", &R::rope_theta)
+                  .above(0)
+                  .spelling(rope + "rope_theta")
+                  .doc("base of the rotary frequencies");
+  if (!unscaled.empty()) base.spelling(unscaled + "rope_theta");
+  spelled(table.add("rope_type", &R::rope_type), "rope_type", rope)
       .choices(std::move(types))
       .spelling("rope_scaling.type")
-      .spelling("rope_parameters.type")
+      .spelling(rope + "type")
       .doc("how rotary frequencies are scaled: " + doc);
 }
 
-void describe_rotary_scaling(config::OptionTable<RotaryOptions> table) {
-  describe_rotary_positions(table, {"default", "linear", "llama3", "yarn"},
-                            "not; all divided by rope_factor; only long wavelengths (Llama 3.1); the same with sharper "
-                            "attention (YaRN)");
-  spelled(table.add("rope_factor", &R::rope_factor), "factor")
+void describe_linear_scaling(config::OptionTable<RotaryOptions> table, const std::string& rope) {
+  describe_rotary_positions(table, {"default", "linear"}, "not, or all divided by rope_factor", rope);
+  spelled(table.add("rope_factor", &R::rope_factor), "factor", rope)
       .above(0)
       .doc("what scaled frequencies are divided by; required by every rope_type but default");
-  spelled(table.add("rope_low_frequency_factor", &R::rope_low_frequency_factor), "low_freq_factor")
+}
+
+void describe_rotary_scaling(config::OptionTable<RotaryOptions> table, const std::string& rope,
+                             const std::string& unscaled) {
+  describe_rotary_positions(table, {"default", "linear", "llama3", "yarn"},
+                            "not; all divided by rope_factor; only long wavelengths (Llama 3.1); the same with sharper "
+                            "attention (YaRN)",
+                            rope, unscaled);
+  spelled(table.add("rope_factor", &R::rope_factor), "factor", rope)
+      .above(0)
+      .doc("what scaled frequencies are divided by; required by every rope_type but default");
+  spelled(table.add("rope_low_frequency_factor", &R::rope_low_frequency_factor), "low_freq_factor", rope)
       .above(0)
       .doc("llama3: wavelengths above rope_original_length / this are divided");
-  spelled(table.add("rope_high_frequency_factor", &R::rope_high_frequency_factor), "high_freq_factor")
+  spelled(table.add("rope_high_frequency_factor", &R::rope_high_frequency_factor), "high_freq_factor", rope)
       .above(0)
       .doc("llama3: wavelengths below rope_original_length / this are kept");
-  describe_yarn(table);
-  spelled(table.add("rope_original_length", &R::rope_original_length), "original_max_position_embeddings")
+  describe_yarn(table, rope);
+  spelled(table.add("rope_original_length", &R::rope_original_length), "original_max_position_embeddings", rope)
       .min(1)
       .doc("llama3 and yarn, which requires it: sequence length that the unscaled model was trained on");
 }
@@ -119,12 +132,13 @@ void describe_head_values(config::OptionTable<RotaryOptions> table) {
           "ask for values; it begins with random values where model.path has none; 0: the head gives words");
 }
 
-void describe_rotary_rest(config::OptionTable<RotaryOptions> table) {
+void describe_rotary_rest(config::OptionTable<RotaryOptions> table, const std::string& activation,
+                          const std::string& key) {
   table.add("rms_norm_epsilon", &R::rms_norm_epsilon)
       .above(0)
       .spelling("rms_norm_eps")
       .doc("added to the mean square in norms");
-  table.add("activation", &R::activation).choices({"silu"}).spelling("hidden_act").doc("of the gate");
+  table.add("activation", &R::activation).choices({activation}).spelling(key).doc("of the gate");
   table.add("tie_word_embeddings", &R::tie_word_embeddings).doc("the head is the embedding");
   table.add("attention_dropout", &R::attention_dropout)
       .min(0)
@@ -226,6 +240,7 @@ std::vector<std::string> scaling_options_left_out(const RotaryOptions& options) 
   leave_out(!is_llama3, "rope_high_frequency_factor");
   leave_out(!is_yarn || !options.rope_fast_turns, "rope_fast_turns");
   leave_out(!is_yarn || !options.rope_slow_turns, "rope_slow_turns");
+  leave_out(!is_yarn || options.rope_whole_limits, "rope_whole_limits");
   leave_out(!(is_yarn || is_longrope) || !options.rope_attention_factor, "rope_attention_factor");
   leave_out(!is_yarn || !options.rope_mscale, "rope_mscale");
   leave_out(!is_yarn || !options.rope_mscale_all, "rope_mscale_all");
@@ -265,26 +280,36 @@ void describe_windows_of_blocks(config::OptionTable<WindowOptions> table, const 
   table.add("max_window_layers", &WindowOptions::max_window_layers)
       .min(0)
       .doc(families + ": the first block that sliding_window limits, where layer_types is empty");
+  describe_layer_types(table, families + ": ");
+}
+
+void describe_layer_types(config::OptionTable<WindowOptions> table, const std::string& about) {
   table.add("layer_types", &WindowOptions::layer_types)
-      .doc(families + R"(: "sliding_attention" or "full_attention" for each block)");
+      .doc(about + R"("sliding_attention" or "full_attention" for each block)");
+}
+
+bool check_kinds_of_blocks(const std::vector<std::string>& layer_types, const std::string& at, std::int64_t layers,
+                           Diagnostics& diagnostics) {
+  if (layer_types.empty()) return true;
+  if (static_cast<std::int64_t>(layer_types.size()) != layers) {
+    diagnostics.add(at, cat("model.layer_types has ", layer_types.size(), " entries, but model.num_layers is ", layers),
+                    "give one for each block, or remove it");
+  }
+  for (const auto& type : layer_types) {
+    if (type == "full_attention" || type == "sliding_attention") continue;
+    diagnostics.add(at, cat("model.layer_types has \"", type, "\""),
+                    R"(use "full_attention" and "sliding_attention"; there are no others)");
+    return false;
+  }
+  return true;
 }
 
 void check_layer_types(const config::Options<WindowOptions>& options, std::int64_t layers, Diagnostics& diagnostics) {
   const auto& o = *options;
-  if (o.layer_types.empty()) return;
   const auto at = options.where(&WindowOptions::layer_types);
-  if (static_cast<std::int64_t>(o.layer_types.size()) != layers) {
-    diagnostics.add(at,
-                    cat("model.layer_types has ", o.layer_types.size(), " entries, but model.num_layers is ", layers),
-                    "give one for each block, or remove it");
-  }
-  for (const auto& type : o.layer_types) {
-    if (type == "full_attention" || type == "sliding_attention") continue;
-    diagnostics.add(at, cat("model.layer_types has \"", type, "\""),
-                    R"(use "full_attention" and "sliding_attention"; there are no others)");
-    return;
-  }
-  const bool slides = std::find(o.layer_types.begin(), o.layer_types.end(), "sliding_attention") != o.layer_types.end();
+  if (!check_kinds_of_blocks(o.layer_types, at, layers, diagnostics)) return;
+  const auto& types = o.layer_types;
+  const bool slides = std::find(types.begin(), types.end(), "sliding_attention") != types.end();
   if (slides && !o.use_sliding_window.value_or(false)) {
     diagnostics.add(at, "model.layer_types has \"sliding_attention\", but model.use_sliding_window is not true",
                     "set use_sliding_window = true, or \"full_attention\" for each block");

@@ -64,6 +64,7 @@ nn::Attention::Kind attention_kind(const Spec& s, std::int64_t index) {
   kind.rotary = s.rotary;
   kind.query_scaling = s.query_scaling;
   kind.norm_factor = s.norm_factor;
+  kind.output_gate = s.output_gate;
   kind.dropout = s.attention_dropout;
   kind.norm_epsilon = s.norm_epsilon;
   kind.layer = static_cast<std::size_t>(index);
@@ -75,8 +76,9 @@ nn::Attention::Weights attention_of(const Spec& s, const std::string& block) {
   const auto queries = heads.queries * heads.dim, keys = heads.keys * heads.dim, values = heads.keys * heads.values();
   std::vector<std::string> modules;
   for (const auto& name : s.names.qkv) modules.push_back(block + name);
-  const auto features = modules.size() == 1 ? std::vector<layout::Shape>{{heads.queries, 3, heads.dim}}
-                                            : std::vector<layout::Shape>{{queries}, {keys}, {values}};
+  const auto features = modules.size() == 1
+                            ? std::vector<layout::Shape>{{heads.queries, 3, heads.dim}}
+                            : std::vector<layout::Shape>{{(s.output_gate ? 2 : 1) * queries}, {keys}, {values}};
   nn::Attention::Weights weights;
   weights.qkv = linear_of({modules, features, s.hidden_size, s.qkv_bias, s.init_std});
   weights.projection = linear_of({{block + s.names.projection},
@@ -152,11 +154,19 @@ class Norm {
   std::optional<nn::RmsNorm> rms_;
 };
 
+// As a tensor of the dtype holds it.
+double rounded(double value, at::ScalarType type) {
+  const auto single = static_cast<float>(value);
+  if (type == at::kBFloat16) return static_cast<float>(at::BFloat16(single));
+  return type == at::kHalf ? static_cast<float>(at::Half(single)) : value;
+}
+
 class Embedding : public nn::Unit {
  public:
   Embedding(const Spec& s, const WeightPtr& tokens)
       : Unit("embedding"),
         multiplier_(s.embedding_multiplier),
+        rounds_multiplier_(s.rounds_multiplier),
         tokens_(*this, last_part(s.names.tokens), nn::WeightSplit::vocabulary, tokens),
         norm_(*this, "norm", s, s.names.embedding_norm),
         dropout_(*this, "embedding.dropout", s.embedding_dropout) {
@@ -167,7 +177,7 @@ class Embedding : public nn::Unit {
 
   Hidden forward(Hidden hidden, const Batch& batch, KVCache*) override {
     auto x = tokens_.forward(batch.tokens, batch.real);
-    if (multiplier_ != 1) x = x * multiplier_;
+    if (multiplier_ != 1) x = x * (rounds_multiplier_ ? rounded(multiplier_, x.scalar_type()) : multiplier_);
     if (positions_) x = x + positions_->forward(batch.positions, batch.real);
     hidden.states = dropout_.forward(norm_.forward(x), batch);
     return hidden;
@@ -175,10 +185,41 @@ class Embedding : public nn::Unit {
 
  private:
   double multiplier_;
+  bool rounds_multiplier_;
   nn::Embedding tokens_;
   std::optional<nn::Embedding> positions_;
   Norm norm_;
   nn::Dropout dropout_;
+};
+
+// The layer of a mixture that computes every token.
+class SharedExpert : public nn::Layer {
+ public:
+  SharedExpert(nn::Layer& parent, const Spec& s, const std::string& file)
+      : Layer(parent, "shared_expert"), mlp_(*this, s.mlp, up_of(s, file), down_of(s, file)) {
+    if (!s.mixture.shared_gate) return;
+    auto gate = linear_of({{file + s.names.shared_gate}, {{1}}, s.hidden_size, false, s.init_std});
+    gate_.emplace(*this, "linear_gate", nn::WeightSplit::none, std::move(gate.weight), nullptr);
+  }
+  /// [B, S, hidden] -> [B, S, hidden].
+  at::Tensor forward(const at::Tensor& x) const {
+    const auto y = mlp_.forward(x);
+    return gate_ ? gate_->forward(x).sigmoid() * y : y;
+  }
+
+ private:
+  static std::string part(const Spec& s, const std::string& file, std::size_t i) {
+    return cat(file, s.names.shared, ".", s.names.expert_parts.at(i));
+  }
+  static nn::LinearWeights up_of(const Spec& s, const std::string& file) {
+    const auto width = s.mixture.shared_dim;
+    return linear_of({{part(s, file, 0), part(s, file, 1)}, {{width}, {width}}, s.hidden_size, false, s.init_std});
+  }
+  static nn::LinearWeights down_of(const Spec& s, const std::string& file) {
+    return linear_of({{part(s, file, 2)}, {{s.hidden_size}}, s.mixture.shared_dim, false, residual_std(s)});
+  }
+  nn::Mlp mlp_;
+  std::optional<nn::Linear> gate_;
 };
 
 std::string in_block(const std::string& block, const std::string& module, bool wanted) {
@@ -207,6 +248,7 @@ class Block : public nn::Unit {
   void make_feed_forward(const Spec& s, std::int64_t index, const std::string& file);
   std::optional<nn::Mlp> mlp_;
   std::optional<nn::Mixture> mixture_;
+  std::optional<SharedExpert> shared_;  // beside the mixture
   std::unique_ptr<FeedForward> own_;
   Norm post_norm1_;
   Norm post_norm2_;
@@ -239,6 +281,7 @@ void Block::make_feed_forward(const Spec& s, std::int64_t index, const std::stri
   if (own_) return;
   if (s.mixture.is_in(index)) {
     mixture_.emplace(*this, mixture_of(s, file), router_kind(s.mixture), s.mixture.experts);
+    if (s.mixture.shared_dim > 0) shared_.emplace(*this, s, file);
     return;
   }
   const auto ff = s.mixture.count > 0 ? s.mixture.dense_ff_dim : s.ff_dim;
@@ -257,7 +300,9 @@ Hidden Block::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
   };
   const auto feed = [this, kept](const at::Tensor& in) {
     if (own_) return own_->forward(in);
-    return mixture_ ? mixture_->forward(in, *kept) : mlp_->forward(in);
+    if (!mixture_) return mlp_->forward(in);
+    const auto mixed = mixture_->forward(in, *kept);
+    return shared_ ? mixed + shared_->forward(in) : mixed;
   };
   const auto in = norm1_.forward_sum(hidden.states, {});
   const auto attended = dropout1_.forward(post_norm1_.forward(attention_region_(in.normed, attend)), batch);
@@ -285,7 +330,7 @@ class Head : public nn::Unit {
     if (s.head_values > 0) {
       values_.emplace(*this, last_part(s.names.value_head), matrix);
     } else {
-      words_.emplace(*this, last_part(s.names.head), matrix);
+      words_.emplace(*this, last_part(s.names.head), matrix, s.logits_cap);
     }
     if (s.mixture.count > 0) balance_.emplace(*this);
   }

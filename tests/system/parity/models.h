@@ -59,6 +59,16 @@ inline const std::vector<Case> all_cases{
     {"phi3-long", "phi3", false},
     {"ministral3", "ministral3", false},
     {"ministral3-window", "ministral3", false},
+    {"gemma2", "gemma2"},
+    {"gemma2-biases", "gemma2"},
+    {"gemma3", "gemma3"},
+    {"gemma3-capped", "gemma3"},
+    {"gpt-oss", "gpt_oss"},
+    {"gpt-oss-aux", "gpt_oss", false},
+    {"glm4-moe", "glm4_moe"},
+    {"glm4-moe-groups", "glm4_moe"},
+    {"qwen3.5", "qwen3_5", false},
+    {"qwen3.5-moe", "qwen3_5", false},
 };
 
 /// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -33,12 +34,19 @@ struct Names {
   std::string sinks = "self_attn.sinks";                        ///< the record itself, as Spec::attention has sinks
   std::vector<std::string> up{"mlp.gate_proj", "mlp.up_proj"};  ///< gate first, where it is gated
   std::string down = "mlp.down_proj";
+  /// Modules of a block that files hold as one, rows after rows: {"mlp.gate_up_proj", {"mlp.gate_proj",
+  /// "mlp.up_proj"}}.
+  std::map<std::string, std::vector<std::string>> fused;
   std::string router = "mlp.gate";
   std::string router_correction = "e_score_correction_bias";  ///< of the router, as MixtureSpec::correction says
-  /// Experts are two records of each block, ".gate_up_proj" and ".down_proj", and in files three tensors of each
-  /// expert: its gate, its up and its down.
+  /// Experts are two records of each block, ".gate_up_proj" and ".down_proj", and two more of biases,
+  /// ".gate_up_proj_bias" and ".down_proj_bias". In files they are three tensors of each expert: its gate, its up and
+  /// its down. Without such names a record is one tensor, with what a product sums over before its features and each
+  /// feature's gate beside its up: [experts, hidden, 2 ff] and [experts, ff, hidden].
   std::string experts = "mlp.experts";
   std::vector<std::string> expert_parts{"gate_proj", "up_proj", "down_proj"};
+  std::string shared = "mlp.shared_experts";           ///< as MixtureSpec::shared_dim says; its parts: expert_parts
+  std::string shared_gate = "mlp.shared_expert_gate";  ///< as MixtureSpec::shared_gate says
   std::string norm = "model.norm";
   std::string head = "lm_head";      ///< the causal-LM class's; with the prefix where the head is in the bare model
   std::string value_head = "score";  ///< the head of values: that of the class for classifying sequences
@@ -64,6 +72,10 @@ struct MixtureSpec {
   /// Blocks whose feed-forward layer is a plain one, of this width.
   std::set<std::int64_t> dense_blocks = {};
   std::int64_t dense_ff_dim = 0;
+  /// Width of the layer that computes every token beside the experts, whose results are added; 0: there is none.
+  std::int64_t shared_dim = 0;
+  bool shared_gate =
+      false;  ///< its result is multiplied by the sigmoid of a token's product with a vector (Qwen 2 MoE)
 
   bool is_in(std::int64_t block) const { return count > 0 && !dense_blocks.contains(block); }
 };
@@ -75,6 +87,8 @@ class TokenMixer : public nn::Layer {
   /// Normed states [B, S, hidden] -> what is added to the residual, [B, S, hidden]. A pure function of these and the
   /// weights, which may run again in backward. `cache` is null except in generation.
   virtual at::Tensor forward(const at::Tensor& x, const nn::Batch& batch, nn::KVCache* cache) const = 0;
+  /// Floating-point operations of its forward for one token, besides two for each weight of its matrices.
+  virtual double more_flops_per_token() const { return 0; }
 };
 
 /// A feed-forward layer of another kind: a model's own, which a block has in place of the one that its Spec describes.
@@ -117,6 +131,7 @@ struct Spec {
 
   bool qkv_bias = false;
   bool projection_bias = false;
+  bool output_gate = false;  ///< as nn::Attention::Kind says: q's module holds each head's query and gate
   HeadNorms head_norms = HeadNorms::none;
   std::set<std::int64_t> blocks_without_window = {};  ///< they see all positions although attention.window is set
 
@@ -138,8 +153,10 @@ struct Spec {
   std::int64_t head_values = 0;  ///< the head gives as many numbers of each position; 0: it gives words
   bool tied_head = false;
   double embedding_multiplier = 1;  ///< multiplies what the table gives
+  bool rounds_multiplier = false;   ///< embedding_multiplier is first rounded to the table's dtype (Gemma)
   double residual_multiplier = 1;   ///< multiplies what a layer adds to its residual
   double logits_multiplier = 1;
+  std::optional<double> logits_cap = {};  ///< logits are cap · tanh(product / cap) (Gemma 2)
 
   double embedding_dropout = 0;
   double attention_dropout = 0;  ///< on its probabilities

@@ -34,6 +34,7 @@ struct RotaryOptions {
   double rope_high_frequency_factor = 4;
   std::optional<double> rope_fast_turns;
   std::optional<double> rope_slow_turns;
+  bool rope_whole_limits = true;
   std::optional<double> rope_attention_factor;
   std::optional<double> rope_mscale;
   std::optional<double> rope_mscale_all;
@@ -84,11 +85,16 @@ void check_rotary_part(const config::Options<RotaryPartOptions>& options, std::i
 
 /// `ff` is what ff_dim is the width of.
 void describe_rotary_sizes(config::OptionTable<RotaryOptions> table, const std::string& ff);
-/// rope_theta, and the scalings `types`, which `doc` explains.
+/// rope_theta, and the scalings `types`, which `doc` explains. `rope`: the table of these in a config.json of
+/// transformers 5; `unscaled`: another one there, of blocks with the same base and no scaling.
 void describe_rotary_positions(config::OptionTable<RotaryOptions> table, std::vector<std::string> types,
-                               const std::string& doc);
+                               const std::string& doc, const std::string& rope = "rope_parameters.",
+                               const std::string& unscaled = {});
+/// Theta and the scaling that divides all frequencies by rope_factor, for families that know no other.
+void describe_linear_scaling(config::OptionTable<RotaryOptions> table, const std::string& rope = "rope_parameters.");
 /// rope_theta, and every scaling that nn::Rotary has.
-void describe_rotary_scaling(config::OptionTable<RotaryOptions> table);
+void describe_rotary_scaling(config::OptionTable<RotaryOptions> table, const std::string& rope = "rope_parameters.",
+                             const std::string& unscaled = {});
 /// partial_rotary_factor, for families that turn a part of each head. Their file_keys need rotary_keys({"partial_…"}).
 void describe_partial_rotary(config::OptionTable<RotaryOptions> table);
 /// rope_theta, and longrope, as Phi-3's files spell it: transformers 4 refuses a table with more than its three keys.
@@ -97,7 +103,9 @@ void describe_longrope(config::OptionTable<RotaryOptions> table);
 void describe_window(config::OptionTable<RotaryOptions> table, const std::string& which);
 /// head_values, for families whose published classes have a head of values.
 void describe_head_values(config::OptionTable<RotaryOptions> table);
-void describe_rotary_rest(config::OptionTable<RotaryOptions> table);
+/// `activation` is the one that the family has, `key` what a config.json calls the option.
+void describe_rotary_rest(config::OptionTable<RotaryOptions> table, const std::string& activation = "silu",
+                          const std::string& key = "hidden_act");
 
 /// Heads that do not fit hidden_size or each other.
 void check_rotary(const config::Options<RotaryOptions>& options, Diagnostics& diagnostics);
@@ -112,6 +120,8 @@ void describe_rotary_files(const RotaryOptions& options, layout::FileMap& map);
 void describe_value_files(const RotaryOptions& options, const std::string& architecture, layout::FileMap& map);
 /// The same of the scalings' options.
 void describe_rotary_scaling_files(const RotaryOptions& options, layout::FileMap& map);
+/// A rotary table of transformers 5, with the options' scaling or without: JSON.
+std::string rope_table(const RotaryOptions& options, bool is_scaled);
 
 /// What presets of such models differ in.
 struct RotarySizes {
@@ -132,7 +142,12 @@ struct WindowOptions {
 
 /// `families`: which model_type has these options.
 void describe_windows_of_blocks(config::OptionTable<WindowOptions> table, const std::string& families);
-/// layer_types that do not say for each of the `layers` what it is.
+/// Only layer_types, for families with a rule of their own where it is empty; `about` stands before its doc.
+void describe_layer_types(config::OptionTable<WindowOptions> table, const std::string& about = {});
+/// layer_types, set at `at`, that do not say for each of the `layers` what it is. False: one is of no known kind.
+bool check_kinds_of_blocks(const std::vector<std::string>& layer_types, const std::string& at, std::int64_t layers,
+                           Diagnostics& diagnostics);
+/// The same of Qwen's options.
 void check_layer_types(const config::Options<WindowOptions>& options, std::int64_t layers, Diagnostics& diagnostics);
 /// As describe_rotary_files, where the family has these options or not: what each block is, whichever options say so.
 void describe_window_files(const RotaryOptions& options, const WindowOptions& windows, bool has_them,
