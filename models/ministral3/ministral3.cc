@@ -37,17 +37,21 @@ void Ministral3Options::describe(capstan::config::OptionTable<Ministral3Options>
   decoder::describe_rotary_rest(t);
 }
 
+capstan::config::Preset published_scaling() {
+  return {{"rope_factor", 16.0},
+          {"rope_original_length", std::int64_t{16384}},
+          {"rope_mscale", 1.0},
+          {"rope_mscale_all", 1.0},
+          {"query_scaling", 0.1}};
+}
+
 // The numbers of the published text_configs.
 capstan::config::Presets Ministral3Options::presets() {
   const auto made = [](const decoder::RotarySizes& sizes, double theta, bool tied) {
     auto out = decoder::rotary_preset("ministral3", sizes, 1e-5, theta, tied);
-    out.insert(out.end(), {{"head_dim", std::int64_t{128}},
-                           {"rope_type", std::string("yarn")},
-                           {"rope_factor", 16.0},
-                           {"rope_original_length", std::int64_t{16384}},
-                           {"rope_mscale", 1.0},
-                           {"rope_mscale_all", 1.0},
-                           {"query_scaling", 0.1}});
+    const auto scaled = published_scaling();
+    out.insert(out.end(), scaled.begin(), scaled.end());
+    out.insert(out.end(), {{"head_dim", std::int64_t{128}}, {"rope_type", std::string("yarn")}});
     return out;
   };
   return {{"ministral3-3b", made({131072, 3072, 26, 32, 8, 9216, 262144}, 1e6, true)},
@@ -55,14 +59,15 @@ capstan::config::Presets Ministral3Options::presets() {
           {"ministral3-14b", made({131072, 5120, 40, 32, 8, 16384, 262144}, 1e9, false)}};
 }
 
-// A file without a table of its scaling has one in transformers. No published one leaves it out; naming its type has
-// the table asked for.
+// The table of its scaling is what transformers takes where a file has none.
 capstan::config::Presets Ministral3Options::file_defaults() {
-  auto all = decoder::rotary_defaults({.epsilon = 1e-5, .length = 262144},
+  auto all = decoder::rotary_defaults({.epsilon = 1e-5, .theta = 1e6, .length = 262144},
                                       {{"num_kv_heads", std::int64_t{8}}, {"head_dim", std::int64_t{128}}});
   for (auto& [key, value] : all) {
     if (key == "rope_type") value = std::string("yarn");
   }
+  const auto scaled = published_scaling();
+  all.insert(all.end(), scaled.begin(), scaled.end());
   return {{"ministral3", std::move(all)}};
 }
 

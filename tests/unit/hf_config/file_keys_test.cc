@@ -122,7 +122,14 @@ TEST_CASE("longrope's factor is the ratio of the model's lengths, and a family m
   CHECK(ratio.options->original == 16);
   CHECK(read(lengths + R"("rope_parameters": {"rope_type": "longrope", "factor": 3})").options->factor == 3);
   auto family = tiny();
-  family.file_defaults["tiny"].emplace_back("rope_original_length", std::int64_t{8});
+  family.file_defaults["tiny"].emplace_back("rope_original", std::int64_t{8});
+  const std::string inside = R"("rope_scaling": {"type": "longrope", "original_max_position_embeddings": 4})";
+  CHECK(read(inside, family).options->original == 4);
+  for (auto& spec : family.schema) {
+    if (spec.key == "rope_original") spec.spellings.emplace_back("original_max_position_embeddings");
+  }
+  CHECK_THAT(test::error_of([&] { read(inside, family); }),
+             Contains("original_max_position_embeddings = 8 and rope_scaling.original_max_position_embeddings = 4"));
   const auto left_out = read(R"("rope_scaling": {"type": "longrope"}, "max_position_embeddings": 40)", family);
   CHECK(left_out.options->factor == 5);
   CHECK(left_out.options->original == 8);
