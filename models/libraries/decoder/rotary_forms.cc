@@ -131,7 +131,7 @@ void describe_longrope(config::OptionTable<RotaryOptions> table) {
   in_both_tables(
       table.add("rope_original_length", &R::rope_original_length).spelling("original_max_position_embeddings"),
       "original_max_position_embeddings")
-      .min(2)
+      .min(1)
       .doc("longrope: sequence length that the unscaled model was trained on");
 }
 
