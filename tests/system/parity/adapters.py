@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from families import VOCAB, bloom, gpt2, llama, mixtral, olmo2, qwen3
+from families_llamas import glm4, granite, olmo3, smollm3
 from models import make_model, random_ids
 
 CASES = {
@@ -34,6 +35,10 @@ CASES = {
     "mixtral": (mixtral, dict(target_modules=["q_proj", "k_proj", "v_proj"], r=4, lora_alpha=8)),
     "qwen3": (qwen3, dict(target_modules=["q_proj", "o_proj", "gate_proj"], r=4, lora_alpha=8)),
     "olmo2": (olmo2, dict(target_modules=["k_proj", "down_proj"], r=3, lora_alpha=8)),
+    "smollm3": (smollm3, dict(target_modules=["v_proj", "gate_proj"], r=3, lora_alpha=8)),
+    "granite": (granite, dict(target_modules=["q_proj", "down_proj"], r=3, lora_alpha=8, modules_to_save=["lm_head"])),
+    "olmo3": (olmo3, dict(target_modules=["q_proj", "o_proj"], r=3, lora_alpha=8)),
+    "glm4": (glm4, dict(target_modules=["k_proj", "gate_up_proj"], r=3, lora_alpha=8, bias="all")),
 }
 
 

@@ -51,6 +51,14 @@ inline const std::vector<Case> all_cases{
     {"qwen3-moe-dense", "qwen3"},
     {"olmo2", "olmo2"},
     {"olmo2-biases", "olmo2"},
+    {"smollm3", "smollm3"},
+    {"smollm3-window", "smollm3"},
+    {"granite", "granite"},
+    {"granite-yarn", "granite"},
+    {"olmo3", "olmo3"},
+    {"olmo3-yarn", "olmo3"},
+    {"glm4", "glm4"},
+    {"glm", "glm4"},
 };
 
 /// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or
