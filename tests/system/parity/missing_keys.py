@@ -44,6 +44,13 @@ PLANTED = (
     ("bloom-6-heads", {"pretraining_tp": 2, "slow_but_exact": True}, True), ("bloom-6-heads", {"pretraining_tp": 2}, False),
     ("olmo2-biases", {"clip_qkv": 0.1}, False), ("mistral-window", {"sliding_window": 3}, False),
     ("mistral-window", {"sliding_window": None}, False),
+    ("olmo3-yarn", {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, True),
+    ("olmo3-yarn", {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 77.0},
+                                        "sliding_attention": {"rope_type": "default", "rope_theta": 5e5}}}, True),
+    ("olmo3-yarn", {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 77.0},
+                                        "sliding_attention": {"rope_type": "default", "rope_theta": 77.0}}}, False),
+    ("smollm3-window", {"no_rope_layers": [0, 0, 1]}, False), ("smollm3-window", {"no_rope_layers": [1]}, True),
+    ("smollm3-window", {"max_window_layers": 1}, False), ("granite-yarn", {"logits_scaling": 2}, False),
 )
 
 

@@ -65,7 +65,8 @@ const Case cases[] = {
      "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"k_norm\"]\n"},
     // Gate and up are one module of the file.
     {"glm4", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"gate_up_proj\"]\nbias = \"all\"\n",
-     "rank = 4\ntargets = [\"linear_fc1\", \"linear_proj\"]\nbias = \"all\"\nmodules_to_save = [\"post_mlp_layernorm\"]\n"},
+     "rank = 4\ntargets = [\"linear_fc1\", \"linear_proj\"]\nbias = \"all\"\nmodules_to_save = "
+     "[\"post_mlp_layernorm\"]\n"},
 };
 
 const fs::path& folders() {
