@@ -107,6 +107,21 @@ void describe_grouped_files(const GroupedRouterOptions& options, std::int64_t la
     map.kept.push_back(cat("model.layers.", layers + i, "."));
 }
 
+config::Preset grouped_preset(const GroupedSizes& sizes) {
+  return {{"num_experts", sizes.experts},  {"experts_per_token", sizes.per_token},
+          {"expert_dim", sizes.width},     {"dense_blocks", sizes.dense_blocks},
+          {"expert_groups", sizes.groups}, {"groups_per_token", sizes.groups_per_token},
+          {"weights_scale", sizes.scale}};
+}
+
+config::Preset grouped_defaults(const GroupedSizes& sizes) {
+  auto out = grouped_preset(sizes);
+  out.insert(
+      out.end(),
+      {{"shared_experts", std::int64_t{1}}, {"normalise_weights", true}, {"prediction_layers", std::int64_t{1}}});
+  return out;
+}
+
 std::vector<config::FileKey> grouped_router_keys() {
   using Use = config::FileKey::Use;
   auto keys =

@@ -11,6 +11,8 @@ using R = RotaryOptions;
 
 }  // namespace
 
+nn::RotaryScaling RotaryOptions::scaling() const { return scaling_of(*this); }
+
 Spec RotaryOptions::spec() const {
   Spec made;
   made.vocab_size = vocab_size;

@@ -77,6 +77,8 @@ inline const std::vector<Case> all_cases{
     {"olmo3-yarn", "olmo3"},
     {"glm4", "glm4"},
     {"glm", "glm4"},
+    {"deepseek-v3", "deepseek_v3"},
+    {"deepseek-v3-states", "deepseek_v3"},
 };
 
 /// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or
