@@ -11,7 +11,6 @@ using R = RotaryOptions;
 
 }  // namespace
 
-nn::RotaryScaling RotaryOptions::scaling() const { return scaling_of(*this); }
 
 Spec RotaryOptions::spec() const {
   Spec made;
