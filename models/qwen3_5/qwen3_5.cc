@@ -92,7 +92,8 @@ capstan::config::Presets Qwen35Options::file_defaults() {
                                                         {"delta_kernel", std::int64_t{4}}});
   };
   auto mixture = with(2);
-  mixture.insert(mixture.end(), {{"num_experts", std::int64_t{256}},
+  mixture.insert(mixture.end(), {{"ff_dim", std::int64_t{512}},  // of no block
+                                 {"num_experts", std::int64_t{256}},
                                  {"experts_per_token", std::int64_t{8}},
                                  {"expert_dim", std::int64_t{512}},
                                  {"shared_expert_dim", std::int64_t{512}},

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "latent.h"
+
 namespace capstan::decoder {
 namespace {
 
@@ -59,7 +61,8 @@ double mixing_flops(const Spec& spec, const nn::Unit& block, std::int64_t sequen
   const auto& heads = spec.attention.heads;
   const auto of_both = heads.dim + heads.values();
   const auto gate = spec.output_gate ? heads.queries * heads.dim : 0;
-  const auto weights = spec.hidden_size * ((heads.queries + heads.keys) * of_both + gate);
+  const auto weights =
+      spec.latent ? latent_weights(spec) : spec.hidden_size * ((heads.queries + heads.keys) * of_both + gate);
   const auto products = static_cast<double>(heads.queries * of_both) * positions_seen(spec, sequence_length);
   return 2 * (static_cast<double>(weights) + products);
 }

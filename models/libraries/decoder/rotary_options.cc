@@ -11,6 +11,7 @@ using R = RotaryOptions;
 
 }  // namespace
 
+
 Spec RotaryOptions::spec() const {
   Spec made;
   made.vocab_size = vocab_size;

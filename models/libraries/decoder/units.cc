@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "latent.h"
+
 namespace capstan::decoder {
 namespace {
 
@@ -93,6 +95,12 @@ nn::Attention::Weights attention_of(const Spec& s, const std::string& block) {
   weights.query_norm = vector_of(block + s.names.query_norm + ".weight", each ? heads.dim : queries, init);
   weights.key_norm = vector_of(block + s.names.key_norm + ".weight", each ? heads.dim : keys, init);
   return weights;
+}
+
+std::unique_ptr<nn::AttentionCore> make_attention(nn::Layer& parent, const Spec& s, std::int64_t index,
+                                                  const std::string& block) {
+  if (s.latent) return latent_attention(parent, s, index, block);
+  return std::make_unique<nn::Attention>(parent, attention_kind(s, index), attention_of(s, block));
 }
 
 nn::Mixture::Weights mixture_of(const Spec& s, const std::string& block) {
@@ -244,7 +252,7 @@ class Block : public nn::Unit {
   Norm norm1_;
   Norm norm2_;
   std::unique_ptr<TokenMixer> mixer_;
-  std::unique_ptr<nn::Attention> attention_;  // where there is no mixer
+  std::unique_ptr<nn::AttentionCore> attention_;  // where there is no mixer
   void make_feed_forward(const Spec& s, std::int64_t index, const std::string& file);
   std::optional<nn::Mlp> mlp_;
   std::optional<nn::Mixture> mixture_;
@@ -267,8 +275,7 @@ Block::Block(const Spec& s, std::int64_t index, const std::string& file)
       norm1_(*this, "norm1", s, in_block(file, s.names.attention_norm, s.norm_before)),
       norm2_(*this, "norm2", s, in_block(file, s.names.mlp_norm, s.norm_before)),
       mixer_(s.token_mixer ? s.token_mixer(*this, index, file) : nullptr),
-      attention_(mixer_ ? nullptr
-                        : std::make_unique<nn::Attention>(*this, attention_kind(s, index), attention_of(s, file))),
+      attention_(mixer_ ? nullptr : make_attention(*this, s, index, file)),
       post_norm1_(*this, "post_norm1", s, in_block(file, s.names.attention_post_norm, s.norm_after)),
       post_norm2_(*this, "post_norm2", s, in_block(file, s.names.mlp_post_norm, s.norm_after)),
       dropout1_(*this, name() + ".dropout1", s.dropout),

@@ -22,7 +22,8 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 OF_EACH_FAMILY = ("gpt2", "bloom-6-heads", "llama-3.1", "llama-biases", "llama-yarn", "mistral-window", "qwen2-window",
-                  "mixtral-window", "qwen3-yarn", "qwen3-moe-dense", "olmo2-biases", "gemma2", "gemma3-capped", "gpt-oss")
+                  "mixtral-window", "qwen3-yarn", "qwen3-moe-dense", "olmo2-biases", "gemma2", "gemma3-capped",
+                  "gpt-oss", "smollm3-window", "granite-yarn", "olmo3-yarn", "glm")
 # Without these a file is none of the family, or of nothing.
 ALWAYS_THERE = {"architectures", "model_type", "vocab_size", "dtype", "torch_dtype", "transformers_version"}
 # Capstan asks for sizes, for which transformers has a default.
@@ -47,6 +48,13 @@ PLANTED = (
     ("gemma2", {"hidden_activation": "relu"}, True), ("gemma2", {"use_bidirectional_attention": True}, True),
     ("gemma2", {"hidden_act": "relu"}, False), ("gemma2", {"query_pre_attn_scalar": 3}, False),
     ("gemma3-capped", {"attn_logit_softcapping": 2.0}, True), ("gemma3-capped", {"sliding_window_pattern": 1}, False),
+    ("olmo3-yarn", {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, True),
+    ("olmo3-yarn", {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 77.0},
+                                        "sliding_attention": {"rope_type": "default", "rope_theta": 5e5}}}, True),
+    ("olmo3-yarn", {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 77.0},
+                                        "sliding_attention": {"rope_type": "default", "rope_theta": 77.0}}}, False),
+    ("smollm3-window", {"no_rope_layers": [0, 0, 1]}, False), ("smollm3-window", {"no_rope_layers": [1]}, True),
+    ("smollm3-window", {"max_window_layers": 1}, False), ("granite-yarn", {"logits_scaling": 2}, False),
 )
 
 

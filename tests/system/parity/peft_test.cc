@@ -66,6 +66,16 @@ const Case all_cases[] = {
      "rank = 4\nalpha = 6\ntargets = [\"all-linear\"]\nmodules_to_save = [\"lm_head\"]\n"},
     {"ministral3", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"down_proj\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\n", false},
+    {"smollm3", "rank = 3\nalpha = 8\ntargets = [\"v_proj\", \"gate_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\n"},
+    {"granite", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"down_proj\"]\nmodules_to_save = [\"lm_head\"]\n",
+     "rank = 4\ntargets = [\"linear_qkv\", \"linear_fc1\"]\n"},
+    {"olmo3", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"k_norm\"]\n"},
+    // Gate and up are one module of the file.
+    {"glm4", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"gate_up_proj\"]\nbias = \"all\"\n",
+     "rank = 4\ntargets = [\"linear_fc1\", \"linear_proj\"]\nbias = \"all\"\nmodules_to_save = "
+     "[\"post_mlp_layernorm\"]\n"},
 };
 
 const std::vector<Case> cases = [] {

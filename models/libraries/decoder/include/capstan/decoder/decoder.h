@@ -15,6 +15,16 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace decoder {
 
+/// Those of attention through latents, beside Names::qkv's first and Names::projection.
+struct LatentNames {
+  std::string query_down = "self_attn.q_a_proj";
+  std::string query_norm = "self_attn.q_a_layernorm";
+  std::string query_up = "self_attn.q_b_proj";
+  std::string keys_down = "self_attn.kv_a_proj_with_mqa";
+  std::string keys_norm = "self_attn.kv_a_layernorm";
+  std::string keys_up = "self_attn.kv_b_proj";
+};
+
 /// What the records of a decoder are called: the modules of its Hugging Face class. A record is the module's name and
 /// ".weight" or ".bias"; those of a block have `block` and its number before them. The defaults are Llama's.
 struct Names {
@@ -31,6 +41,7 @@ struct Names {
   std::string projection = "self_attn.o_proj";
   std::string query_norm = "self_attn.q_norm";
   std::string key_norm = "self_attn.k_norm";
+  LatentNames latent;
   std::string sinks = "self_attn.sinks";                        ///< the record itself, as Spec::attention has sinks
   std::vector<std::string> up{"mlp.gate_proj", "mlp.up_proj"};  ///< gate first, where it is gated
   std::string down = "mlp.down_proj";
@@ -78,6 +89,17 @@ struct MixtureSpec {
       false;  ///< its result is multiplied by the sigmoid of a token's product with a vector (Qwen 2 MoE)
 
   bool is_in(std::int64_t block) const { return count > 0 && !dense_blocks.contains(block); }
+};
+
+/// Attention through latents (nn::LatentAttention), whose heads are those of Spec::attention, with as many key heads as
+/// query heads, and whose positions are Spec::rotary's, of the numbers that turn.
+struct LatentSpec {
+  std::int64_t query_rank = 0;  ///< width of the queries' latent; 0: they are made from the states
+  std::int64_t key_rank = 0;    ///< width of the latent of keys and values
+  std::int64_t turned = 0;      ///< the last numbers of a query and of a key, which turn
+  double turned_factor = 1;     ///< multiplies what has turned
+  double norm_epsilon = 1e-6;   ///< of the latents' norms
+  bool bias = false;            ///< in the products that make latents
 };
 
 /// A layer of another kind in attention's place: a model's own, which mixes the tokens of a sequence.
@@ -129,6 +151,7 @@ struct Spec {
   std::optional<nn::Rotary> rotary;
   std::optional<nn::QueryScaling> query_scaling = {};  ///< queries grow with their position (Ministral 3)
 
+  std::optional<LatentSpec> latent;  ///< none: q, k and v are made from the states
   bool qkv_bias = false;
   bool projection_bias = false;
   bool output_gate = false;  ///< as nn::Attention::Kind says: q's module holds each head's query and gate
