@@ -29,6 +29,7 @@ struct GptNeoxOptions : decoder::LayerNormOptions, decoder::RotaryPartOptions {
 };
 
 using O = GptNeoxOptions;
+
 void GptNeoxOptions::describe(capstan::config::OptionTable<GptNeoxOptions>& t) {
   t.add("model_type", &O::model_type).choices({"gpt_neox"}).doc("family of the config.json");
   decoder::describe_layer_norm_sizes(t, {"", {"num_hidden_layers"}, {"num_attention_heads"}});

@@ -1,5 +1,5 @@
-// GPT-NeoX on ranks: its q, k and v are one product by heads, of which part turns, and both layers of a block read the
-// same input.
+// GPT-NeoX on ranks: its q, k and v are one product by heads, part of each head turns, and both layers of a block read
+// the same input.
 #include "support/family_ranks.h"
 
 namespace ranks_test {

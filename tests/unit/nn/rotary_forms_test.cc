@@ -98,7 +98,7 @@ TEST_CASE("longrope divides each frequency by its own number, and q and k grow b
   said.attention_factor.reset();
   said.factor = 1;
   CHECK(said.score_factor() == 1);
-  // Of a whole head the scores are multiplied; of a part, q and k there.
+  // Scores are multiplied where a whole head turns, else q and k in the part that does.
   const auto x = numbers({2, 5, 3, dim}, 0.3), positions = some_positions();
   const auto out = nn::Rotary(dim, 100, longrope(), part(6)).forward(x, positions);
   const auto turned = nn::Rotary(6, 100, longrope()).forward(x.narrow(-1, 0, 6), positions);

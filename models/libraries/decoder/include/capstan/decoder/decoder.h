@@ -204,8 +204,8 @@ struct FusedRows {
   std::string end;
   std::int64_t rows = 0;
 };
-/// For families whose files hold several records in one tensor, one below the other: names in `map` that end like one
-/// of `parts` end with `whole` instead, of which they are that part.
+/// For families whose files hold several records in one tensor, one below the other: a name in `map` that ends like one
+/// of `parts` then ends with `whole`, and is that part of its rows.
 void fuse_in_files(layout::FileMap& map, const std::string& whole, const std::vector<FusedRows>& parts);
 
 /// A model that is such a decoder: what is left to it are its options, their check, and what a config.json of its

@@ -59,7 +59,7 @@ struct RotaryOptions {
   /// How the frequencies are scaled. Of longrope's two lists it is the long one where seq_length is more than
   /// rope_original_length: the same on all ranks and for every batch, where transformers goes by each batch's length.
   nn::RotaryScaling scaling() const;
-  /// Of the part of each head that turns; `form` says what no option does.
+  /// It turns the part of each head that the options say; `form` says what no option does.
   nn::Rotary rotary(nn::RotaryForm form = {}) const;
   /// The decoder of these sizes: RMS norms before, rotary positions, gated feed-forward layers, no biases.
   Spec spec() const;
