@@ -121,6 +121,12 @@ void describe_window(config::OptionTable<RotaryOptions> table, const std::string
       .doc("a token attends to itself and the tokens before it, this many in all; " + which);
 }
 
+void check_window(const config::Options<RotaryOptions>& options, bool is_used, Diagnostics& diagnostics) {
+  if (!is_used || options->sliding_window) return;
+  diagnostics.add(options.where(&R::sliding_window), "model.sliding_window is not set, but blocks are limited to it",
+                  "set it, such as 4096");
+}
+
 void describe_head_values(config::OptionTable<RotaryOptions> table) {
   table.add("head_values", &R::head_values)
       .min(0)
