@@ -22,6 +22,12 @@ std::set<std::int64_t> WindowOptions::blocks_without_window(std::int64_t layers)
   return blocks;
 }
 
+void check_window(const config::Options<RotaryOptions>& options, bool is_used, Diagnostics& diagnostics) {
+  if (!is_used || options->sliding_window) return;
+  diagnostics.add(options.where(&RotaryOptions::sliding_window),
+                  "model.sliding_window is not set, but blocks are limited to it", "set it, such as 4096");
+}
+
 void describe_windows_of_blocks(config::OptionTable<WindowOptions> table, const std::string& families) {
   table.add("use_sliding_window", &WindowOptions::use_sliding_window)
       .doc("whether sliding_window is in use; not set: only in a family that always uses it");

@@ -55,7 +55,7 @@ TEST_CASE("another base than OLMo 3's is written for both kinds of blocks") {
 
 TEST_CASE("what does not fit is refused with its line and what to do") {
   CHECK_THAT(model_faults("olmo3", {}).front(),
-             Contains("model.sliding_window is not set\n    fix: set it, 4096 in OLMo 3"));
+             Contains("model.sliding_window is not set, but blocks are limited to it\n    fix: set it, such as 4096"));
   CHECK(model_faults("olmo3", {{"sliding_window", integer(9)}, {"layer_types", Faults{"full_attention"}}}) ==
         Faults{"a.toml:11: model.layer_types has 1 entries, but model.num_layers is 2\n"
                "    fix: give one for each block, or remove it"});

@@ -71,6 +71,7 @@ TEST_CASE("what does not fit is refused with its line and what to do") {
         Faults{"a.toml:11: model.no_rope_layers has 2 entries, but model.num_layers is 3\n"
                "    fix: give one for each block, or remove it"});
   CHECK(model_faults("smollm3", {{"no_rope_layer_interval", integer(0)}}).size() == 1);
+  CHECK_THAT(model_faults("smollm3", {{"use_sliding_window", true}}).front(), Contains("sliding_window is not set"));
   CHECK(model_faults("smollm3", {{"layer_types", Faults{"sliding_attention", "full_attention"}}}).size() == 1);
 }
 

@@ -24,8 +24,9 @@ from transformers import AutoModelForCausalLM
 OF_EACH_FAMILY = ("gpt2", "bloom-6-heads", "llama-3.1", "llama-biases", "llama-yarn", "mistral-window", "qwen2-window",
                   "mixtral-window", "qwen3-yarn", "qwen3-moe-dense", "olmo2-biases", "gemma2", "gemma3-capped",
                   "gpt-oss", "smollm3-window", "granite-yarn", "olmo3-yarn", "glm")
-# Without these a file is none of the family, or of nothing.
-ALWAYS_THERE = {"architectures", "model_type", "vocab_size", "dtype", "torch_dtype", "transformers_version"}
+# Without these a file is none of the family, or of nothing; families' tokens of padding are beyond a tiny vocabulary.
+ALWAYS_THERE = {"architectures", "model_type", "vocab_size", "dtype", "torch_dtype", "transformers_version",
+                "pad_token_id"}
 # Capstan asks for sizes, for which transformers has a default.
 SIZES = {"hidden_size", "n_embd", "num_hidden_layers", "n_layer", "num_attention_heads", "n_head", "intermediate_size"}
 

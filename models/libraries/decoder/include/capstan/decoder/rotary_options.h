@@ -101,6 +101,8 @@ void describe_partial_rotary(config::OptionTable<RotaryOptions> table);
 void describe_longrope(config::OptionTable<RotaryOptions> table);
 /// sliding_window; `which`: the blocks that are limited to it.
 void describe_window(config::OptionTable<RotaryOptions> table, const std::string& which);
+/// A window that is in use and not set.
+void check_window(const config::Options<RotaryOptions>& options, bool is_used, Diagnostics& diagnostics);
 /// head_values, for families whose published classes have a head of values.
 void describe_head_values(config::OptionTable<RotaryOptions> table);
 /// `activation` is the one that the family has, `key` what a config.json calls the option.
