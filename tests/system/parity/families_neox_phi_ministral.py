@@ -56,7 +56,7 @@ def in_the_dtype_asked_for():
 
 CASES = {
     "gpt_neox": lambda: gpt_neox(),
-    "gpt_neox-in-turn": lambda: gpt_neox(use_parallel_residual=False, rotary_pct=1.0, rotary_emb_base=500,
+    "gpt_neox-in-turn": lambda: gpt_neox(hidden_size=64, use_parallel_residual=False, rotary_pct=1.0, rotary_emb_base=500,
                                          hidden_act="gelu_new", attention_bias=False, tie_word_embeddings=True),
     "phi3": lambda: phi3(sliding_window=7),
     # transformers goes by the length of each batch, Capstan by model.seq_length; here both mean the short factors, ...
