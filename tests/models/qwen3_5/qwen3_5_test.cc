@@ -99,7 +99,7 @@ TEST_CASE("the mixture has routed experts and one that computes every token") {
 TEST_CASE("what the architecture does not cover is refused by name") {
   using Faults = std::vector<std::string>;
   CHECK(model_faults("qwen3_5", {{"linear_num_key_heads", integer(3)}}) ==
-        Faults{"model.delta_value_heads 4 is not divisible by model.delta_key_heads 3\n"
+        Faults{"default: model.delta_value_heads 4 is not divisible by model.delta_key_heads 3\n"
                "    fix: each key head serves the same number of value heads"});
   CHECK(model_faults("qwen3_5", {{"layer_types", std::vector<std::string>{"full_attention"}}}) ==
         Faults{"a.toml:10: model.layer_types has 1 entries, but model.num_layers is 2\n"
@@ -109,7 +109,7 @@ TEST_CASE("what the architecture does not cover is refused by name") {
         Faults{"a.toml:10: model.layer_types has \"sliding_attention\"\n"
                "    fix: use \"full_attention\" and \"linear_attention\"; there are no others"});
   CHECK(model_faults("qwen3_5", {{"head_dim", integer(12)}}) ==
-        Faults{"model.rotary_part lets 3 of a head's 12 numbers turn\n    fix: an even number of them can turn"});
+        Faults{"default: model.rotary_part lets 3 of a head's 12 numbers turn\n    fix: an even number of them can turn"});
 }
 
 }  // namespace qwen3_5_test

@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from families import VOCAB, bloom, gpt2, llama, mixtral, olmo2, qwen3
+from families_qwen3_5 import CASES as QWEN3_5
 from models import make_model, random_ids
 
 CASES = {
@@ -35,6 +36,9 @@ CASES = {
     "qwen3": (qwen3, dict(target_modules=["q_proj", "o_proj", "gate_proj"], r=4, lora_alpha=8)),
     "olmo2": (olmo2, dict(target_modules=["k_proj", "down_proj"], r=3, lora_alpha=8)),
 }
+if QWEN3_5:
+    CASES["qwen3_5"] = (QWEN3_5["qwen3.5"], dict(target_modules=["in_proj_qkv", "in_proj_a", "out_proj", "q_proj"], r=4,
+                                                 lora_alpha=8))
 
 
 def logits(model):
