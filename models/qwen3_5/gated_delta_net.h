@@ -21,18 +21,17 @@ struct DeltaSizes {
   double init_std = 0;
 };
 
-/// A layer of Yang et al. 2024 ("Gated Delta Networks") as transformers' Qwen3_5GatedDeltaNet is: q, k and v of a product
-/// go through a causal convolution of each channel with SiLU, then through gated_delta_rule() with
-/// decay = -exp(A_log) · softplus(a + dt_bias) and beta = sigmoid(b), then through an RMS norm by head times silu(z) and
-/// the output product. Products: linear_qkvz and linear_ba, whose modules are in_proj_qkv, in_proj_z, in_proj_b and
+/// A layer of Yang et al. 2024 ("Gated Delta Networks") as transformers' Qwen3_5GatedDeltaNet is: q, k and v of a
+/// product go through a causal convolution of each channel with SiLU, then through gated_delta_rule() with decay =
+/// -exp(A_log) · softplus(a + dt_bias) and beta = sigmoid(b), then through an RMS norm by head times silu(z) and the
+/// output product. Products: linear_qkvz and linear_ba, whose modules are in_proj_qkv, in_proj_z, in_proj_b and
 /// in_proj_a, and linear_proj. In generation it keeps the convolution's last inputs and the states of each row.
 class GatedDeltaNet : public capstan::decoder::TokenMixer, public capstan::nn::Recurrence {
  public:
   /// `records`: what the names of its records begin with ("model.layers.0."); `entry`: its own in the cache.
   GatedDeltaNet(capstan::nn::Layer& parent, const DeltaSizes& sizes, const std::string& records, std::size_t entry);
   ~GatedDeltaNet() override;
-  at::Tensor forward(const at::Tensor& x, const capstan::nn::Batch& batch,
-                     capstan::nn::KVCache* cache) const override;
+  at::Tensor forward(const at::Tensor& x, const capstan::nn::Batch& batch, capstan::nn::KVCache* cache) const override;
   std::int64_t heads() const override { return sizes_.key_heads; }
   /// Reading the state, writing it and the result: three products [key dim, value dim] a head.
   double more_flops_per_token() const override {

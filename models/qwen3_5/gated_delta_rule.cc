@@ -41,8 +41,8 @@ at::Tensor as_tokens(const at::Tensor& x, std::int64_t length) {
   return x.movedim({1, 2}, {3, 4}).flatten(3, 4).flatten(1, 2).narrow(1, 0, length);
 }
 
-// A segment in chunks: q, k [B, Hk, 1, n, c, key dim], v [B, Hk, R, n, c, value dim], numbers of tokens [B, Hk, R, n, c],
-// of pairs of tokens [B, Hk, R, n, c, c].
+// A segment in chunks: q, k [B, Hk, 1, n, c, key dim], v [B, Hk, R, n, c, value dim], numbers of tokens [B, Hk, R, n,
+// c], of pairs of tokens [B, Hk, R, n, c, c].
 struct Chunks {
   at::Tensor q, k, v, beta;
   at::Tensor inverse_q, inverse_k;  // of their lengths; q is also divided by sqrt(key dim)
@@ -82,9 +82,7 @@ void Chunks::decays(const at::Tensor& decay, const at::Tensor& begun) {
   const auto last = sum.narrow(-1, length - 1, 1);
   auto hidden = at::ones({length, length}, sum.options().dtype(at::kBool)).triu(1);
   if (begun.defined()) hidden = hidden.logical_or(begun.unsqueeze(-1).ne(begun.unsqueeze(-2)));
-  between = (sum.unsqueeze(-1) - sum.unsqueeze(-2))
-                .masked_fill(hidden, -std::numeric_limits<double>::infinity())
-                .exp();
+  between = (sum.unsqueeze(-1) - sum.unsqueeze(-2)).masked_fill(hidden, -std::numeric_limits<double>::infinity()).exp();
   from_start = sum.exp();
   to_end = (last - sum).exp();
   if (begun.defined()) {
@@ -156,15 +154,15 @@ ScanGradients scan_backward(const Chunks& in, const at::Tensor& gradient, at::Te
     const auto at = static_cast<std::size_t>(i);
     after[at] = of_state;
     written[at] = own.select(3, i) + at::matmul(in.k_end.select(3, i), of_state);
-    of_state =
-        read.select(3, i) + through.select(3, i) * of_state - at::matmul(in.w.select(3, i).mT(), written[at]);
+    of_state = read.select(3, i) + through.select(3, i) * of_state - at::matmul(in.w.select(3, i).mT(), written[at]);
   }
   return {at::stack(written, 3), at::stack(after, 3), of_state};
 }
 
 // By hand: with M = v - k_start S, written = (1 + A)^-1 (beta M), out = q_start S + p written, and the state after it
 // through S + k_end^T written.
-Gradients backward_of(const Chunks& in, const at::Tensor& first, const at::Tensor& gradient, const at::Tensor& of_state) {
+Gradients backward_of(const Chunks& in, const at::Tensor& first, const at::Tensor& gradient,
+                      const at::Tensor& of_state) {
   const auto now = scan(in, first);
   const auto from = scan_backward(in, gradient, of_state);
   const auto beta = in.beta.unsqueeze(-1);
@@ -184,7 +182,8 @@ Gradients backward_of(const Chunks& in, const at::Tensor& first, const at::Tenso
   // Of the sums of decays, each by what it is an exponent of.
   const auto of_pairs = of_qk * in.qk + of_kk * in.kk;
   const auto of_ends = (of_k_end * in.k_end).sum(-1);
-  auto sums = of_pairs.sum(-1) - of_pairs.sum(-2) + (of_q_start * in.q_start + of_k_start * in.k_start).sum(-1) - of_ends;
+  auto sums =
+      of_pairs.sum(-1) - of_pairs.sum(-2) + (of_q_start * in.q_start + of_k_start * in.k_start).sum(-1) - of_ends;
   sums.select(-1, sums.size(-1) - 1)
       .add_(of_ends.sum(-1) + in.through * (now.states * from.states_after).sum(at::IntArrayRef{-1, -2}));
   // A token's decay is in the sums of all from it on.

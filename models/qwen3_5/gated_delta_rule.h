@@ -5,8 +5,8 @@
 
 namespace qwen3_5 {
 
-/// What the gated delta rule computes from: each value head h has a state S [key dim, value dim] that goes from token to
-/// token (Yang et al. 2024, "Gated Delta Networks"). With q and k of unit length, q divided by sqrt(key dim):
+/// What the gated delta rule computes from: each value head h has a state S [key dim, value dim] that goes from token
+/// to token (Yang et al. 2024, "Gated Delta Networks"). With q and k of unit length, q divided by sqrt(key dim):
 ///
 ///   S = exp(decay) S + k (beta (v - exp(decay) S^T k))^T,   out = S^T q
 ///

@@ -40,7 +40,7 @@ capstan::config::Presets Qwen35Options::file_defaults() {
     return decoder::rotary_defaults({.length = 32768}, {{"num_kv_heads", kv_heads},
                                                         {"head_dim", std::int64_t{256}},
                                                         {"attention_bias", false},
-                                                        {"rotary_part", 0.25},
+                                                        {"partial_rotary_factor", 0.25},
                                                         {"full_attention_interval", std::int64_t{4}},
                                                         {"delta_key_heads", std::int64_t{16}},
                                                         {"delta_value_heads", std::int64_t{32}},
@@ -61,9 +61,8 @@ capstan::config::Presets Qwen35Options::file_defaults() {
 
 std::vector<capstan::config::FileKeys> Qwen35Options::file_keys() {
   auto keys = decoder::own_names(
-      {"rotary_part", "expert_dim", "shared_expert_dim", "experts_per_token", "router_aux_loss"});
-  for (const auto& more : {hybrid_keys(), decoder::rotary_keys()}) keys.insert(keys.end(), more.begin(), more.end());
-  std::erase_if(keys, [](const auto& key) { return key.name.ends_with("partial_rotary_factor"); });
+      {"expert_dim", "shared_expert_dim", "experts_per_token", "router_aux_loss"});
+  for (const auto& more : {hybrid_keys(), decoder::rotary_keys({"partial_rotary_factor"})}) keys.insert(keys.end(), more.begin(), more.end());
   return decoder::file_keys(
       {decoder::family_keys("qwen3_5_text", keys), decoder::family_keys("qwen3_5_moe_text", keys)});
 }

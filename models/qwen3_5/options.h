@@ -12,15 +12,13 @@
 namespace qwen3_5 {
 
 struct Qwen35Options : capstan::decoder::RotaryOptions, capstan::decoder::RouterOptions, HybridOptions {
+  Qwen35Options() { partial_rotary_factor = 0.25; }
   std::string model_type = "qwen3_5_text";
-  double rotary_part = 0.25;
   bool attention_bias = false;
   std::int64_t expert_dim = 176;
   std::int64_t shared_expert_dim = 176;
 
   bool has_experts() const { return model_type == "qwen3_5_moe_text"; }
-  /// A head's numbers that turn.
-  std::int64_t turned() const { return static_cast<std::int64_t>(static_cast<double>(dim()) * rotary_part); }
   static void describe(capstan::config::OptionTable<Qwen35Options>& t);
   static capstan::config::Presets presets();
   static capstan::config::Presets file_defaults();

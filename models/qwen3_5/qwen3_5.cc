@@ -1,5 +1,5 @@
-// Qwen 3.5's text models, dense or with routed experts: three blocks of the gated delta rule (Yang et al. 2024), then one
-// of attention with a gate, of whose heads a part turns; norms multiply by 1 + weight.
+// Qwen 3.5's text models, dense or with routed experts: three blocks of the gated delta rule (Yang et al. 2024), then
+// one of attention with a gate, of whose heads a part turns; norms multiply by 1 + weight.
 #include <capstan/base/text.h>
 #include <capstan/model.h>
 
@@ -23,13 +23,8 @@ void Qwen35Options::describe(capstan::config::OptionTable<Qwen35Options>& t) {
       .doc("width of the expert that computes every token");
   decoder::describe_routers(t, "num_local_experts");  // what transformers 5 writes
   t.add("attention_bias", &Qwen35Options::attention_bias).doc("biases on q, k, v and the output product of attention");
-  t.add("rotary_part", &Qwen35Options::rotary_part)
-      .above(0)
-      .max(1)
-      .spelling("partial_rotary_factor")
-      .spelling("rope_parameters.partial_rotary_factor")
-      .doc("of each head's numbers, which turn with the position; the others stay");
-  decoder::describe_rotary_positions(t, {"default"}, "not");
+  decoder::describe_partial_rotary(t);
+  decoder::describe_rotary_scaling(t);
   decoder::describe_rotary_rest(t);
 }
 
@@ -41,28 +36,24 @@ class Qwen35 : public decoder::Model {
 
   void check(capstan::Diagnostics& diagnostics) const override {
     decoder::check_rotary(options_, diagnostics);
+    decoder::check_rotary_scaling(options_, diagnostics);
     check_hybrid(options_, options_->num_layers, diagnostics);
     if (options_->has_experts()) decoder::check_routers(options_, diagnostics);
-    if (options_->turned() > 0 && options_->turned() % 2 == 0) return;
-    diagnostics.add(options_.where(&Qwen35Options::rotary_part),
-                    cat("model.rotary_part lets ", options_->turned(), " of a head's ", options_->dim(), " numbers turn"),
-                    "an even number of them can turn");
   }
 
  protected:
   decoder::Spec spec() const override {
     const auto& o = *options_;
     auto made = o.spec();
-    made.rotary = capstan::nn::Rotary(o.dim(), o.rope_theta, {}, {.turned = o.turned()});
     made.head_norms = decoder::Spec::HeadNorms::each;
     made.norm_factor = capstan::nn::RmsNorm::Factor::one_plus_weight;
     made.qkv_bias = made.projection_bias = o.attention_bias;
     made.output_gate = true;
     made.token_mixer = [hybrid = static_cast<const HybridOptions&>(o), sizes = sizes()](
                            auto& parent, std::int64_t block, const std::string& records) {
-      return hybrid.attends(block) ? nullptr
-                                   : std::make_unique<GatedDeltaNet>(parent, sizes, records,
-                                                                     static_cast<std::size_t>(block));
+      return hybrid.attends(block)
+                 ? nullptr
+                 : std::make_unique<GatedDeltaNet>(parent, sizes, records, static_cast<std::size_t>(block));
     };
     if (!o.has_experts()) return made;
     made.ff_dim = o.expert_dim;
@@ -76,8 +67,8 @@ class Qwen35 : public decoder::Model {
   void describe_files(capstan::layout::FileMap& map) const override {
     const auto& o = *options_;
     map.architecture = o.has_experts() ? "Qwen3_5MoeForCausalLM" : "Qwen3_5ForCausalLM";
-    map.left_out = {"rope_type"};
     decoder::describe_rotary_files(o, map);
+    decoder::describe_rotary_scaling_files(o, map);
     describe_hybrid_files(o, o.num_layers, map);
     for (std::int64_t i = 0; i < o.num_layers; ++i)
       if (!o.attends(i)) GatedDeltaNet::describe_files(sizes(), cat("model.layers.", i, "."), map);

@@ -2,7 +2,12 @@
 #include <capstan/decoder/decoder.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
+#include <vector>
+
+#include "latent.h"
 
 namespace capstan::decoder {
 namespace {
@@ -41,6 +46,11 @@ double positions_seen(const Spec& spec, std::int64_t sequence_length) {
   return window - window * window / (2 * length);
 }
 
+// Without the prefix that all names get.
+std::string bare(const Spec& spec, const std::string& name) {
+  return name.starts_with(spec.names.prefix) ? name.substr(spec.names.prefix.size()) : name;
+}
+
 // Forward's operations for a token in what mixes the tokens of a block with this spec: two a weight and a product.
 double mixing_flops(const Spec& spec, const nn::Unit& block, std::int64_t sequence_length) {
   if (const auto own = own_weights<TokenMixer>(block)) {
@@ -51,26 +61,58 @@ double mixing_flops(const Spec& spec, const nn::Unit& block, std::int64_t sequen
   const auto& heads = spec.attention.heads;
   const auto of_both = heads.dim + heads.values();
   const auto gate = spec.output_gate ? heads.queries * heads.dim : 0;
-  const auto weights = spec.hidden_size * ((heads.queries + heads.keys) * of_both + gate);
+  const auto weights =
+      spec.latent ? latent_weights(spec) : spec.hidden_size * ((heads.queries + heads.keys) * of_both + gate);
   const auto products = static_cast<double>(heads.queries * of_both) * positions_seen(spec, sequence_length);
   return 2 * (static_cast<double>(weights) + products);
 }
 
 void stack_experts(const Spec& spec, const std::string& block, layout::FileMap& map) {
-  const auto bare = [&](const std::string& name) {
-    return name.starts_with(spec.names.prefix) ? name.substr(spec.names.prefix.size()) : name;
-  };
   const auto experts = block + spec.names.experts;
   auto& gate_up = map.tensors.at(experts + ".gate_up_proj").stack;
   auto& down = map.tensors.at(experts + ".down_proj").stack;
   for (std::int64_t e = 0; e < spec.mixture.count; ++e) {
     const auto tensor = [&](std::size_t part) {
-      return bare(cat(experts, ".", e, ".", spec.names.expert_parts.at(part), ".weight"));
+      return bare(spec, cat(experts, ".", e, ".", spec.names.expert_parts.at(part), ".weight"));
     };
     gate_up.push_back(tensor(0));
     gate_up.push_back(tensor(1));
     down.push_back(tensor(2));
   }
+}
+
+// Names::fused of one block: `rows` has how many each record has.
+void fuse_modules(const Spec& spec, const std::string& block, const std::map<std::string, std::int64_t>& rows,
+                  layout::FileMap& map) {
+  for (const auto& [whole, modules] : spec.names.fused) {
+    for (const std::string end : {".weight", ".bias"}) {
+      std::vector<std::string> records;
+      for (const auto& module : modules) {
+        if (rows.contains(block + module + end)) records.push_back(block + module + end);
+      }
+      std::int64_t all = 0, offset = 0;
+      for (const auto& record : records) all += rows.at(record);
+      for (const auto& record : records) {
+        map.tensors.at(record).name = bare(spec, block + whole + end);
+        map.tensors.at(record).part = layout::FusedPart{0, offset, all};
+        offset += rows.at(record);
+      }
+    }
+  }
+}
+
+// Experts in one tensor a record, as Names has them without expert_parts.
+void order_experts(const Spec& spec, const std::string& block, layout::FileMap& map) {
+  const auto count = spec.mixture.count, both = 2 * spec.ff_dim;
+  const auto experts = block + spec.names.experts;
+  auto& gate_up = map.tensors.at(experts + ".gate_up_proj");
+  gate_up.order = {0, 3, 2, 1};
+  gate_up.file_shape = {count, spec.hidden_size, both};
+  map.tensors.at(experts + ".down_proj").order = {0, 2, 1};
+  if (!spec.mixture.expert_biases) return;
+  auto& bias = map.tensors.at(experts + ".gate_up_proj_bias");
+  bias.order = {0, 2, 1};
+  bias.file_shape = {count, both};
 }
 
 // A fused q, k and v is a record [heads, 3, dim, …], and a matrix or a vector of as many rows in files.
@@ -95,17 +137,37 @@ layout::FileMap files(const Spec& spec) {
   if (!head.starts_with(prefix)) map.unprefixed.push_back(head);
   if (has_values) map.may_be_absent.push_back(head);
   if (has_values) map.ignored.push_back(spec.names.head + ".weight");
+  std::map<std::string, std::int64_t> rows;
   for (const auto& unit : units(spec)) {
     for (const auto* record : nn::parameters(*unit)) {
-      auto& tensor = map.tensors[record->name];
-      tensor.name = record->name.starts_with(prefix) ? record->name.substr(prefix.size()) : record->name;
+      map.tensors[record->name].name = bare(spec, record->name);
+      rows[record->name] = record->shape.front();
     }
   }
   if (spec.names.qkv.size() == 1) flatten_fused(spec, map);
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
-    if (spec.mixture.is_in(i)) stack_experts(spec, cat(spec.names.block, i, "."), map);
+    const auto block = cat(spec.names.block, i, ".");
+    const auto place = spec.names.expert_parts.empty() ? order_experts : stack_experts;
+    if (spec.mixture.is_in(i)) place(spec, block, map);
+    fuse_modules(spec, block, rows, map);
   }
   return map;
+}
+
+void fuse_in_files(layout::FileMap& map, const std::string& whole, const std::vector<FusedRows>& parts) {
+  std::int64_t rows = 0;
+  for (const auto& part : parts) rows += part.rows;
+  for (auto& [record, tensor] : map.tensors) {
+    std::int64_t offset = 0;
+    for (const auto& part : parts) {
+      if (tensor.name.ends_with(part.end)) {
+        tensor.name.replace(tensor.name.size() - part.end.size(), part.end.size(), whole);
+        tensor.part = layout::FusedPart{0, offset, rows};
+        break;
+      }
+      offset += part.rows;
+    }
+  }
 }
 
 Model::~Model() = default;
@@ -145,11 +207,8 @@ layout::FileMap Model::file_map() const {
   const auto made = spec();
   auto map = files(made);
   describe_files(map);
-  const auto in_files = [&](const std::string& name) {
-    return name.starts_with(made.names.prefix) ? name.substr(made.names.prefix.size()) : name;
-  };
   if (made.tied_head && made.head_values == 0)
-    map.copies[in_files(made.names.head) + ".weight"] = in_files(made.names.tokens) + ".weight";
+    map.copies[bare(made, made.names.head) + ".weight"] = bare(made, made.names.tokens) + ".weight";
   return map;
 }
 

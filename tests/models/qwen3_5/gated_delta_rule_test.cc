@@ -1,4 +1,5 @@
-// The gated delta rule: chunks beside the definition token by token, its gradient, and rows that hold several sequences.
+// The gated delta rule: chunks beside the definition token by token, its gradient, and rows that hold several
+// sequences.
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>

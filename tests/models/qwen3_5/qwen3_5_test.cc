@@ -109,7 +109,8 @@ TEST_CASE("what the architecture does not cover is refused by name") {
         Faults{"a.toml:10: model.layer_types has \"sliding_attention\"\n"
                "    fix: use \"full_attention\" and \"linear_attention\"; there are no others"});
   CHECK(model_faults("qwen3_5", {{"head_dim", integer(12)}}) ==
-        Faults{"default: model.rotary_part lets 3 of a head's 12 numbers turn\n    fix: an even number of them can turn"});
+        Faults{"default: model.partial_rotary_factor 0.25 turns 3 of a head's 12 numbers\n"
+               "    fix: numbers turn in pairs: use a factor that makes an even number of them"});
 }
 
 }  // namespace qwen3_5_test
