@@ -66,6 +66,9 @@ const Case all_cases[] = {
      "rank = 4\nalpha = 6\ntargets = [\"all-linear\"]\nmodules_to_save = [\"lm_head\"]\n"},
     {"ministral3", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"down_proj\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\n", false},
+    // q, k and v are one module of the file.
+    {"qwen3_5", "rank = 4\nalpha = 8\ntargets = [\"in_proj_qkv\", \"in_proj_a\", \"out_proj\", \"q_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"linear_attn.norm\"]\n", false},
     {"smollm3", "rank = 3\nalpha = 8\ntargets = [\"v_proj\", \"gate_proj\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\n"},
     {"granite", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"down_proj\"]\nmodules_to_save = [\"lm_head\"]\n",
