@@ -59,8 +59,8 @@ TEST_CASE("blocks are what the interval or the list says, with the files' names"
   CHECK(files.count("layers.0.self_attn.q_proj.weight") == 0);
   CHECK(files.at("layers.1.self_attn.q_proj.weight") == layout::Shape{64, 12});  // queries and gates
   CHECK(files.at("layers.1.self_attn.q_norm.weight") == layout::Shape{8});
-  const auto listed = make_model("qwen3_5", with(tiny, {{"layer_types", std::vector<std::string>{"full_attention",
-                                                                                                 "linear_attention"}}}));
+  const auto listed = make_model(
+      "qwen3_5", with(tiny, {{"layer_types", std::vector<std::string>{"full_attention", "linear_attention"}}}));
   CHECK(files_of(*listed).count("layers.0.self_attn.q_proj.weight") == 1);
   CHECK(listed->file_map().more.at("layer_types") == R"(["full_attention", "linear_attention"])");
   CHECK(listed->file_map().kept == std::vector<std::string>{"mtp."});
@@ -104,8 +104,7 @@ TEST_CASE("what the architecture does not cover is refused by name") {
   CHECK(model_faults("qwen3_5", {{"layer_types", std::vector<std::string>{"full_attention"}}}) ==
         Faults{"a.toml:10: model.layer_types has 1 entries, but model.num_layers is 2\n"
                "    fix: give one for each block, or remove it"});
-  CHECK(model_faults("qwen3_5",
-                     {{"layer_types", std::vector<std::string>{"full_attention", "sliding_attention"}}}) ==
+  CHECK(model_faults("qwen3_5", {{"layer_types", std::vector<std::string>{"full_attention", "sliding_attention"}}}) ==
         Faults{"a.toml:10: model.layer_types has \"sliding_attention\"\n"
                "    fix: use \"full_attention\" and \"linear_attention\"; there are no others"});
   CHECK(model_faults("qwen3_5", {{"head_dim", integer(12)}}) ==
