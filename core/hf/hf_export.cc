@@ -115,7 +115,8 @@ HfWriter::HfWriter(HfWeights weights) : weights_(std::move(weights)) {
 const nn::Codec* HfWriter::codec_of(const RecordPart& piece) const {
   const auto found = weights_.codecs.find(piece.record->name);
   if (found == weights_.codecs.end() || found->second->stacked() > 0) return nullptr;
-  const bool is_matrix = piece.place->stack.empty() && !piece.place->part && !piece.place->transposed;
+  const auto& place = *piece.place;
+  const bool is_matrix = place.stack.empty() && !place.part && !place.transposed && place.order.empty();
   return is_matrix ? found->second.get() : nullptr;
 }
 
@@ -189,6 +190,7 @@ at::Tensor HfWriter::read(const Tensor& tensor) const {
       fused.narrow(part->dim, part->offset, record.shape[static_cast<std::size_t>(part->dim)]).copy_(value);
   }
   if (first.place->transposed) return fused.t().contiguous();
+  if (!first.place->order.empty()) fused = fused.permute(first.place->order).contiguous();
   return fused.view(tensor.head.shape);
 }
 

@@ -64,7 +64,9 @@ nn::Attention::Kind attention_kind(const Spec& s, std::int64_t index) {
   kind.spec = s.attention;
   kind.order = s.names.qkv.size() == 1 ? nn::Attention::Order::by_head : nn::Attention::Order::by_kind;
   kind.rotary = s.rotary;
+  kind.query_scaling = s.query_scaling;
   kind.norm_factor = s.norm_factor;
+  kind.output_gate = s.output_gate;
   kind.dropout = s.attention_dropout;
   kind.norm_epsilon = s.norm_epsilon;
   kind.layer = static_cast<std::size_t>(index);
@@ -76,8 +78,9 @@ nn::Attention::Weights attention_of(const Spec& s, const std::string& block) {
   const auto queries = heads.queries * heads.dim, keys = heads.keys * heads.dim, values = heads.keys * heads.values();
   std::vector<std::string> modules;
   for (const auto& name : s.names.qkv) modules.push_back(block + name);
-  const auto features = modules.size() == 1 ? std::vector<layout::Shape>{{heads.queries, 3, heads.dim}}
-                                            : std::vector<layout::Shape>{{queries}, {keys}, {values}};
+  const auto features = modules.size() == 1
+                            ? std::vector<layout::Shape>{{heads.queries, 3, heads.dim}}
+                            : std::vector<layout::Shape>{{(s.output_gate ? 2 : 1) * queries}, {keys}, {values}};
   nn::Attention::Weights weights;
   weights.qkv = linear_of({modules, features, s.hidden_size, s.qkv_bias, s.init_std});
   weights.projection = linear_of({{block + s.names.projection},
@@ -159,11 +162,19 @@ class Norm {
   std::optional<nn::RmsNorm> rms_;
 };
 
+// As a tensor of the dtype holds it.
+double rounded(double value, at::ScalarType type) {
+  const auto single = static_cast<float>(value);
+  if (type == at::kBFloat16) return static_cast<float>(at::BFloat16(single));
+  return type == at::kHalf ? static_cast<float>(at::Half(single)) : value;
+}
+
 class Embedding : public nn::Unit {
  public:
   Embedding(const Spec& s, const WeightPtr& tokens)
       : Unit("embedding"),
         multiplier_(s.embedding_multiplier),
+        rounds_multiplier_(s.rounds_multiplier),
         tokens_(*this, last_part(s.names.tokens), nn::WeightSplit::vocabulary, tokens),
         norm_(*this, "norm", s, s.names.embedding_norm),
         dropout_(*this, "embedding.dropout", s.embedding_dropout) {
@@ -174,7 +185,7 @@ class Embedding : public nn::Unit {
 
   Hidden forward(Hidden hidden, const Batch& batch, KVCache*) override {
     auto x = tokens_.forward(batch.tokens, batch.real);
-    if (multiplier_ != 1) x = x * multiplier_;
+    if (multiplier_ != 1) x = x * (rounds_multiplier_ ? rounded(multiplier_, x.scalar_type()) : multiplier_);
     if (positions_) x = x + positions_->forward(batch.positions, batch.real);
     hidden.states = dropout_.forward(norm_.forward(x), batch);
     return hidden;
@@ -182,6 +193,7 @@ class Embedding : public nn::Unit {
 
  private:
   double multiplier_;
+  bool rounds_multiplier_;
   nn::Embedding tokens_;
   std::optional<nn::Embedding> positions_;
   Norm norm_;
@@ -325,7 +337,7 @@ class Head : public nn::Unit {
     if (s.head_values > 0) {
       values_.emplace(*this, last_part(s.names.value_head), matrix);
     } else {
-      words_.emplace(*this, last_part(s.names.head), matrix);
+      words_.emplace(*this, last_part(s.names.head), matrix, s.logits_cap);
     }
     if (s.mixture.count > 0) balance_.emplace(*this);
   }

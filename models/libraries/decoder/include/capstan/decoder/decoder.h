@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -44,10 +45,15 @@ struct Names {
   std::string sinks = "self_attn.sinks";                        ///< the record itself, as Spec::attention has sinks
   std::vector<std::string> up{"mlp.gate_proj", "mlp.up_proj"};  ///< gate first, where it is gated
   std::string down = "mlp.down_proj";
+  /// Modules of a block that files hold as one, rows after rows: {"mlp.gate_up_proj", {"mlp.gate_proj",
+  /// "mlp.up_proj"}}.
+  std::map<std::string, std::vector<std::string>> fused;
   std::string router = "mlp.gate";
   std::string router_correction = "e_score_correction_bias";  ///< of the router, as MixtureSpec::correction says
-  /// Experts are two records of each block, ".gate_up_proj" and ".down_proj", and in files three tensors of each
-  /// expert: its gate, its up and its down.
+  /// Experts are two records of each block, ".gate_up_proj" and ".down_proj", and two more of biases,
+  /// ".gate_up_proj_bias" and ".down_proj_bias". In files they are three tensors of each expert: its gate, its up and
+  /// its down. Without such names a record is one tensor, with what a product sums over before its features and each
+  /// feature's gate beside its up: [experts, hidden, 2 ff] and [experts, ff, hidden].
   std::string experts = "mlp.experts";
   std::vector<std::string> expert_parts{"gate_proj", "up_proj", "down_proj"};
   std::string shared = "mlp.shared_experts";           ///< as MixtureSpec::shared_dim says; its parts: expert_parts
@@ -103,6 +109,8 @@ class TokenMixer : public nn::Layer {
   /// Normed states [B, S, hidden] -> what is added to the residual, [B, S, hidden]. A pure function of these and the
   /// weights, which may run again in backward. `cache` is null except in generation.
   virtual at::Tensor forward(const at::Tensor& x, const nn::Batch& batch, nn::KVCache* cache) const = 0;
+  /// Floating-point operations of its forward for one token, besides two for each weight of its matrices.
+  virtual double more_flops_per_token() const { return 0; }
 };
 
 /// A feed-forward layer of another kind: a model's own, which a block has in place of the one that its Spec describes.
@@ -141,10 +149,12 @@ struct Spec {
 
   /// Positions: rotary, or linear biases (attention.alibi), or learned (Names::positions).
   std::optional<nn::Rotary> rotary;
+  std::optional<nn::QueryScaling> query_scaling = {};  ///< queries grow with their position (Ministral 3)
 
   std::optional<LatentSpec> latent;  ///< none: q, k and v are made from the states
   bool qkv_bias = false;
   bool projection_bias = false;
+  bool output_gate = false;  ///< as nn::Attention::Kind says: q's module holds each head's query and gate
   HeadNorms head_norms = HeadNorms::none;
   std::set<std::int64_t> blocks_without_window = {};  ///< they see all positions although attention.window is set
 
@@ -166,8 +176,10 @@ struct Spec {
   std::int64_t head_values = 0;  ///< the head gives as many numbers of each position; 0: it gives words
   bool tied_head = false;
   double embedding_multiplier = 1;  ///< multiplies what the table gives
+  bool rounds_multiplier = false;   ///< embedding_multiplier is first rounded to the table's dtype (Gemma)
   double residual_multiplier = 1;   ///< multiplies what a layer adds to its residual
   double logits_multiplier = 1;
+  std::optional<double> logits_cap = {};  ///< logits are cap · tanh(product / cap) (Gemma 2)
 
   double embedding_dropout = 0;
   double attention_dropout = 0;  ///< on its probabilities
@@ -184,7 +196,8 @@ struct Spec {
 /// The units: "embedding", "blocks.0" …, "head".
 std::vector<std::unique_ptr<nn::Unit>> units(const Spec& spec);
 /// Every record under its own name, without the prefix, which all get but the head, unless it has it; experts as
-/// stacks, a fused q, k and v as one matrix. A head of values may be absent, and a head of words is then ignored.
+/// stacks, a fused q, k and v as one matrix, Names::fused as parts. A head of values may be absent, and a head of words
+/// is then ignored.
 layout::FileMap files(const Spec& spec);
 
 /// A model that is such a decoder: what is left to it are its options, their check, and what a config.json of its
