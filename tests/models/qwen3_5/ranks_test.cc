@@ -14,12 +14,14 @@ namespace {
 
 // A state's first results are small: with a larger epsilon their norm does not amplify how sums are rounded.
 const std::string dense =
-    "[model]\nplugin = \"qwen3_5\"\nvocab_size = 261\nhidden_size = 16\nnum_layers = 3\nnum_heads = 4\nnum_kv_heads = 2\n"
+    "[model]\nplugin = \"qwen3_5\"\nvocab_size = 261\nhidden_size = 16\nnum_layers = 3\nnum_heads = 4\nnum_kv_heads = "
+    "2\n"
     "head_dim = 8\nff_dim = 22\nseq_length = 24\ninit_std = 0.2\nfull_attention_interval = 2\ndelta_key_heads = 2\n"
     "delta_value_heads = 4\ndelta_key_dim = 3\ndelta_value_dim = 5\nrms_norm_epsilon = 0.01\n";
-const std::string mixture = dense +
-                            "model_type = \"qwen3_5_moe_text\"\nexpert_dim = 10\nshared_expert_dim = 6\nnum_experts = 4\n"
-                            "router_aux_loss = true\nrouter_aux_loss_coef = 0.5\n";
+const std::string mixture =
+    dense +
+    "model_type = \"qwen3_5_moe_text\"\nexpert_dim = 10\nshared_expert_dim = 6\nnum_experts = 4\n"
+    "router_aux_loss = true\nrouter_aux_loss_coef = 0.5\n";
 const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n";
 const std::string experts = "[strategy.expert_parallel]\nsize = 2\n";
 const std::string fsdp = "[strategy.fsdp]\n";
