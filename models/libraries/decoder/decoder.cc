@@ -7,6 +7,13 @@
 namespace capstan::decoder {
 namespace {
 
+// The weights of a block's attention.
+std::int64_t attention_weights(const Spec& block) {
+  const auto& heads = block.attention.heads;
+  const auto of_key = block.sharing.of ? 0 : block.keys_are_values ? heads.dim : heads.dim + heads.values();
+  return block.hidden_size * (heads.queries * (heads.dim + heads.values()) + heads.keys * of_key);
+}
+
 // The feed-forward weights of a block that a token takes part in.
 std::int64_t feed_forward_weights(const Spec& spec, std::int64_t block) {
   const auto& mixture = spec.mixture;
@@ -29,9 +36,9 @@ std::optional<std::int64_t> own_feed_forward_weights(const nn::Unit& block) {
 }
 
 // How many positions a token of a block sees on average.
-double positions_seen(const Spec& spec, std::int64_t block, std::int64_t sequence_length) {
+double positions_seen(const Spec& block, std::int64_t sequence_length) {
   const auto length = static_cast<double>(sequence_length);
-  const auto limit = spec.of_block(block).attention.window;
+  const auto limit = block.attention.window;
   if (!limit) return length / 2;
   const auto window = std::min(length, static_cast<double>(*limit));
   return window - window * window / (2 * length);
@@ -109,19 +116,21 @@ nn::ModelFacts Model::facts() const {
 
 double Model::flops_per_token(std::int64_t sequence_length) const {
   const auto made = spec();
-  const auto& heads = made.attention.heads;
-  const auto hidden = made.hidden_size, of_both = heads.dim + heads.values();
-  const auto attention = hidden * (heads.queries + heads.keys) * of_both;
-  auto weights = made.num_layers * attention + (made.head_values > 0 ? made.head_values : made.vocab_size) * hidden;
+  const auto hidden = made.hidden_size;
+  auto weights = (made.head_values > 0 ? made.head_values : made.vocab_size) * hidden;
+  weights += 3 * made.num_layers * made.inputs.width * hidden;  // their projection, and two in each block
   const auto blocks = made.feed_forward ? units(made) : std::vector<std::unique_ptr<nn::Unit>>();
-  double seen = 0;
+  double of_scores = 0;
   for (std::int64_t i = 0; i < made.num_layers; ++i) {
     const auto own =
         blocks.empty() ? std::nullopt : own_feed_forward_weights(*blocks.at(static_cast<std::size_t>(i) + 1));
-    weights += own ? *own : feed_forward_weights(made, i);
-    seen += positions_seen(made, i, sequence_length);
+    const auto block = made.of_block(i);
+    const auto& heads = block.attention.heads;
+    weights += attention_weights(block) + (own ? *own : feed_forward_weights(block, i));
+    of_scores += static_cast<double>(heads.queries * (heads.dim + heads.values())) *
+                 positions_seen(block, sequence_length);
   }
-  return 6.0 * static_cast<double>(weights) + 6.0 * static_cast<double>(heads.queries * of_both) * seen;
+  return 6.0 * (static_cast<double>(weights) + of_scores);
 }
 
 layout::FileMap Model::file_map() const {
