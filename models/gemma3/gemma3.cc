@@ -45,9 +45,8 @@ void Gemma3Options::describe(capstan::config::OptionTable<Gemma3Options>& t) {
 // The published config.json files' numbers.
 capstan::config::Presets Gemma3Options::presets() {
   const auto of = [](const decoder::RotarySizes& sizes, std::int64_t head, std::int64_t scalar, std::int64_t window) {
-    return decoder::gemma_preset(
-        "gemma3_text", sizes, 1e6,
-        {{"head_dim", head}, {"query_pre_attn_scalar", scalar}, {"sliding_window", window}});
+    return decoder::gemma_preset("gemma3_text", sizes, 1e6,
+                                 {{"head_dim", head}, {"query_pre_attn_scalar", scalar}, {"sliding_window", window}});
   };
   const auto scaled = [&](const decoder::RotarySizes& sizes, std::int64_t head, std::int64_t scalar) {
     auto out = of(sizes, head, scalar, 1024);
@@ -72,13 +71,13 @@ capstan::config::Presets Gemma3Options::file_defaults() {
 
 std::vector<capstan::config::FileKeys> Gemma3Options::file_keys() {
   auto keys = decoder::gemma_keys();
-  const auto shared = decoder::rotary_keys(global_rope), own = decoder::own_names({"local_rope_theta"});
+  const auto shared = decoder::rotary_keys({}, global_rope), own = decoder::own_names({"local_rope_theta"});
   keys.insert(keys.end(), shared.begin(), shared.end());
   keys.insert(keys.end(), own.begin(), own.end());
   keys.push_back({"attn_logit_softcapping", Use::refused, "transformers does not apply it in this family: remove it"});
   for (const char* name : {"rope_type", "type"})
-    keys.push_back({local_rope + name, Use::only, "local blocks with scaled positions are not supported",
-                    {"\"default\""}});
+    keys.push_back(
+        {local_rope + name, Use::only, "local blocks with scaled positions are not supported", {"\"default\""}});
   return decoder::file_keys({decoder::family_keys("gemma3_text", std::move(keys))});
 }
 

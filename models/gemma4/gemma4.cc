@@ -124,11 +124,8 @@ std::vector<capstan::config::FileKeys> Gemma4Options::file_keys() {
   keys.push_back({global_rope + "rope_type", Use::only, "global blocks turn by those of heads", {"\"proportional\""}});
   for (const auto& more : {decoder::neutral_keys({"num_experts", "top_k_experts", "moe_intermediate_size"},
                                                  "only mixtures have experts"),
-                           decoder::gemma_keys(), decoder::rotary_keys(global_rope)}) {
-    for (const auto& key : more) {
-      if (key.name != global_rope + "partial_rotary_factor") keys.push_back(key);
-    }
-  }
+                           decoder::gemma_keys(), decoder::rotary_keys({"partial_rotary_factor"}, global_rope)})
+    keys.insert(keys.end(), more.begin(), more.end());
   return decoder::file_keys({decoder::family_keys("gemma4_text", std::move(keys))});
 }
 

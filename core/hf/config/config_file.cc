@@ -117,8 +117,9 @@ class Reader {
       });
     };
     for (const auto& [key, value] : defaults()) {
-      if (const auto* length = std::get_if<std::int64_t>(&value); length && key == "seq_length")
-        reader.longest = *length;
+      const auto* length = std::get_if<std::int64_t>(&value);
+      if (length && key == "seq_length") reader.longest = *length;
+      if (length && key == "rope_original_length") reader.original = *length;
     }
     settle_rope(json_, reader, file_, faults_);
     const auto& schema = registration_.schema;
@@ -214,7 +215,20 @@ class Reader {
     }
   }
 
+  // Does the file have the table that the option is in? What it leaves out of one is not what a family takes without.
+  bool has_table_of(const config::OptionSpec& spec) const {
+    const auto names = read_names(spec);
+    const auto table = [](const std::string& name) { return name.substr(0, name.find('.')); };
+    const auto is_inside = [&](const auto& name) { return table(name) != name; };
+    const auto is_there = [&](const auto& name) {
+      const auto* found = find_key(json_, table(name));
+      return found && found->is_object() && !found->empty();
+    };
+    return std::all_of(names.begin(), names.end(), is_inside) && std::any_of(names.begin(), names.end(), is_there);
+  }
+
   void take_default(const config::OptionSpec& spec) {
+    if (has_table_of(spec)) return;
     for (const auto& [key, value] : defaults()) {
       if (key == spec.key) add(key, value, cat(file_, " (left out: what transformers takes for ", family_, ")"));
     }

@@ -39,16 +39,19 @@ void describe_layer_norm_sizes(config::OptionTable<LayerNormOptions> table, cons
         "num_heads", spellings.heads);
 }
 
-void describe_layer_norm_rest(config::OptionTable<LayerNormOptions> table) {
-  table.add("layer_norm_epsilon", &LayerNormOptions::layer_norm_epsilon)
-      .above(0)
-      .doc("added to the variance in layer norms");
+void describe_layer_norm_rest(config::OptionTable<LayerNormOptions> table, const std::string& epsilon) {
+  auto added = table.add("layer_norm_epsilon", &LayerNormOptions::layer_norm_epsilon)
+                   .above(0)
+                   .doc("added to the variance in layer norms");
+  if (!epsilon.empty()) added.spelling(epsilon);
   table.add("tie_word_embeddings", &LayerNormOptions::tie_word_embeddings).doc("the head is the embedding");
   table.add("init_std", &LayerNormOptions::init_std)
       .above(0)
       .spelling("initializer_range")
       .doc("standard deviation of the initial weights");
 }
+
+config::OptionBuilder as_dropout(config::OptionBuilder option) { return option.min(0).max(0.99); }
 
 void check_heads(const config::Options<LayerNormOptions>& options, Diagnostics& diagnostics) {
   const auto& o = *options;

@@ -61,7 +61,9 @@ nn::Attention::Kind attention_kind(const Spec& s, std::int64_t index) {
   kind.rotary = s.rotary;
   kind.keys_are_values = s.keys_are_values;
   kind.value_norm = s.value_norm;
+  kind.query_scaling = s.query_scaling;
   kind.norm_factor = s.norm_factor;
+  kind.output_gate = s.output_gate;
   kind.dropout = s.attention_dropout;
   kind.norm_epsilon = s.norm_epsilon;
   kind.layer = static_cast<std::size_t>(index);
@@ -73,8 +75,9 @@ nn::Attention::Weights attention_of(const Spec& s, const std::string& block) {
   const auto queries = heads.queries * heads.dim, keys = heads.keys * heads.dim, values = heads.keys * heads.values();
   std::vector<std::string> modules;
   for (const auto& name : s.names.qkv) modules.push_back(block + name);
-  const auto features = modules.size() == 1 ? std::vector<layout::Shape>{{heads.queries, 3, heads.dim}}
-                                            : std::vector<layout::Shape>{{queries}, {keys}, {values}};
+  const auto features = modules.size() == 1
+                            ? std::vector<layout::Shape>{{heads.queries, 3, heads.dim}}
+                            : std::vector<layout::Shape>{{(s.output_gate ? 2 : 1) * queries}, {keys}, {values}};
   if (s.keys_are_values) modules.resize(2);
   if (s.sharing.of) modules.resize(1);
   nn::Attention::Weights weights;
@@ -187,6 +190,36 @@ class Embedding : public nn::Unit {
   nn::Dropout dropout_;
 };
 
+// The layer of a mixture that computes every token.
+class SharedExpert : public nn::Layer {
+ public:
+  SharedExpert(nn::Layer& parent, const Spec& s, const std::string& file)
+      : Layer(parent, "shared_expert"), mlp_(*this, s.mlp, up_of(s, file), down_of(s, file)) {
+    if (!s.mixture.shared_gate) return;
+    auto gate = linear_of({{file + s.names.shared_gate}, {{1}}, s.hidden_size, false, s.init_std});
+    gate_.emplace(*this, "linear_gate", nn::WeightSplit::none, std::move(gate.weight), nullptr);
+  }
+  /// [B, S, hidden] -> [B, S, hidden].
+  at::Tensor forward(const at::Tensor& x) const {
+    const auto y = mlp_.forward(x);
+    return gate_ ? gate_->forward(x).sigmoid() * y : y;
+  }
+
+ private:
+  static std::string part(const Spec& s, const std::string& file, std::size_t i) {
+    return cat(file, s.names.shared, ".", s.names.expert_parts.at(i));
+  }
+  static nn::LinearWeights up_of(const Spec& s, const std::string& file) {
+    const auto width = s.mixture.shared_dim;
+    return linear_of({{part(s, file, 0), part(s, file, 1)}, {{width}, {width}}, s.hidden_size, false, s.init_std});
+  }
+  static nn::LinearWeights down_of(const Spec& s, const std::string& file) {
+    return linear_of({{part(s, file, 2)}, {{s.hidden_size}}, s.mixture.shared_dim, false, residual_std(s)});
+  }
+  nn::Mlp mlp_;
+  std::optional<nn::Linear> gate_;
+};
+
 std::string in_block(const std::string& block, const std::string& module, bool wanted) {
   return wanted ? block + module : std::string();
 }
@@ -216,6 +249,7 @@ class Block : public nn::Unit {
   at::Tensor completed(const Hidden& hidden) const;
   std::optional<nn::Mlp> mlp_;
   std::optional<nn::Mixture> mixture_;
+  std::optional<SharedExpert> shared_;  // beside the mixture
   std::unique_ptr<FeedForward> own_;
   std::optional<BlockInput> input_;
   WeightPtr factor_;
@@ -255,6 +289,7 @@ void Block::make_feed_forward(const Spec& s, std::int64_t index, const std::stri
   if (own_) return;
   if (s.mixture.is_in(index)) {
     mixture_.emplace(*this, mixture_of(s, file), router_kind(s.mixture), s.mixture.experts);
+    if (s.mixture.shared_dim > 0) shared_.emplace(*this, s, file);
     return;
   }
   const auto ff = s.mixture.count > 0 ? s.mixture.dense_ff_dim : s.ff_dim;
@@ -283,7 +318,9 @@ Hidden Block::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
   const auto kept = batch.kept || !mixture_ ? batch.kept : std::make_shared<nn::RecomputeContext>();
   const auto feed = [this, kept](const at::Tensor& in) {
     if (own_) return own_->forward(in);
-    return mixture_ ? mixture_->forward(in, *kept) : mlp_->forward(in);
+    if (!mixture_) return mlp_->forward(in);
+    const auto mixed = mixture_->forward(in, *kept);
+    return shared_ ? mixed + shared_->forward(in) : mixed;
   };
   const auto in = norm1_.forward_sum(hidden.states, {});
   const auto y = attended(in.normed, batch, cache, hidden.carried);

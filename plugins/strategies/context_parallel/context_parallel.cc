@@ -3,6 +3,7 @@
 #include <capstan/base/counted.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
+#include <capstan/nn/recurrence.h>
 #include <capstan/strategy_parts/claims.h>
 #include <capstan/strategy_parts/collectives.h>
 
@@ -106,6 +107,15 @@ void ContextParallel::check(const strategy::Facts& facts, Diagnostics& diagnosti
   }
 }
 
+void ContextParallel::refuse_recurrence(const nn::Layer& layer) const {
+  if (dynamic_cast<const nn::Recurrence*>(&layer) == nullptr) return;
+  throw Error(std::vector{
+      Diagnostic{options_.where(&ContextParallelOptions::size),
+                 cat("strategy.context_parallel.size is ", options_->size, ", but ", layer.path(),
+                     " hands a state from token to token, so that ranks cannot share a row's columns"),
+                 "remove strategy.context_parallel; tensor_parallel, with sequence_parallel, shares long rows too"}});
+}
+
 void ContextParallel::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
   notes_.clear();
   if (options_->size == 1) {
@@ -114,6 +124,9 @@ void ContextParallel::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
     return;
   }
   notes_ = nn::notes_on_other_kinds(units, "context_parallel");
+  for (const auto& unit : units) {
+    unit->each<nn::Layer>([&](const nn::Layer& layer) { refuse_recurrence(layer); });
+  }
 }
 
 namespace {

@@ -70,6 +70,9 @@ UnitPlacement::UnitPlacement(nn::Unit& unit, const strategy::Placement& placemen
 
 void UnitPlacement::run() {
   unit_.each<nn::Attention>([&](nn::Attention& attention) { split_heads_of(attention); });
+  unit_.each<nn::Layer>([&](const nn::Layer& layer) {
+    if (const auto* recurrence = dynamic_cast<const nn::Recurrence*>(&layer)) split_recurrence(*recurrence, layer);
+  });
   unit_.each<nn::Linear>([&](nn::Linear& linear) {
     if (linear.may_split() == nn::WeightSplit::columns) split_columns(linear);
     if (linear.may_split() == nn::WeightSplit::rows) split_rows(linear);
@@ -96,6 +99,18 @@ void UnitPlacement::split_heads_of(nn::Attention& attention) {
   key_copies_[&attention.qkv()] = copies;
   if (const auto* norm = attention.key_norm()) key_copies_[norm] = copies;
   if (attention.sinks()) cut(*attention.sinks(), 0);
+}
+
+// Its Linears are split as all are; of its own weights a rank has its heads' part.
+void UnitPlacement::split_recurrence(const nn::Recurrence& recurrence, const nn::Layer& layer) {
+  if (recurrence.heads() % group_->size() != 0) {
+    throw Error(cat("strategy.tensor_parallel.size is ", group_->size(), ", but the ", recurrence.heads(), " heads of ",
+                    layer.path(), ", each with a state of its own, are not divisible by it"),
+                "use a size that divides them");
+  }
+  for (const auto& [weight, use] : layer.owned()) {
+    if (use == nn::Use::split) cut(*weight, 0);
+  }
 }
 
 std::string UnitPlacement::label(const char* what, const std::string& layer) const {
@@ -232,6 +247,7 @@ void UnitPlacement::split_experts(nn::Experts& experts) {
   constexpr std::int64_t ff = 2;  // dimension of ff in [E, 2, ff, hidden] and [E, hidden, ff]
   cut(*experts.gate_up(), ff);
   cut(*experts.down(), ff);
+  if (experts.gate_up_bias()) cut(*experts.gate_up_bias(), ff);
   if (!extent_.sequence) {
     fill(experts.before, enter(experts.name()));
     fill(experts.before_weights, enter(cat(experts.name(), " routing")));

@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 OF_EACH_FAMILY = ("gpt2", "bloom-6-heads", "llama-3.1", "llama-biases", "llama-yarn", "mistral-window", "qwen2-window",
-                  "mixtral-window", "qwen3-yarn", "qwen3-moe-dense", "olmo2-biases", "gemma2", "gemma3-capped")
+                  "mixtral-window", "qwen3-yarn", "qwen3-moe-dense", "olmo2-biases", "gemma2", "gemma3-capped", "gpt-oss")
 # Without these a file is none of the family, or of nothing.
 ALWAYS_THERE = {"architectures", "model_type", "vocab_size", "dtype", "torch_dtype", "transformers_version"}
 # Capstan asks for sizes, for which transformers has a default.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -33,12 +34,19 @@ struct Names {
   std::string sinks = "self_attn.sinks";                        ///< the record itself, as Spec::attention has sinks
   std::vector<std::string> up{"mlp.gate_proj", "mlp.up_proj"};  ///< gate first, where it is gated
   std::string down = "mlp.down_proj";
+  /// Modules of a block that files hold as one, rows after rows: {"mlp.gate_up_proj", {"mlp.gate_proj",
+  /// "mlp.up_proj"}}.
+  std::map<std::string, std::vector<std::string>> fused;
   std::string router = "mlp.gate";
   std::string router_correction = "e_score_correction_bias";  ///< of the router, as MixtureSpec::correction says
-  /// Experts are two records of each block, ".gate_up_proj" and ".down_proj", and in files three tensors of each
-  /// expert: its gate, its up and its down.
+  /// Experts are two records of each block, ".gate_up_proj" and ".down_proj", and two more of biases,
+  /// ".gate_up_proj_bias" and ".down_proj_bias". In files they are three tensors of each expert: its gate, its up and
+  /// its down. Without such names a record is one tensor, with what a product sums over before its features and each
+  /// feature's gate beside its up: [experts, hidden, 2 ff] and [experts, ff, hidden].
   std::string experts = "mlp.experts";
   std::vector<std::string> expert_parts{"gate_proj", "up_proj", "down_proj"};
+  std::string shared = "mlp.shared_experts";           ///< as MixtureSpec::shared_dim says; its parts: expert_parts
+  std::string shared_gate = "mlp.shared_expert_gate";  ///< as MixtureSpec::shared_gate says
   std::string norm = "model.norm";
   std::string head = "lm_head";      ///< the causal-LM class's; with the prefix where the head is in the bare model
   std::string value_head = "score";  ///< the head of values: that of the class for classifying sequences
@@ -64,6 +72,10 @@ struct MixtureSpec {
   /// Blocks whose feed-forward layer is a plain one, of this width.
   std::set<std::int64_t> dense_blocks = {};
   std::int64_t dense_ff_dim = 0;
+  /// Width of the layer that computes every token beside the experts, whose results are added; 0: there is none.
+  std::int64_t shared_dim = 0;
+  bool shared_gate =
+      false;  ///< its result is multiplied by the sigmoid of a token's product with a vector (Qwen 2 MoE)
 
   bool is_in(std::int64_t block) const { return count > 0 && !dense_blocks.contains(block); }
 };
@@ -95,6 +107,8 @@ class TokenMixer : public nn::Layer {
   /// Normed states [B, S, hidden] -> what is added to the residual, [B, S, hidden]. A pure function of these and the
   /// weights, which may run again in backward. `cache` is null except in generation.
   virtual at::Tensor forward(const at::Tensor& x, const nn::Batch& batch, nn::KVCache* cache) const = 0;
+  /// Floating-point operations of its forward for one token, besides two for each weight of its matrices.
+  virtual double more_flops_per_token() const { return 0; }
 };
 
 /// A feed-forward layer of another kind: a model's own, which a block has in place of the one that its Spec describes.
@@ -133,9 +147,11 @@ struct Spec {
 
   /// Positions: rotary, or linear biases (attention.alibi), or learned (Names::positions).
   std::optional<nn::Rotary> rotary;
+  std::optional<nn::QueryScaling> query_scaling = {};  ///< queries grow with their position (Ministral 3)
 
   bool qkv_bias = false;
   bool projection_bias = false;
+  bool output_gate = false;  ///< as nn::Attention::Kind says: q's module holds each head's query and gate
   HeadNorms head_norms = HeadNorms::none;
   bool keys_are_values = false;  ///< as nn::Attention::Kind's: there is no v in names.qkv
   bool value_norm = false;       ///< as nn::Attention::Kind's
@@ -184,6 +200,15 @@ std::vector<std::unique_ptr<nn::Unit>> units(const Spec& spec);
 /// Every record under its own name, without the prefix, which all get but the head, unless it has it; experts as
 /// stacks, a fused q, k and v as one matrix. A head of values may be absent, and a head of words is then ignored.
 layout::FileMap files(const Spec& spec);
+
+/// The end of some records' names (".q_proj.weight"), and how many rows each of them has.
+struct FusedRows {
+  std::string end;
+  std::int64_t rows = 0;
+};
+/// For families whose files hold several records in one tensor, one below the other: names in `map` that end like one
+/// of `parts` end with `whole` instead, of which they are that part.
+void fuse_in_files(layout::FileMap& map, const std::string& whole, const std::vector<FusedRows>& parts);
 
 /// A model that is such a decoder: what is left to it are its options, their check, and what a config.json of its
 /// family says besides.

@@ -39,7 +39,11 @@ struct LayerNormSpellings {
 
 void describe_layer_norm_sizes(config::OptionTable<LayerNormOptions> table, const LayerNormSpellings& spellings);
 
-void describe_layer_norm_rest(config::OptionTable<LayerNormOptions> table);
+/// `epsilon`: what a config.json calls layer_norm_epsilon, where not that.
+void describe_layer_norm_rest(config::OptionTable<LayerNormOptions> table, const std::string& epsilon = {});
+
+/// The limits of a probability of dropout.
+config::OptionBuilder as_dropout(config::OptionBuilder option);
 
 void check_heads(const config::Options<LayerNormOptions>& options, Diagnostics& diagnostics);
 
