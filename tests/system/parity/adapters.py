@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from families import VOCAB, bloom, gpt2, llama, mixtral, olmo2, qwen3
+from families_gemma import gemma2, gemma3, gemma4
 from models import make_model, random_ids
 
 CASES = {
@@ -34,7 +35,12 @@ CASES = {
     "mixtral": (mixtral, dict(target_modules=["q_proj", "k_proj", "v_proj"], r=4, lora_alpha=8)),
     "qwen3": (qwen3, dict(target_modules=["q_proj", "o_proj", "gate_proj"], r=4, lora_alpha=8)),
     "olmo2": (olmo2, dict(target_modules=["k_proj", "down_proj"], r=3, lora_alpha=8)),
+    "gemma2": (gemma2, dict(target_modules=["q_proj", "v_proj", "gate_proj"], r=3, lora_alpha=8)),
+    "gemma3": (gemma3, dict(target_modules=["k_proj", "o_proj", "up_proj"], r=3, lora_alpha=8)),
 }
+if hasattr(transformers, "Gemma4ForCausalLM"):
+    CASES["gemma4"] = (gemma4, dict(target_modules=["q_proj", "k_proj", "down_proj", "per_layer_projection"], r=3,
+                                    lora_alpha=8))
 
 
 def logits(model):
