@@ -45,7 +45,8 @@ struct Gemma4Options : decoder::GemmaOptions {
   decoder::KeySharing sharing(std::int64_t block) const;
   /// Of a global block's pairs of numbers.
   std::int64_t turned() const {
-    return 2 * static_cast<std::int64_t>(std::floor(turned_part.value_or(1) * static_cast<double>(global_head_dim) / 2));
+    return 2 *
+           static_cast<std::int64_t>(std::floor(turned_part.value_or(1) * static_cast<double>(global_head_dim) / 2));
   }
   static void describe(capstan::config::OptionTable<Gemma4Options>& t);
   static capstan::config::Presets file_defaults();
@@ -80,7 +81,9 @@ void Gemma4Options::describe(capstan::config::OptionTable<Gemma4Options>& t) {
       .above(0)
       .spelling(local_rope + "rope_theta")
       .doc("required: base of the rotary frequencies of local blocks; published models have 1e4");
-  t.add("global_head_dim", &O::global_head_dim).min(2).doc("width of a global block's heads; head_dim is local blocks'");
+  t.add("global_head_dim", &O::global_head_dim)
+      .min(2)
+      .doc("width of a global block's heads; head_dim is local blocks'");
   t.add("global_kv_heads", &O::global_kv_heads)
       .min(1)
       .spelling("num_global_key_value_heads")
@@ -107,12 +110,12 @@ void Gemma4Options::describe(capstan::config::OptionTable<Gemma4Options>& t) {
 }
 
 capstan::config::Presets Gemma4Options::file_defaults() {
-  return {{"gemma4_text", decoder::gemma_defaults({.theta = 1e6, .length = 131072},
-                                                  {{"num_kv_heads", std::int64_t{4}},
-                                                   {"sliding_window", std::int64_t{512}},
-                                                   {"global_head_dim", std::int64_t{512}},
-                                                   {"inputs_width", std::int64_t{256}},
-                                                   {"inputs_vocab_size", std::int64_t{262144}}})}};
+  return {{"gemma4_text",
+           decoder::gemma_defaults({.theta = 1e6, .length = 131072}, {{"num_kv_heads", std::int64_t{4}},
+                                                                      {"sliding_window", std::int64_t{512}},
+                                                                      {"global_head_dim", std::int64_t{512}},
+                                                                      {"inputs_width", std::int64_t{256}},
+                                                                      {"inputs_vocab_size", std::int64_t{262144}}})}};
 }
 
 std::vector<capstan::config::FileKeys> Gemma4Options::file_keys() {
@@ -122,9 +125,9 @@ std::vector<capstan::config::FileKeys> Gemma4Options::file_keys() {
   keys.push_back({"use_bidirectional_attention", Use::only, "such models are not supported", {"false", "\"vision\""}});
   keys.push_back({local_rope + "rope_type", Use::only, "local blocks turn by plain frequencies", {"\"default\""}});
   keys.push_back({global_rope + "rope_type", Use::only, "global blocks turn by those of heads", {"\"proportional\""}});
-  for (const auto& more : {decoder::neutral_keys({"num_experts", "top_k_experts", "moe_intermediate_size"},
-                                                 "only mixtures have experts"),
-                           decoder::gemma_keys(), decoder::rotary_keys({"partial_rotary_factor"}, global_rope)})
+  for (const auto& more :
+       {decoder::neutral_keys({"num_experts", "top_k_experts", "moe_intermediate_size"}, "only mixtures have experts"),
+        decoder::gemma_keys(), decoder::rotary_keys({"partial_rotary_factor"}, global_rope)})
     keys.insert(keys.end(), more.begin(), more.end());
   return decoder::file_keys({decoder::family_keys("gemma4_text", std::move(keys))});
 }
@@ -195,21 +198,24 @@ void Gemma4::check(capstan::Diagnostics& diagnostics) const {
   if (!o.local_rope_theta)
     refuse(&O::local_rope_theta, "model.local_rope_theta is not set", "set it, to 1e4 in published models");
   if (o.global_head_dim % 2 != 0 || o.global_head_dim > 512 || o.turned() < 2)
-    refuse(&O::global_head_dim, cat("global attention heads of ", o.global_head_dim, " numbers, of which ", o.turned(),
-                                    " turn, are not supported"),
+    refuse(&O::global_head_dim,
+           cat("global attention heads of ", o.global_head_dim, " numbers, of which ", o.turned(),
+               " turn, are not supported"),
            "use an even global_head_dim of at most 512, and a larger turned_part");
   if (const auto keys = o.global_kv_heads.value_or(1); o.num_heads % keys != 0)
-    refuse(&O::global_kv_heads, cat("model.num_heads ", o.num_heads, " is not divisible by model.global_kv_heads ", keys),
+    refuse(&O::global_kv_heads,
+           cat("model.num_heads ", o.num_heads, " is not divisible by model.global_kv_heads ", keys),
            "each key head serves the same number of query heads");
   if (o.inputs_width > 0 && o.inputs_vocab_size < o.vocab_size)
-    refuse(&O::inputs_vocab_size, cat("model.inputs_vocab_size ", o.inputs_vocab_size, " is below model.vocab_size ",
-                                      o.vocab_size),
+    refuse(&O::inputs_vocab_size,
+           cat("model.inputs_vocab_size ", o.inputs_vocab_size, " is below model.vocab_size ", o.vocab_size),
            "give each token an embedding");
   bool has_givers = o.sharing_layers < o.num_layers;
   for (auto i = o.first_sharing(); has_givers && i < o.num_layers; ++i) has_givers = o.giver_of(i) >= 0;
   if (!has_givers)
-    refuse(&O::sharing_layers, cat("model.sharing_layers is ", o.sharing_layers,
-                                   ", but blocks of the same kinds with keys of their own do not stand before these"),
+    refuse(&O::sharing_layers,
+           cat("model.sharing_layers is ", o.sharing_layers,
+               ", but blocks of the same kinds with keys of their own do not stand before these"),
            "use fewer, or other layer_types");
 }
 

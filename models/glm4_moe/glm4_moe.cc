@@ -44,44 +44,25 @@ void Glm4MoeOptions::describe(capstan::config::OptionTable<Glm4MoeOptions>& t) {
 
 // The published config.json files' numbers.
 capstan::config::Presets Glm4MoeOptions::presets() {
-  struct Mixture {
-    std::int64_t experts, width, dense;
-    double scale;
-    bool norms;
-  };
-  const auto preset = [](const decoder::RotarySizes& sizes, const Mixture& mixture) {
+  const auto preset = [](const decoder::RotarySizes& sizes, const decoder::GroupedSizes& mixture, bool norms) {
     auto out = decoder::rotary_preset("glm4_moe", sizes, 1e-5, 1e6, false);
-    out.insert(out.end(), {{"head_dim", std::int64_t{128}},
-                           {"attention_bias", true},
-                           {"head_norms", mixture.norms},
-                           {"num_experts", mixture.experts},
-                           {"experts_per_token", std::int64_t{8}},
-                           {"expert_dim", mixture.width},
-                           {"dense_blocks", mixture.dense},
-                           {"weights_scale", mixture.scale}});
+    out.insert(out.end(), {{"head_dim", std::int64_t{128}}, {"attention_bias", true}, {"head_norms", norms}});
+    const auto more = decoder::grouped_preset(mixture);
+    out.insert(out.end(), more.begin(), more.end());
     return out;
   };
-  const Mixture large{160, 1536, 3, 2.5, true};
-  return {{"glm-4.5", preset({151552, 5120, 92, 96, 8, 12288, 131072}, large)},
-          {"glm-4.5-air", preset({151552, 4096, 46, 96, 8, 10944, 131072}, {128, 1408, 1, 1, false})},
-          {"glm-4.6", preset({151552, 5120, 92, 96, 8, 12288, 202752}, large)}};
+  const decoder::GroupedSizes large{160, 8, 1536, 3, 1, 1, 2.5}, small{128, 8, 1408, 1, 1, 1, 1};
+  return {{"glm-4.5", preset({151552, 5120, 92, 96, 8, 12288, 131072}, large, true)},
+          {"glm-4.5-air", preset({151552, 4096, 46, 96, 8, 10944, 131072}, small, false)},
+          {"glm-4.6", preset({151552, 5120, 92, 96, 8, 12288, 202752}, large, true)}};
 }
 
 capstan::config::Presets Glm4MoeOptions::file_defaults() {
-  return {{"glm4_moe", decoder::rotary_defaults({1e-5, 1e4, 131072}, {{"num_kv_heads", std::int64_t{8}},
-                                                                      {"attention_bias", false},
-                                                                      {"head_norms", false},
-                                                                      {"rotary_part", 0.5},
-                                                                      {"num_experts", std::int64_t{128}},
-                                                                      {"experts_per_token", std::int64_t{8}},
-                                                                      {"expert_dim", std::int64_t{1408}},
-                                                                      {"shared_experts", std::int64_t{1}},
-                                                                      {"dense_blocks", std::int64_t{1}},
-                                                                      {"expert_groups", std::int64_t{1}},
-                                                                      {"groups_per_token", std::int64_t{1}},
-                                                                      {"normalise_weights", true},
-                                                                      {"weights_scale", 1.0},
-                                                                      {"prediction_layers", std::int64_t{1}}})}};
+  auto more = decoder::grouped_defaults({128, 8, 1408, 1, 1, 1, 1});
+  more.insert(
+      more.end(),
+      {{"num_kv_heads", std::int64_t{8}}, {"attention_bias", false}, {"head_norms", false}, {"rotary_part", 0.5}});
+  return {{"glm4_moe", decoder::rotary_defaults({1e-5, 1e4, 131072}, more)}};
 }
 
 std::vector<capstan::config::FileKeys> Glm4MoeOptions::file_keys() {

@@ -9,7 +9,6 @@ namespace gpt_neox {
 namespace {
 
 namespace decoder = capstan::decoder;
-using capstan::config::Preset;
 
 struct GptNeoxOptions : decoder::LayerNormOptions, decoder::RotaryPartOptions {
   GptNeoxOptions() {
@@ -17,7 +16,7 @@ struct GptNeoxOptions : decoder::LayerNormOptions, decoder::RotaryPartOptions {
     tie_word_embeddings = false;
   }
   std::string model_type = "gpt_neox";
-  std::int64_t ff_dim = 512;
+  std::optional<std::int64_t> ff_dim;
   double attention_dropout = 0;
   std::string activation = "gelu";
   bool attention_bias = true;
@@ -34,7 +33,7 @@ using O = GptNeoxOptions;
 void GptNeoxOptions::describe(capstan::config::OptionTable<GptNeoxOptions>& t) {
   t.add("model_type", &O::model_type).choices({"gpt_neox"}).doc("family of the config.json");
   decoder::describe_layer_norm_sizes(t, {"", {"num_hidden_layers"}, {"num_attention_heads"}});
-  t.add("ff_dim", &O::ff_dim).min(1).spelling("intermediate_size").doc("width of the feed-forward layer");
+  t.add("ff_dim", &O::ff_dim).min(1).spelling("intermediate_size").doc("of the feed-forward layer; 4 x hidden_size");
   t.add("seq_length", &O::seq_length).min(1).spelling("max_position_embeddings").doc("the longest sequence");
   t.add("use_parallel_residual", &O::use_parallel_residual)
       .doc("attention and feed-forward layer both read the block's input; else the second reads the first's sum");
@@ -46,20 +45,14 @@ void GptNeoxOptions::describe(capstan::config::OptionTable<GptNeoxOptions>& t) {
       .doc("gelu: the exact one; the others: its approximation by tanh");
   decoder::as_dropout(t.add("dropout", &O::dropout))
       .spelling("hidden_dropout")
-      .doc("after embedding, attention, feed-forward");
+      .doc("dropout after embedding and layers");
   decoder::as_dropout(t.add("attention_dropout", &O::attention_dropout)).doc("dropout on attention probabilities");
   decoder::describe_layer_norm_rest(t, "layer_norm_eps");
 }
 
 // The published config.json files' numbers.
 capstan::config::Presets GptNeoxOptions::presets() {
-  const auto sizes = [](std::int64_t vocab, std::int64_t hidden, std::int64_t blocks, std::int64_t heads) {
-    return Preset{{"vocab_size", vocab},
-                  {"hidden_size", hidden},
-                  {"num_layers", blocks},
-                  {"num_heads", heads},
-                  {"ff_dim", 4 * hidden}};
-  };
+  const auto sizes = decoder::layer_norm_preset;
   auto largest = sizes(50432, 6144, 44, 64);
   largest.emplace_back("activation", std::string("gelu_fast"));
   return {{"pythia-70m", sizes(50304, 512, 6, 8)},     {"pythia-160m", sizes(50304, 768, 12, 12)},
@@ -70,18 +63,14 @@ capstan::config::Presets GptNeoxOptions::presets() {
 }
 
 capstan::config::Presets GptNeoxOptions::file_defaults() {
-  return {{"gpt_neox",
-           {{"seq_length", std::int64_t{2048}},
-            {"use_parallel_residual", true},
-            {"rope_theta", 1e4},
-            {"partial_rotary_factor", 0.25},
-            {"attention_bias", true},
-            {"activation", std::string("gelu")},
-            {"dropout", 0.0},
-            {"attention_dropout", 0.0},
-            {"layer_norm_epsilon", 1e-5},
-            {"tie_word_embeddings", false},
-            {"init_std", 0.02}}}};
+  return {{"gpt_neox", decoder::layer_norm_defaults({{"seq_length", std::int64_t{2048}},
+                                                     {"ff_dim", std::int64_t{24576}},
+                                                     {"use_parallel_residual", true},
+                                                     {"rope_theta", 1e4},
+                                                     {"partial_rotary_factor", 0.25},
+                                                     {"attention_bias", true},
+                                                     {"activation", std::string("gelu")},
+                                                     {"tie_word_embeddings", false}})}};
 }
 
 std::vector<capstan::config::FileKeys> GptNeoxOptions::file_keys() {
@@ -107,14 +96,13 @@ class GptNeox : public decoder::Model {
   decoder::Spec spec() const override {
     const auto& o = *options_;
     auto made = o.spec();
-    made.ff_dim = o.ff_dim;
+    made.ff_dim = o.ff_dim.value_or(made.ff_dim);
     made.parallel = o.use_parallel_residual;
     made.qkv_bias = made.projection_bias = o.attention_bias;
     made.embedding_dropout = o.dropout;
     made.attention_dropout = o.attention_dropout;
     if (o.activation == "gelu") made.mlp.activation = capstan::nn::Activation::gelu;
     made.rotary = o.rotary(made.attention.heads.dim);
-    made.names = {};
     auto& names = made.names;
     names.tokens = "gpt_neox.embed_in";
     names.block = "gpt_neox.layers.";

@@ -11,10 +11,7 @@ namespace {
 namespace decoder = capstan::decoder;
 
 struct Ministral3Options : decoder::RotaryOptions {
-  Ministral3Options() {
-    rms_norm_epsilon = 1e-5;
-    rope_theta = 1e6;
-  }
+  Ministral3Options() { rms_norm_epsilon = 1e-5; }
   std::string model_type = "ministral3";
   double query_scaling = 0;
 
@@ -55,8 +52,8 @@ capstan::config::Presets Ministral3Options::presets() {
           {"ministral3-14b", made({131072, 5120, 40, 32, 8, 16384, 262144}, 1e9, false)}};
 }
 
-// A file without a table of its scaling has one in transformers. No published one leaves it out; naming its type has
-// the table asked for.
+// transformers has a table of scaling for a file without one, which no published folder is: naming its type has the
+// table asked for.
 capstan::config::Presets Ministral3Options::file_defaults() {
   auto all = decoder::rotary_defaults({.epsilon = 1e-5, .length = 262144},
                                       {{"num_kv_heads", std::int64_t{8}}, {"head_dim", std::int64_t{128}}});
@@ -67,11 +64,12 @@ capstan::config::Presets Ministral3Options::file_defaults() {
 }
 
 std::vector<capstan::config::FileKeys> Ministral3Options::file_keys() {
+  using Use = capstan::config::FileKey::Use;
   auto keys = decoder::own_names({"query_scaling"});
   const auto rotary = decoder::rotary_keys();
   keys.insert(keys.end(), rotary.begin(), rotary.end());
   for (const char* key : {"rope_scaling.max_position_embeddings", "rope_parameters.max_position_embeddings"})
-    keys.push_back({key, capstan::config::FileKey::Use::neutral, "transformers reads the one next to the table"});
+    keys.push_back({key, Use::neutral, "transformers reads the one next to the table"});
   return decoder::file_keys({decoder::family_keys("ministral3", std::move(keys))});
 }
 
@@ -82,10 +80,11 @@ class Ministral3 : public decoder::Model {
   void check(capstan::Diagnostics& diagnostics) const override {
     decoder::check_rotary(options_, diagnostics);
     decoder::check_rotary_scaling(options_, diagnostics);
-    if (options_->query_scaling == 0 || options_.is_set(&Ministral3Options::rope_original_length)) return;
-    diagnostics.add(options_.where(&Ministral3Options::query_scaling),
-                    "model.query_scaling is set, but model.rope_original_length is not",
-                    "set it to the sequence length from which on queries are to grow, 16384 in Ministral 3");
+    using O = Ministral3Options;
+    if (options_.is_set(&O::query_scaling) && options_.is_set(&O::rope_original_length)) return;
+    diagnostics.add(options_.where(&O::query_scaling),
+                    "model.query_scaling and model.rope_original_length are not both set",
+                    "set them, 0.1 and 16384 in Ministral 3; query_scaling = 0 leaves queries as they are");
   }
 
  protected:

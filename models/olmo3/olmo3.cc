@@ -79,13 +79,10 @@ class Olmo3 : public decoder::Model {
   explicit Olmo3(capstan::config::Options<Olmo3Options> options) : options_(std::move(options)) {}
 
   void check(capstan::Diagnostics& diagnostics) const override {
-    const auto& o = *options_;
     decoder::check_rotary(options_, diagnostics);
     decoder::check_rotary_scaling(options_, diagnostics);
-    decoder::check_layer_types(options_, o.num_layers, diagnostics);
-    if (o.sliding_window) return;
-    diagnostics.add(options_.where(&Olmo3Options::model_type), "model.sliding_window is not set",
-                    "set it, 4096 in OLMo 3");
+    decoder::check_window(options_, /*is_used=*/true, diagnostics);
+    decoder::check_layer_types(options_, options_->num_layers, diagnostics);
   }
 
  protected:

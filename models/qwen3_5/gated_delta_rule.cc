@@ -186,7 +186,8 @@ Gradients backward_of(const Chunks& in, const at::Tensor& first, const at::Tenso
       of_pairs.sum(-1) - of_pairs.sum(-2) + (of_q_start * in.q_start + of_k_start * in.k_start).sum(-1) - of_ends;
   sums.select(-1, sums.size(-1) - 1)
       .add_(of_ends.sum(-1) + in.through * (now.states * from.states_after).sum(at::IntArrayRef{-1, -2}));
-  out.decay = sums.flip(-1).cumsum(-1).flip(-1);
+  // A token's decay is in the sums of all from it on.
+  out.decay = at::matmul(sums, at::ones({sums.size(-1), sums.size(-1)}, sums.options()).tril());
   out.state = from.first_state;
   const auto root = std::sqrt(static_cast<double>(in.q.size(-1)));
   out.q = through_unit(out.q.sum(2, /*keepdim=*/true) / root, in.q * root, in.inverse_q);

@@ -1,5 +1,4 @@
-// SmolLM 3's architecture (Hugging Face 2025): Llama's with some blocks that have no rotary positions (Yang et al.
-// 2025, "RNoPE").
+// SmolLM 3's architecture (Hugging Face 2025): Llama's with some blocks that have no rotary positions.
 #include <capstan/base/text.h>
 #include <capstan/decoder/file_keys.h>
 #include <capstan/decoder/rotary_options.h>
@@ -45,7 +44,7 @@ void SmolLm3Options::describe(capstan::config::OptionTable<SmolLm3Options>& t) {
   t.add("no_rope_layers", &SmolLm3Options::no_rope_layers).doc("1 for each block with rotary positions, else 0");
   t.add("no_rope_layer_interval", &SmolLm3Options::no_rope_layer_interval)
       .min(1)
-      .doc("where no_rope_layers is empty: every so many blocks one has no rotary positions");
+      .doc("where no_rope_layers is empty: every n-th block has no rotary positions");
   t.add("attention_bias", &SmolLm3Options::attention_bias).doc("biases on q, k, v and the output product");
   t.add("mlp_bias", &SmolLm3Options::mlp_bias).doc("biases in the feed-forward layer");
   decoder::describe_window(t, "in the blocks that layer_types says, or else in those without rotary positions");
@@ -85,6 +84,7 @@ class SmolLm3 : public decoder::Model {
     const auto& o = *options_;
     decoder::check_rotary(options_, diagnostics);
     decoder::check_rotary_scaling(options_, diagnostics);
+    decoder::check_window(options_, o.use_sliding_window.value_or(false), diagnostics);
     decoder::check_layer_types(options_, o.num_layers, diagnostics);
     if (o.no_rope_layers.empty() || static_cast<std::int64_t>(o.no_rope_layers.size()) >= o.num_layers) return;
     diagnostics.add(options_.where(&SmolLm3Options::no_rope_layers),

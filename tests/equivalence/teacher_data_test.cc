@@ -13,6 +13,7 @@
 #include "step/feed.h"
 #include "step/passes.h"
 #include "step/session.h"
+#include "step/to_device.h"
 #include "support/compositions.h"
 #include "support/model_folders.h"
 

@@ -200,7 +200,8 @@ at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts, co
   ops::GroupBiases biases;
   if (gate_up_bias_) {
     biases.bias = gate_up_bias_->value().flatten(1);
-    biases.group = at::repeat_interleave(counts.to(rows.device(), /*non_blocking=*/true), rows.size(0));
+    biases.group = at::repeat_interleave(counts.to(rows.device(), /*non_blocking=*/true),
+                                         /*output_size=*/std::optional<std::int64_t>(rows.size(0)));
   }
   auto gate_up = multiply(gate_up_multiply, rows, gate_up_->value().flatten(1, 2));
   if (gate_up_adapter) gate_up = gate_up_adapter(rows, gate_up, ends, ids);

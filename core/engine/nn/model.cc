@@ -99,7 +99,7 @@ std::vector<const Layer*> layers_of_other_kinds(const Unit& unit) {
   std::vector<const Layer*> list;
   unit.each<Layer>([&](const Layer& layer) {
     if (&layer == &unit || layer.owned().empty()) return;
-    if (!is_one_of<Linear, Embedding, VocabularyHead, ValueHead, LayerNorm, RmsNorm, Router, Experts, Attention,
+    if (!is_one_of<Linear, Embedding, VocabularyHead, ValueHead, LayerNorm, RmsNorm, Router, Experts, AttentionCore,
                    Recurrence>(layer))
       list.push_back(&layer);
   });

@@ -63,8 +63,8 @@ bool agree(const Json& json, const std::string& file, Diagnostics& faults) {
 
 void settle_length(Json& json, const std::string& name, const RopeReader& reader, const std::string& file,
                    Diagnostics& faults) {
-  auto& table = json[name];
-  const Json outside = json.value(original, reader.original), inside = table.value(original, Json());
+  const auto inside = find_key(json, name)->value(original, Json());
+  const Json outside = json.value(original, reader.original);
   if (!outside.is_null() && !inside.is_null() && outside != inside) {
     faults.add(file,
                cat(original, " = ", outside.dump(), " and ", name, ".", original, " = ", inside.dump(), " disagree"),
@@ -78,10 +78,10 @@ void settle_length(Json& json, const std::string& name, const RopeReader& reader
 
 // How much longer the scaled model is than the unscaled one, where only their lengths say it.
 void settle_factor(Json& json, const std::string& name, const RopeReader& reader) {
-  auto& table = json[name];
+  const auto& table = *find_key(json, name);
   const Json whole = json.value("max_position_embeddings", reader.longest), unscaled = table.value(original, Json());
   if (has(table, "factor") || !whole.is_number() || !unscaled.is_number()) return;
-  table["factor"] = whole.get<double>() / unscaled.get<double>();
+  put_key(json, name + ".factor", whole.get<double>() / unscaled.get<double>());
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "latent.h"
+
 namespace capstan::decoder {
 namespace {
 
@@ -60,7 +62,8 @@ double mixing_flops(const Spec& spec, const nn::Unit& block, std::int64_t sequen
   const auto of_both = heads.dim + heads.values();
   const auto gate = spec.output_gate ? heads.queries * heads.dim : 0;
   const auto of_key = spec.sharing.of ? 0 : spec.keys_are_values ? heads.dim : of_both;
-  const auto weights = spec.hidden_size * (heads.queries * of_both + heads.keys * of_key + gate);
+  const auto weights =
+      spec.latent ? latent_weights(spec) : spec.hidden_size * (heads.queries * of_both + heads.keys * of_key + gate);
   const auto products = static_cast<double>(heads.queries * of_both) * positions_seen(spec, sequence_length);
   return 2 * (static_cast<double>(weights) + products);
 }
@@ -150,22 +153,6 @@ layout::FileMap files(const Spec& spec) {
     fuse_modules(spec, block, rows, map);
   }
   return map;
-}
-
-void fuse_in_files(layout::FileMap& map, const std::string& whole, const std::vector<FusedRows>& parts) {
-  std::int64_t rows = 0;
-  for (const auto& part : parts) rows += part.rows;
-  for (auto& [record, tensor] : map.tensors) {
-    std::int64_t offset = 0;
-    for (const auto& part : parts) {
-      if (tensor.name.ends_with(part.end)) {
-        tensor.name.replace(tensor.name.size() - part.end.size(), part.end.size(), whole);
-        tensor.part = layout::FusedPart{0, offset, rows};
-        break;
-      }
-      offset += part.rows;
-    }
-  }
 }
 
 Model::~Model() = default;

@@ -51,6 +51,16 @@ void describe_layer_norm_rest(config::OptionTable<LayerNormOptions> table, const
       .doc("standard deviation of the initial weights");
 }
 
+config::Preset layer_norm_preset(std::int64_t vocab, std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
+  return {{"vocab_size", vocab}, {"hidden_size", hidden}, {"num_layers", layers}, {"num_heads", heads}};
+}
+
+config::Preset layer_norm_defaults(const config::Preset& more) {
+  config::Preset out{{"dropout", 0.0}, {"attention_dropout", 0.0}, {"layer_norm_epsilon", 1e-5}, {"init_std", 0.02}};
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
+
 config::OptionBuilder as_dropout(config::OptionBuilder option) { return option.min(0).max(0.99); }
 
 void check_heads(const config::Options<LayerNormOptions>& options, Diagnostics& diagnostics) {

@@ -10,16 +10,16 @@
 
 namespace capstan::decoder {
 
-inline nn::WeightPtr weight_of(std::vector<layout::Param> records) {
+inline nn::WeightPtr weight_with(std::vector<layout::Param> records) {
   return std::make_shared<nn::Weight>(std::move(records));
 }
 
 inline nn::WeightPtr vector_of(const std::string& name, std::int64_t size, layout::Init init) {
-  return weight_of({nn::record(name, {size}, init, false)});
+  return weight_with({nn::record(name, {size}, init, false)});
 }
 
 inline nn::WeightPtr matrix_of(const std::string& name, layout::Shape shape, double std) {
-  return weight_of({nn::record(name, std::move(shape), layout::Init::normal(std), true)});
+  return weight_with({nn::record(name, std::move(shape), layout::Init::normal(std), true)});
 }
 
 // "embed_tokens" of "model.embed_tokens": what layers are called that strategies name.

@@ -1,17 +1,26 @@
 #include "sharing.h"
 
 #include <ATen/ATen.h>
+#include <capstan/base/error.h>
 
 #include <cmath>
 
 namespace capstan::decoder {
+
+double rounded(double value, at::ScalarType type) {
+  const auto single = static_cast<float>(value);
+  if (type == at::kBFloat16) return static_cast<float>(at::BFloat16(single));
+  return type == at::kHalf ? static_cast<float>(at::Half(single)) : value;
+}
 
 SharingAttention::SharingAttention(nn::Attention& attention, const Spec& s, std::int64_t block)
     : attention_(attention),
       sharing_(s.sharing),
       rotary_(s.rotary),
       place_((s.inputs.width > 0 ? 1 : 0) + 2 * s.sharing.place),
-      entry_(static_cast<std::size_t>(s.sharing.of.value_or(block))) {}
+      entry_(static_cast<std::size_t>(s.sharing.of.value_or(block))) {
+  CAPSTAN_ASSERT(!s.attention.sinks && !s.attention.alibi);
+}
 
 ops::RotaryHeads SharingAttention::given(const at::Tensor& fused, const nn::Batch& batch) const {
   const auto call = attention_.heads_call(fused, batch);

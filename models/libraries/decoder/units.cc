@@ -4,16 +4,11 @@
 
 #include <utility>
 
+#include "latent.h"
 #include "records.h"
 #include "sharing.h"
 
 namespace capstan::decoder {
-
-double rounded(double value, at::ScalarType type) {
-  const auto single = static_cast<float>(value);
-  if (type == at::kBFloat16) return static_cast<float>(at::BFloat16(single));
-  return type == at::kHalf ? static_cast<float>(at::Half(single)) : value;
-}
 
 namespace {
 
@@ -44,7 +39,7 @@ nn::LinearWeights linear_of(const Linears& of) {
     shape.push_back(of.in);
     weights.push_back(nn::record(of.modules[i] + ".weight", shape, Init::normal(of.std), true));
   }
-  return {weight_of(std::move(weights)), of.bias ? weight_of(std::move(biases)) : nullptr};
+  return {weight_with(std::move(weights)), of.bias ? weight_with(std::move(biases)) : nullptr};
 }
 
 double residual_std(const Spec& s) { return s.residual_init_std.value_or(s.init_std); }
@@ -97,6 +92,12 @@ nn::Attention::Weights attention_of(const Spec& s, const std::string& block) {
   return weights;
 }
 
+std::unique_ptr<nn::AttentionCore> make_attention(nn::Layer& parent, const Spec& s, std::int64_t index,
+                                                  const std::string& block) {
+  if (s.latent) return latent_attention(parent, s, index, block);
+  return std::make_unique<nn::Attention>(parent, attention_kind(s, index), attention_of(s, block));
+}
+
 nn::Mixture::Weights mixture_of(const Spec& s, const std::string& block) {
   const auto count = s.mixture.count, hidden = s.hidden_size, ff = s.ff_dim;
   const auto router = block + s.names.router, experts = block + s.names.experts;
@@ -109,8 +110,8 @@ nn::Mixture::Weights mixture_of(const Spec& s, const std::string& block) {
     made.correction->records().front().trainable = false;
   }
   if (s.mixture.expert_biases) {
-    made.gate_up_bias = weight_of({nn::record(experts + ".gate_up_proj_bias", {count, 2, ff}, Init::zeros(), false)});
-    made.down_bias = weight_of({nn::record(experts + ".down_proj_bias", {count, hidden}, Init::zeros(), false)});
+    made.gate_up_bias = weight_with({nn::record(experts + ".gate_up_proj_bias", {count, 2, ff}, Init::zeros(), false)});
+    made.down_bias = weight_with({nn::record(experts + ".down_proj_bias", {count, hidden}, Init::zeros(), false)});
   }
   return made;
 }
@@ -242,7 +243,7 @@ class Block : public nn::Unit {
   Norm norm1_;
   Norm norm2_;
   std::unique_ptr<TokenMixer> mixer_;
-  std::unique_ptr<nn::Attention> attention_;  // where there is no mixer
+  std::unique_ptr<nn::AttentionCore> attention_;  // where there is no mixer
   std::optional<SharingAttention> sharing_;
   void make_feed_forward(const Spec& s, std::int64_t index, const std::string& file);
   at::Tensor attended(const at::Tensor& in, const Batch& batch, KVCache* cache, std::vector<at::Tensor>& carried) const;
@@ -270,14 +271,13 @@ Block::Block(const Spec& s, std::int64_t index, const std::string& file)
       norm1_(*this, "norm1", s, in_block(file, s.names.attention_norm, s.norm_before)),
       norm2_(*this, "norm2", s, in_block(file, s.names.mlp_norm, s.norm_before)),
       mixer_(s.token_mixer ? s.token_mixer(*this, index, file) : nullptr),
-      attention_(mixer_ ? nullptr
-                        : std::make_unique<nn::Attention>(*this, attention_kind(s, index), attention_of(s, file))),
+      attention_(mixer_ ? nullptr : make_attention(*this, s, index, file)),
       post_norm1_(*this, "post_norm1", s, in_block(file, s.names.attention_post_norm, s.norm_after)),
       post_norm2_(*this, "post_norm2", s, in_block(file, s.names.mlp_post_norm, s.norm_after)),
       dropout1_(*this, name() + ".dropout1", s.dropout),
       dropout2_(*this, name() + ".dropout2", s.dropout) {
   make_feed_forward(s, index, file);
-  if (s.sharing.gives || s.sharing.of) sharing_.emplace(*attention_, s, index);
+  if (s.sharing.gives || s.sharing.of) sharing_.emplace(dynamic_cast<nn::Attention&>(*attention_), s, index);
   if (s.inputs.width > 0) input_.emplace(*this, s, index, file);
   if (s.output_factor.empty()) return;
   factor_ = add(vector_of(file + s.output_factor, 1, Init::ones()), nn::Use::states);

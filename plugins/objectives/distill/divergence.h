@@ -34,7 +34,7 @@ struct DivergenceSettings {
   double temperature = 1;       ///< above 0; logits of student and teacher are divided by it
   std::int64_t chunk_rows = 1;  ///< at most as many rows of logits exist at a time, thrice with TeacherStates
   std::optional<capstan::ops::VocabularyPart> part =
-      {};  ///< where the matrices hold only this rank's rows, the same for both
+      {};                          ///< where the matrices hold only this rank's rows, the same for both
   std::optional<double> cap = {};  ///< of the logits of `hidden` and `weight`, as ops::HeadProducts has one
 };
 

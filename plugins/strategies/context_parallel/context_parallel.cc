@@ -151,7 +151,7 @@ void ContextParallel::note(Method method) {
 }
 
 // The core's rows then get this rank's columns of queries, keys and values, which only the ring's takes.
-void ContextParallel::add_ring(nn::Attention& attention, nn::AttentionRow row) const {
+void ContextParallel::add_ring(nn::AttentionCore& attention, nn::AttentionRow row) const {
   nn::Batch shared;
   shared.part = std::make_shared<const nn::SequencePart>();
   const auto like = at::empty({1}, at::TensorOptions(at::kMeta));
@@ -170,7 +170,7 @@ void ContextParallel::place(nn::Unit& unit, const strategy::Placement& placement
   if (options_->size == 1) return;
   const auto group = placement.group({Axis::cp});
   const auto tp = placement.mesh.size(Axis::tp);
-  unit.each<nn::Attention>([&](nn::Attention& attention) {
+  unit.each<nn::AttentionCore>([&](nn::AttentionCore& attention) {
     has_attention_ = true;
     const auto heads = heads_of_rank(attention.heads().queries, attention.heads().keys, tp);
     const auto method = method_for(heads);

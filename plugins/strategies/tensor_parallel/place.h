@@ -42,6 +42,7 @@ class UnitPlacement {
  private:
   using Transform = std::function<at::Tensor(const at::Tensor&)>;
 
+  void check_heads_of(const capstan::nn::AttentionCore& attention) const;
   void split_heads_of(capstan::nn::Attention& attention);
   void split_recurrence(const capstan::nn::Recurrence& recurrence, const capstan::nn::Layer& layer);
   void split_norm(capstan::nn::RmsNorm& norm);

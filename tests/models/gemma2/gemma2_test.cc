@@ -30,8 +30,7 @@ ModelOptions tiny(ModelOptions more = {}) {
 
 std::vector<nn::AttentionSpec> attention_of(const nn::Model& model) {
   std::vector<nn::AttentionSpec> specs;
-  for (const auto& unit : model.build())
-    unit->each<nn::Attention>([&](const auto& of) { specs.push_back(of.spec()); });
+  for (const auto& unit : model.build()) unit->each<nn::Attention>([&](const auto& of) { specs.push_back(of.spec()); });
   return specs;
 }
 

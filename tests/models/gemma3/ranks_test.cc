@@ -1,5 +1,5 @@
-// Gemma 3 on ranks that share layers, positions, blocks or parameters: what one rank learns alone. The model has no line
-// for any of it.
+// Gemma 3 on ranks that share layers, positions, blocks or parameters: what one rank learns alone. The model has no
+// line for any of it.
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 

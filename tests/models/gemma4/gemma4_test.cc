@@ -23,12 +23,13 @@ std::int64_t integer(std::int64_t value) { return value; }
 ModelOptions tiny(ModelOptions more = {}) {
   const std::vector<std::string> types{"sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
                                        "sliding_attention"};
-  ModelOptions options{{"num_layers", integer(5)},        {"hidden_size", integer(16)},  {"num_heads", integer(4)},
-                       {"num_kv_heads", integer(2)},      {"head_dim", integer(6)},      {"ff_dim", integer(20)},
-                       {"vocab_size", integer(31)},       {"seq_length", integer(24)},   {"sliding_window", integer(5)},
-                       {"global_head_dim", integer(10)},  {"global_kv_heads", integer(1)}, {"keys_are_values", true},
-                       {"sharing_layers", integer(2)},    {"double_wide_mlp", true},     {"inputs_width", integer(3)},
-                       {"inputs_vocab_size", integer(40)}, {"local_rope_theta", 1e4},     {"layer_types", types}};
+  ModelOptions options{
+      {"num_layers", integer(5)},         {"hidden_size", integer(16)},    {"num_heads", integer(4)},
+      {"num_kv_heads", integer(2)},       {"head_dim", integer(6)},        {"ff_dim", integer(20)},
+      {"vocab_size", integer(31)},        {"seq_length", integer(24)},     {"sliding_window", integer(5)},
+      {"global_head_dim", integer(10)},   {"global_kv_heads", integer(1)}, {"keys_are_values", true},
+      {"sharing_layers", integer(2)},     {"double_wide_mlp", true},       {"inputs_width", integer(3)},
+      {"inputs_vocab_size", integer(40)}, {"local_rope_theta", 1e4},       {"layer_types", types}};
   const auto sets = [&](const std::string& key) {
     return std::any_of(more.begin(), more.end(), [&](const auto& own) { return own.first == key; });
   };

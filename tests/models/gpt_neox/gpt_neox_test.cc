@@ -70,8 +70,8 @@ TEST_CASE("faults are said with their line and a fix") {
   CHECK(model_faults("gpt_neox", {{"rotary_pct", 0.1}}) ==
         Faults{"a.toml:10: model.partial_rotary_factor 0.1 turns 3 of a head's 32 numbers\n"
                "    fix: numbers turn in pairs: use a factor that makes an even number of them"});
-  CHECK(model_faults("gpt_neox", {{"hidden_act", std::string("relu")}}) ==
-        Faults{"a.toml:10: model.hidden_act is \"relu\", but must be one of \"gelu\", \"gelu_new\", \"gelu_fast\", "
+  CHECK(model_faults("gpt_neox", {{"hidden_act", std::string("swish")}}) ==
+        Faults{"a.toml:10: model.hidden_act is \"swish\", but must be one of \"gelu\", \"gelu_new\", \"gelu_fast\", "
                "\"gelu_pytorch_tanh\""});
 }
 

@@ -15,10 +15,10 @@ YARN = dict(rope_type="yarn", factor=8.0, beta_fast=4.0, beta_slow=0.5, truncate
 CASES = {
     "gpt-oss": lambda: gpt_oss(max_position_embeddings=128, rope_theta=500.0, rope_scaling=dict(YARN)),
     # transformers 4 takes the loss of what its routers chose, and not of all that they scored.
-    "gpt-oss-aux": lambda: gpt_oss(num_key_value_heads=1, num_experts_per_tok=3, output_router_logits=True,
-                                   router_aux_loss_coef=0.3, tie_word_embeddings=True, attention_bias=False,
-                                   rope_scaling=dict(YARN, truncate=True), rope_theta=500.0, layer_types=[
-                                       "full_attention", "sliding_attention", "full_attention"]),
+    "gpt-oss-aux": lambda: gpt_oss(max_position_embeddings=128, num_key_value_heads=1, num_experts_per_tok=3,
+                                   output_router_logits=True, router_aux_loss_coef=0.3, tie_word_embeddings=True,
+                                   attention_bias=False, rope_theta=500.0, rope_scaling=dict(YARN, truncate=True),
+                                   layer_types=["full_attention", "sliding_attention", "full_attention"]),
 }
 if not hasattr(transformers, "GptOssConfig"):
     CASES = {}

@@ -57,6 +57,7 @@ inline const std::vector<Case> all_cases{
     {"phi3", "phi3"},
     {"phi3-short", "phi3", true, "seq_length = 100\n"},
     {"phi3-long", "phi3", false},
+    {"ministral", "ministral"},
     {"ministral3", "ministral3", false},
     {"ministral3-window", "ministral3", false},
     {"gemma2", "gemma2"},
@@ -71,6 +72,16 @@ inline const std::vector<Case> all_cases{
     {"glm4-moe-groups", "glm4_moe"},
     {"qwen3.5", "qwen3_5", false},
     {"qwen3.5-moe", "qwen3_5", false},
+    {"smollm3", "smollm3"},
+    {"smollm3-window", "smollm3"},
+    {"granite", "granite"},
+    {"granite-yarn", "granite"},
+    {"olmo3", "olmo3"},
+    {"olmo3-yarn", "olmo3"},
+    {"glm4", "glm4"},
+    {"glm", "glm4"},
+    {"deepseek-v3", "deepseek_v3"},
+    {"deepseek-v3-states", "deepseek_v3"},
 };
 
 /// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or

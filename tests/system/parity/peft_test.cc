@@ -58,24 +58,43 @@ const Case all_cases[] = {
      "modules_to_save = [\"q_norm\"]\n"},
     {"olmo2", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"down_proj\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"post_feedforward_layernorm\"]\n"},
+    {"gpt_neox", "rank = 3\nalpha = 6\ntargets = [\"query_key_value\", \"dense_h_to_4h\"]\nbias = \"all\"\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nbias = \"all\"\nmodules_to_save = [\"final_layer_norm\", \"embed_in\"]\n"},
+    {"phi3",
+     "rank = 4\nalpha = 8\ntargets = [\"qkv_proj\", \"gate_up_proj\", \"o_proj\"]\nmodules_to_save = "
+     "[\"model.norm\"]\n",
+     "rank = 4\nalpha = 6\ntargets = [\"all-linear\"]\nmodules_to_save = [\"lm_head\"]\n"},
+    {"ministral3", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"down_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\n", false},
+    // q, k and v are one module of the file.
+    {"qwen3_5", "rank = 4\nalpha = 8\ntargets = [\"in_proj_qkv\", \"in_proj_a\", \"out_proj\", \"q_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"linear_attn.norm\"]\n", false},
+    {"smollm3", "rank = 3\nalpha = 8\ntargets = [\"v_proj\", \"gate_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\n"},
+    {"granite", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"down_proj\"]\nmodules_to_save = [\"lm_head\"]\n",
+     "rank = 4\ntargets = [\"linear_qkv\", \"linear_fc1\"]\n"},
+    {"olmo3", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"k_norm\"]\n"},
+    // Gate and up are one module of the file.
+    {"glm4", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"gate_up_proj\"]\nbias = \"all\"\n",
+     "rank = 4\ntargets = [\"linear_fc1\", \"linear_proj\"]\nbias = \"all\"\nmodules_to_save = "
+     "[\"post_mlp_layernorm\"]\n"},
     {"gemma2", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"v_proj\", \"gate_proj\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"pre_feedforward_layernorm\"]\n"},
     {"gemma3", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"o_proj\", \"up_proj\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"q_norm\"]\n"},
-    {"gemma4",
-     "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"down_proj\", \"per_layer_projection\"]\n",
+    {"gemma4", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"down_proj\", \"per_layer_projection\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"k_norm\"]\n", false},
 };
 
-// Those that the Python's transformers has.
-std::vector<Case> cases() {
+const std::vector<Case> cases = [] {
   const bool is_4 = parity_python().string().find(".deps/venv/") != std::string::npos;
   std::vector<Case> some;
   for (const auto& one : all_cases) {
     if (one.in_transformers_4 || !is_4) some.push_back(one);
   }
   return some;
-}
+}();
 
 const fs::path& folders() {
   static const MadeFolder made("adapters.py", {"make"});
@@ -157,7 +176,7 @@ std::string error_of(const std::string& plugin, const std::string& lora) {
 
 TEST_CASE("an adapter that peft saved gives peft's logits", "[transformers4]") {
   at::set_num_threads(1);
-  for (const auto& one : cases()) {
+  for (const auto& one : cases) {
     INFO(one.plugin);
     const auto expected = reference(one.plugin, "adapter");
     for (const auto purpose : {setup::Purpose::train, setup::Purpose::evaluate}) {
@@ -173,7 +192,7 @@ TEST_CASE("an adapter that peft saved gives peft's logits", "[transformers4]") {
 TEST_CASE("peft loads adapters that Capstan writes, to the same logits", "[transformers4]") {
   at::set_num_threads(1);
   std::map<std::string, at::Tensor> ours;
-  for (const auto& one : cases()) {
+  for (const auto& one : cases) {
     const auto job = prepare(one.plugin, std::string(one.ours) + "init = \"random\"\n");
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       auto session = session::materialise(job, communicator);
@@ -192,7 +211,7 @@ TEST_CASE("peft loads adapters that Capstan writes, to the same logits", "[trans
     });
   }
   run_python("adapters.py", {"load", folders().string(), "ours"});
-  for (const auto& one : cases()) {
+  for (const auto& one : cases) {
     INFO(one.plugin);
     check_close(ours.at(one.plugin), reference(one.plugin, "ours").at("logits"));
   }

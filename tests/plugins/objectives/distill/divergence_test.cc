@@ -37,9 +37,7 @@ struct Inputs {
   static at::Tensor capped(const at::Tensor& logits, const std::optional<double>& cap) {
     return cap ? (logits / *cap).tanh() * *cap : logits;
   }
-  at::Tensor teacher_logits() const {
-    return capped(teacher.hidden.mm(teacher.weight.t()), teacher.cap) / temperature;
-  }
+  at::Tensor teacher_logits() const { return capped(teacher.hidden.mm(teacher.weight.t()), teacher.cap) / temperature; }
   /// The teacher's most likely words.
   TeacherWords best(TeacherWords::Rest rest) const {
     const auto [values, ids] = at::log_softmax(teacher_logits(), 1).topk(most, 1);
@@ -166,12 +164,14 @@ TEST_CASE("a teacher's likeliest words are those of whole logits, for any chunk 
     CHECK((found.log_probabilities - values).abs().max().item<double>() < 1e-13);
   };
   for (const std::int64_t chunk : {1, 4, 100})
-    check(distill::likeliest_words(in.teacher.hidden, in.teacher.weight, most, {in.temperature, chunk, {}, in.teacher.cap}));
+    check(distill::likeliest_words(in.teacher.hidden, in.teacher.weight, most,
+                                   {in.temperature, chunk, {}, in.teacher.cap}));
   const int ranks = GENERATE(2, 3, 4);  // of four, each has fewer words than are asked for
   const auto all = on_split_vocabulary(
       in.teacher.hidden, in.teacher.weight, ranks, [&](const ops::VocabularyPart& part, const auto& piece) {
         const auto mine = in.teacher.weight.narrow(0, piece.begin, piece.length);
-        const auto found = distill::likeliest_words(in.teacher.hidden, mine, most, {in.temperature, 4, part, in.teacher.cap});
+        const auto found =
+            distill::likeliest_words(in.teacher.hidden, mine, most, {in.temperature, 4, part, in.teacher.cap});
         return std::vector{at::stack({found.ids.to(at::kDouble), found.log_probabilities}), in.teacher.hidden, mine};
       });
   check({all[0][0].to(at::kLong), all[0][1]});

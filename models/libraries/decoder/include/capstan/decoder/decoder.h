@@ -15,6 +15,16 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace decoder {
 
+/// Those of attention through latents, beside Names::qkv's first and Names::projection.
+struct LatentNames {
+  std::string query_down = "self_attn.q_a_proj";
+  std::string query_norm = "self_attn.q_a_layernorm";
+  std::string query_up = "self_attn.q_b_proj";
+  std::string keys_down = "self_attn.kv_a_proj_with_mqa";
+  std::string keys_norm = "self_attn.kv_a_layernorm";
+  std::string keys_up = "self_attn.kv_b_proj";
+};
+
 /// What the records of a decoder are called: the modules of its Hugging Face class. A record is the module's name and
 /// ".weight" or ".bias"; those of a block have `block` and its number before them. The defaults are Llama's.
 struct Names {
@@ -31,6 +41,7 @@ struct Names {
   std::string projection = "self_attn.o_proj";
   std::string query_norm = "self_attn.q_norm";
   std::string key_norm = "self_attn.k_norm";
+  LatentNames latent;
   std::string sinks = "self_attn.sinks";                        ///< the record itself, as Spec::attention has sinks
   std::vector<std::string> up{"mlp.gate_proj", "mlp.up_proj"};  ///< gate first, where it is gated
   std::string down = "mlp.down_proj";
@@ -83,9 +94,9 @@ struct MixtureSpec {
 /// Keys and values of one block in others too (Gemma 4). Such blocks pass by nn::Region "attention": what they hand on
 /// must live as long as its readers.
 struct KeySharing {
-  bool gives = false;                    ///< later blocks use this one's keys and values
-  std::optional<std::int64_t> of = {};   ///< has no keys and values of its own, but those of this earlier block
-  std::size_t place = 0;                 ///< how many givers stand before this one, or before the one that it reads
+  bool gives = false;                   ///< later blocks use this one's keys and values
+  std::optional<std::int64_t> of = {};  ///< has no keys and values of its own, but those of this earlier block
+  std::size_t place = 0;                ///< how many givers stand before this one, or before the one that it reads
 };
 
 /// An embedding for each block of its own, which its states gate (Gemma 4's per-layer inputs); width 0: there is none.
@@ -98,6 +109,17 @@ struct BlockInputsSpec {
   std::string gate = "per_layer_input_gate";  ///< of a block, as the following
   std::string projection = "per_layer_projection";
   std::string norm = "post_per_layer_input_norm";
+};
+
+/// Attention through latents (nn::LatentAttention), whose heads are those of Spec::attention, with as many key heads as
+/// query heads, and whose positions are Spec::rotary's, of the numbers that turn.
+struct LatentSpec {
+  std::int64_t query_rank = 0;  ///< width of the queries' latent; 0: they are made from the states
+  std::int64_t key_rank = 0;    ///< width of the latent of keys and values
+  std::int64_t turned = 0;      ///< the last numbers of a query and of a key, which turn
+  double turned_factor = 1;     ///< multiplies what has turned
+  double norm_epsilon = 1e-6;   ///< of the latents' norms
+  bool bias = false;            ///< in the products that make latents
 };
 
 /// A layer of another kind in attention's place: a model's own, which mixes the tokens of a sequence.
@@ -149,6 +171,7 @@ struct Spec {
   std::optional<nn::Rotary> rotary;
   std::optional<nn::QueryScaling> query_scaling = {};  ///< queries grow with their position (Ministral 3)
 
+  std::optional<LatentSpec> latent;  ///< none: q, k and v are made from the states
   bool qkv_bias = false;
   bool projection_bias = false;
   bool output_gate = false;  ///< as nn::Attention::Kind says: q's module holds each head's query and gate
@@ -198,17 +221,9 @@ struct Spec {
 /// The units: "embedding", "blocks.0" …, "head".
 std::vector<std::unique_ptr<nn::Unit>> units(const Spec& spec);
 /// Every record under its own name, without the prefix, which all get but the head, unless it has it; experts as
-/// stacks, a fused q, k and v as one matrix. A head of values may be absent, and a head of words is then ignored.
+/// stacks, a fused q, k and v as one matrix, Names::fused as parts. A head of values may be absent, and a head of words
+/// is then ignored.
 layout::FileMap files(const Spec& spec);
-
-/// The end of some records' names (".q_proj.weight"), and how many rows each of them has.
-struct FusedRows {
-  std::string end;
-  std::int64_t rows = 0;
-};
-/// For families whose files hold several records in one tensor, one below the other: names in `map` that end like one
-/// of `parts` end with `whole` instead, of which they are that part.
-void fuse_in_files(layout::FileMap& map, const std::string& whole, const std::vector<FusedRows>& parts);
 
 /// A model that is such a decoder: what is left to it are its options, their check, and what a config.json of its
 /// family says besides.

@@ -37,6 +37,14 @@ void check_grouped_routers(const config::Options<GroupedRouterOptions>& options,
                            Diagnostics& diagnostics);
 /// Layers past the last block, which predict further tokens, are kept.
 void describe_grouped_files(const GroupedRouterOptions& options, std::int64_t layers, layout::FileMap& map);
+/// What presets of such models differ in.
+struct GroupedSizes {
+  std::int64_t experts, per_token, width, dense_blocks, groups, groups_per_token;
+  double scale;
+};
+config::Preset grouped_preset(const GroupedSizes& sizes);
+/// The same for what transformers takes where a config.json lacks these keys.
+config::Preset grouped_defaults(const GroupedSizes& sizes);
 /// Names of these options that no config.json has, and further keys of their families' files.
 std::vector<config::FileKey> grouped_router_keys();
 

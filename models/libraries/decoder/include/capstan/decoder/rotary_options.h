@@ -59,7 +59,7 @@ struct RotaryOptions {
   /// How the frequencies are scaled. Of longrope's two lists it is the long one where seq_length is more than
   /// rope_original_length: the same on all ranks and for every batch, where transformers goes by each batch's length.
   nn::RotaryScaling scaling() const;
-  /// Of the part of each head that turns; `form` says what no option does.
+  /// It turns the part of each head that the options say; `form` says what no option does.
   nn::Rotary rotary(nn::RotaryForm form = {}) const;
   /// The decoder of these sizes: RMS norms before, rotary positions, gated feed-forward layers, no biases.
   Spec spec() const;
@@ -101,6 +101,8 @@ void describe_partial_rotary(config::OptionTable<RotaryOptions> table);
 void describe_longrope(config::OptionTable<RotaryOptions> table);
 /// sliding_window; `which`: the blocks that are limited to it.
 void describe_window(config::OptionTable<RotaryOptions> table, const std::string& which);
+/// A window that is in use and not set.
+void check_window(const config::Options<RotaryOptions>& options, bool is_used, Diagnostics& diagnostics);
 /// head_values, for families whose published classes have a head of values.
 void describe_head_values(config::OptionTable<RotaryOptions> table);
 /// `activation` is the one that the family has, `key` what a config.json calls the option.
