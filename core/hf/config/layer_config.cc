@@ -31,6 +31,10 @@ void settle_layers(Json& json) {
   for (const auto& [key, value] : common.items()) {
     if (key != "head_dim" && !(key == "num_key_value_heads" && has_own_keys)) return;
   }
+  if (!common.contains("head_dim")) {
+    if (!json.contains("head_dim")) return;
+    json["global_head_dim"] = json["head_dim"];
+  }
   for (const auto& [key, value] : common.items())
     json[key == "head_dim" ? "global_head_dim" : "num_global_key_value_heads"] = value;
   json.erase("per_layer_config");
