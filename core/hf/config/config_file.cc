@@ -14,6 +14,7 @@
 
 #include "hf/family.h"
 #include "hf/json_keys.h"
+#include "hf/layer_config.h"
 #include "hf/rope_tables.h"
 
 namespace capstan::hf {
@@ -131,6 +132,10 @@ class Reader {
     reader.longest = default_length("max_position_embeddings");
     reader.original = default_length("original_max_position_embeddings");
     settle_rope(json_, reader, file_, faults_);
+    const auto& schema = registration_.schema;
+    const bool has_global_heads =
+        std::any_of(schema.begin(), schema.end(), [](const auto& spec) { return spec.key == "global_head_dim"; });
+    if (has_global_heads) settle_layers(json_);
   }
 
   // An option's name that the table does not know is used.

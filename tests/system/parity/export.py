@@ -203,7 +203,7 @@ def check_tokenizers(original, exported):
 def said_of(config, key):
     """Without what transformers passes over in a rotary table: another name of its type, and a length that stands next
     to the table too."""
-    value = getattr(config, key, None)
+    value = config.to_dict().get(key)  # the attribute is not there to see where blocks differ in it
     if not isinstance(value, dict):
         return value
     return {name: one for name, one in value.items() if name not in ("type", "max_position_embeddings")}
