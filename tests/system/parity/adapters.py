@@ -19,6 +19,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from families_gpt_oss import gpt_oss
 from families import VOCAB, bloom, gpt2, llama, mixtral, olmo2, qwen3
 from models import make_model, random_ids
 
@@ -34,6 +35,8 @@ CASES = {
     "mixtral": (mixtral, dict(target_modules=["q_proj", "k_proj", "v_proj"], r=4, lora_alpha=8)),
     "qwen3": (qwen3, dict(target_modules=["q_proj", "o_proj", "gate_proj"], r=4, lora_alpha=8)),
     "olmo2": (olmo2, dict(target_modules=["k_proj", "down_proj"], r=3, lora_alpha=8)),
+    "gpt_oss": (gpt_oss, dict(target_modules=["q_proj", "o_proj"], r=4, lora_alpha=8, target_parameters=[
+        "mlp.router.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
 }
 
 

@@ -57,6 +57,9 @@ const Case cases[] = {
      "modules_to_save = [\"q_norm\"]\n"},
     {"olmo2", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"down_proj\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"post_feedforward_layernorm\"]\n"},
+    // Experts and routers are peft's target_parameters.
+    {"gpt_oss", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\", \"router\", \"experts\"]\n",
+     "rank = 3\nalpha = 5\ntargets = [\"linear_qkv\", \"router\", \"experts\"]\nbias = \"all\"\n"},
 };
 
 const fs::path& folders() {
