@@ -46,6 +46,7 @@ class FolderSource : public Folder {
   };
   const layout::FileTensor* mapped(const layout::Param& param) const;
   Place find(const std::string& name) const;
+  std::optional<Mxfp4Tensor> find_packed(const std::string& name) const;
   // The tensors of a stack, or of a part of it that a box of the record holds, in order; or the only one.
   static std::vector<std::string> names_of(const layout::FileTensor& tensor);
   static std::vector<std::string> names_in(const layout::FileTensor& tensor, const layout::Param& param,
@@ -62,7 +63,6 @@ class FolderSource : public Folder {
   bool is_ignored(const std::string& name) const;
   /// Whether the tensor is in the folder, as numbers or packed.
   bool is_there(const std::string& name) const;
-  std::optional<Mxfp4Tensor> find_packed(const std::string& name) const;
 };
 
 }  // namespace hf

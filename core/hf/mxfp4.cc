@@ -1,6 +1,7 @@
 #include "hf/mxfp4.h"
 
 #include <ATen/ATen.h>
+#include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
 #include <array>
@@ -52,6 +53,21 @@ Shape in_order(const Shape& shape, const std::vector<std::int64_t>& order) {
   Shape out;
   for (const auto d : order) out.push_back(shape.at(static_cast<std::size_t>(d)));
   return out;
+}
+
+// All of a file's tensor, as bytes that may only be read, in this shape.
+at::Tensor bytes_of(const checkpoint::SafetensorsFile& file, const std::string& name, const Shape& shape) {
+  return at::from_blob(const_cast<std::byte*>(file.bytes(name)), shape, at::TensorOptions(at::kByte));
+}
+
+// The numbers of a place in a box of matrices, row by row.
+std::vector<std::int64_t> place_in(const Box& box, std::size_t stacked, std::int64_t index) {
+  std::vector<std::int64_t> place(stacked);
+  for (auto d = stacked; d-- > 0;) {
+    place[d] = box.offset[d] + index % box.size[d];
+    index /= box.size[d];
+  }
+  return place;
 }
 
 }  // namespace
@@ -110,6 +126,34 @@ void Mxfp4Tensor::read(const layout::FileTensor& place, const Shape& record, con
     values_shape.back() *= group;
     to.narrow(0, e, 1).copy_(decoded(blocks, scales).view(values_shape).narrow(-1, begin - first * group, size));
   }
+}
+
+std::vector<nn::CodedMatrix> Mxfp4Tensor::matrices(const layout::FileTensor& place, const Shape& record,
+                                                   const Box& box, std::size_t stacked) const {
+  const auto order = order_of(place, record.size());
+  const auto dims = record.size() - 1;
+  CAPSTAN_ASSERT(stacked + 1 == dims && order.back() == static_cast<std::int64_t>(dims));
+  std::vector<std::int64_t> back(dims + 1);
+  for (std::size_t d = 0; d <= dims; ++d) back[static_cast<std::size_t>(order[d])] = static_cast<std::int64_t>(d);
+  auto shape = in_order(record, order);
+  shape.back() /= group;
+  const auto scales = bytes_of(*scales_, name_ + "_scales", shape).permute(back);
+  shape.push_back(bytes_of_group);
+  back.push_back(static_cast<std::int64_t>(dims) + 1);
+  const auto blocks = bytes_of(*blocks_, name_ + "_blocks", shape).permute(back);
+  std::int64_t count = 1;
+  for (std::size_t d = 0; d < stacked; ++d) count *= box.size[d];
+  std::vector<nn::CodedMatrix> all;
+  for (std::int64_t i = 0; i < count; ++i) {
+    auto of_blocks = blocks, of_scales = scales;
+    for (const auto at : place_in(box, stacked, i)) {
+      of_blocks = of_blocks.select(0, at);
+      of_scales = of_scales.select(0, at);
+    }
+    all.push_back({name_, blocks_->path().string(), {record[dims - 1], record[dims]},
+                   {{"_blocks", of_blocks}, {"_scales", of_scales}}});
+  }
+  return all;
 }
 
 }  // namespace capstan::hf

@@ -2,6 +2,7 @@
 #include <ATen/core/Tensor.h>
 #include <capstan/base/export.h>
 #include <capstan/layout/file_tensor.h>
+#include <capstan/nn/codec.h>
 
 #include <optional>
 #include <string>
@@ -11,6 +12,9 @@
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace hf {
+
+/// Codec::form() of what keeps these codes.
+inline constexpr const char* mxfp4_form = "mxfp4";
 
 /// Experts' matrices in MXFP4 (OCP Microscaling Formats 1.0), as gpt-oss is published: a folder has, in place of the
 /// tensor NAME [experts, in, out],
@@ -31,6 +35,10 @@ class Mxfp4Tensor {
   /// Fills `out` with a box of the record; `place` says how the tensor [experts, in, out] is made of it.
   void read(const layout::FileTensor& place, const layout::Shape& record, const layout::Box& box,
             const at::Tensor& out) const;
+  /// The codes of each matrix [rows, columns] that a box of the record has something of, whose first `stacked`
+  /// dimensions count them; parts "_blocks" [rows, columns / 32, 16] and "_scales" [rows, columns / 32].
+  std::vector<nn::CodedMatrix> matrices(const layout::FileTensor& place, const layout::Shape& record,
+                                        const layout::Box& box, std::size_t stacked) const;
 
  private:
   std::string name_;
