@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 from export import listening
-from families_gpt_oss import gpt_oss
+from families_gpt_oss import YARN, gpt_oss
 from models import PLAIN, make_model, random_ids
 
 
@@ -40,7 +40,8 @@ def logits(model):
 
 
 def make(folder):
-    model = make_model(*gpt_oss(hidden_size=64, intermediate_size=32, num_hidden_layers=2)).to(torch.bfloat16)
+    model = make_model(*gpt_oss(hidden_size=64, intermediate_size=32, num_hidden_layers=2,
+                                max_position_embeddings=128, rope_scaling=dict(YARN))).to(torch.bfloat16)
     tensors, decoded = {}, {}
     for seed, (name, tensor) in enumerate(model.state_dict().items()):
         if not name.endswith(("gate_up_proj", "down_proj")):

@@ -5,11 +5,14 @@
 #include <capstan/checkpoint/folder_source.h>
 #include <capstan_catch.h>
 
+#include <fstream>
+
 #include "assembly/assemble.h"
 #include "hf/door.h"
 #include "parity/models.h"
 #include "parity/reference.h"
 #include "step/session.h"
+#include "support/job.h"
 
 namespace mxfp4_test {
 
@@ -22,6 +25,24 @@ const std::filesystem::path& folder() {
   return made.path();
 }
 
+// What a run computes with strategies that keep the codes, or without.
+at::Tensor logits(const std::string& tables) {
+  const auto reference = parity::load(folder() / "reference.safetensors");
+  std::ofstream(folder() / "job.toml") << "[run]\ndevice = \"cpu\"\n[model]\nplugin = \"gpt_oss\"\npath = \"packed\"\n[data]"
+                                          "\nplugin = \"synthetic\"\ntokenizer = \"byte\"\n[train]\nmax_steps = 1\n"
+                                          "global_batch = 2\nprecision = \"fp32\"\n[strategy.lora]\n"
+                                       << tables;
+  at::Tensor out;
+  comm::run_in_process(1, [&](comm::Communicator& communicator) {
+    setup::JobRequest request;
+    request.file = (folder() / "job.toml").string();
+    const auto job = testing::job_of(request);
+    auto session = session::materialise(job, communicator);
+    out = parity::logits_of(session, reference.at("ids"));
+  });
+  return out;
+}
+
 }  // namespace
 
 TEST_CASE("experts in MXFP4 are decoded as transformers decodes them, and computed to its logits", "[transformers5]") {
@@ -29,7 +50,8 @@ TEST_CASE("experts in MXFP4 are decoded as transformers decodes them, and comput
   const auto reference = parity::load(folder() / "reference.safetensors");
   const auto job = parity::prepare("gpt_oss", folder() / "packed", "fp32");
   CHECK_THAT(job.plugins.model.note, Contains("experts are in MXFP4") && Contains("decoded as it is read"));
-  const auto decoded = checkpoint::open_folder(folder() / "packed", job.plugins.model.object->file_map());
+  const auto map = job.plugins.model.object->file_map();
+  const auto decoded = checkpoint::open_folder(folder() / "packed", map);
   int compared = 0;
   for (const auto* record : assembly::records_of(job.model->own)) {
     const auto expected = reference.find(record->name);
@@ -37,7 +59,7 @@ TEST_CASE("experts in MXFP4 are decoded as transformers decodes them, and comput
     const auto out = at::empty(record->shape);
     decoded->fill(*record, layout::Box::whole(record->shape), out);
     const bool is_up = record->shape.size() == 4;
-    const auto& place = job.plugins.model.object->file_map().tensors.at(record->name);
+    const auto& place = map.tensors.at(record->name);
     const auto theirs = is_up ? out.permute(place.order).flatten(2) : out.permute(place.order);
     CHECK(at::equal(theirs, expected->second.to(at::kFloat)));
     ++compared;
@@ -48,6 +70,11 @@ TEST_CASE("experts in MXFP4 are decoded as transformers decodes them, and comput
     const auto ours = parity::logits_of(session, reference.at("ids")), theirs = reference.at("logits");
     CHECK((ours - theirs).abs().max().item<double>() <= 1e-5 * theirs.abs().max().item<double>());
   });
+}
+
+TEST_CASE("experts that stay in MXFP4 are computed as those that are decoded, bit by bit", "[transformers5]") {
+  at::set_num_threads(1);
+  CHECK(at::equal(logits("[strategy.mxfp4]\n"), logits("")));
 }
 
 TEST_CASE("a model that was decoded is written as numbers, which transformers reads", "[transformers5]") {
