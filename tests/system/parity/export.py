@@ -252,7 +252,8 @@ def write_logits(folder, out):
         save_file({"ids": ids, "logits": model(input_ids=ids).logits}, out)
 
 
-torch.set_num_threads(1)
-transformers.utils.logging.disable_progress_bar()
-commands = {"variants": variants, "qwen": lambda to: write_qwen(pathlib.Path(to)), "check": check, "logits": write_logits}
-commands[sys.argv[1]](*sys.argv[2:])
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    transformers.utils.logging.disable_progress_bar()
+    commands = {"variants": variants, "qwen": lambda to: write_qwen(pathlib.Path(to)), "check": check, "logits": write_logits}
+    commands[sys.argv[1]](*sys.argv[2:])
