@@ -77,14 +77,15 @@ TEST_CASE("a file has only the options of its scaling, and the longest sequence 
   options.seq_length = 100;
   layout::FileMap plain;
   decoder::describe_rotary_scaling_files(options, plain);
-  CHECK(plain.left_out.size() == 8);
+  CHECK(plain.left_out.size() == 13);
   CHECK(plain.more.empty());
 
   options.rope_type = "llama3";
   options.rope_factor = 8;
   layout::FileMap llama3;
   decoder::describe_rotary_scaling_files(options, llama3);
-  CHECK(llama3.left_out == Names{"rope_fast_turns", "rope_slow_turns", "rope_attention_factor"});
+  CHECK(llama3.left_out == Names{"rope_fast_turns", "rope_slow_turns", "rope_whole_limits", "rope_attention_factor",
+                                 "rope_mscale", "rope_mscale_all", "rope_short_factors", "rope_long_factors"});
   CHECK(llama3.more.empty());
   options.seq_length = 16;  // asked for, and shorter than the model allows
   layout::FileMap shortened;
@@ -96,7 +97,8 @@ TEST_CASE("a file has only the options of its scaling, and the longest sequence 
   layout::FileMap yarn;
   decoder::describe_rotary_scaling_files(options, yarn);
   CHECK(yarn.left_out ==
-        Names{"rope_low_frequency_factor", "rope_high_frequency_factor", "rope_fast_turns", "rope_attention_factor"});
+        Names{"rope_low_frequency_factor", "rope_high_frequency_factor", "rope_fast_turns", "rope_whole_limits",
+              "rope_attention_factor", "rope_mscale", "rope_mscale_all", "rope_short_factors", "rope_long_factors"});
   CHECK(yarn.more.at("max_position_embeddings") == "128");
 }
 
