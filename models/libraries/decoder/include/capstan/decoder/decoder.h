@@ -91,6 +91,26 @@ struct MixtureSpec {
   bool is_in(std::int64_t block) const { return count > 0 && !dense_blocks.contains(block); }
 };
 
+/// Keys and values of one block in others too (Gemma 4). Such blocks pass by nn::Region "attention": what they hand on
+/// must live as long as its readers.
+struct KeySharing {
+  bool gives = false;                   ///< later blocks use this one's keys and values
+  std::optional<std::int64_t> of = {};  ///< has no keys and values of its own, but those of this earlier block
+  std::size_t place = 0;                ///< how many givers stand before this one, or before the one that it reads
+};
+
+/// An embedding for each block of its own, which its states gate (Gemma 4's per-layer inputs); width 0: there is none.
+struct BlockInputsSpec {
+  std::int64_t width = 0;
+  std::int64_t vocab_size = 0;  ///< rows of their table [vocab_size, blocks · width]
+  std::string tokens = "model.embed_tokens_per_layer";
+  std::string model_projection = "model.per_layer_model_projection";
+  std::string projection_norm = "model.per_layer_projection_norm";
+  std::string gate = "per_layer_input_gate";  ///< of a block, as the following
+  std::string projection = "per_layer_projection";
+  std::string norm = "post_per_layer_input_norm";
+};
+
 /// Attention through latents (nn::LatentAttention), whose heads are those of Spec::attention, with as many key heads as
 /// query heads, and whose positions are Spec::rotary's, of the numbers that turn.
 struct LatentSpec {
@@ -156,6 +176,11 @@ struct Spec {
   bool projection_bias = false;
   bool output_gate = false;  ///< as nn::Attention::Kind says: q's module holds each head's query and gate
   HeadNorms head_norms = HeadNorms::none;
+  bool keys_are_values = false;  ///< as nn::Attention::Kind's: there is no v in names.qkv
+  bool value_norm = false;       ///< as nn::Attention::Kind's
+  KeySharing sharing = {};       ///< of a block, by `vary`
+  BlockInputsSpec inputs = {};
+  std::string output_factor = {};  ///< record [1] of each block, stored and never trained, that multiplies its output
   std::set<std::int64_t> blocks_without_window = {};  ///< they see all positions although attention.window is set
 
   nn::Mlp::Kind mlp;
@@ -196,17 +221,9 @@ struct Spec {
 /// The units: "embedding", "blocks.0" …, "head".
 std::vector<std::unique_ptr<nn::Unit>> units(const Spec& spec);
 /// Every record under its own name, without the prefix, which all get but the head, unless it has it; experts as
-/// stacks, a fused q, k and v as one matrix. A head of values may be absent, and a head of words is then ignored.
+/// stacks, a fused q, k and v as one matrix, Names::fused as parts. A head of values may be absent, and a head of words
+/// is then ignored.
 layout::FileMap files(const Spec& spec);
-
-/// The end of some records' names (".q_proj.weight"), and how many rows each of them has.
-struct FusedRows {
-  std::string end;
-  std::int64_t rows = 0;
-};
-/// For families whose files hold several records in one tensor, one below the other: a name in `map` that ends like one
-/// of `parts` then ends with `whole`, and is that part of its rows.
-void fuse_in_files(layout::FileMap& map, const std::string& whole, const std::vector<FusedRows>& parts);
 
 /// A model that is such a decoder: what is left to it are its options, their check, and what a config.json of its
 /// family says besides.
