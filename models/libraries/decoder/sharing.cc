@@ -87,4 +87,9 @@ at::Tensor BlockInput::forward(const at::Tensor& x, const std::vector<at::Tensor
   return x + norm_.forward(projection_.forward(nn::activated(activation_, gate_.forward(x)) * own));
 }
 
+at::Tensor CarriedParts::completed(const nn::Hidden& hidden) const {
+  const auto x = input ? input->forward(hidden.states, hidden.carried) : hidden.states;
+  return factor ? x * factor->value() : x;
+}
+
 }  // namespace capstan::decoder
