@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hf/door.h"
+#include "hf/mxfp4.h"
 #include "hf/safetensors_folder.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -45,6 +46,7 @@ class FolderSource : public Folder {
   };
   const layout::FileTensor* mapped(const layout::Param& param) const;
   Place find(const std::string& name) const;
+  std::optional<Mxfp4Tensor> find_packed(const std::string& name) const;
   // The tensors of a stack, or of a part of it that a box of the record holds, in order; or the only one.
   static std::vector<std::string> names_of(const layout::FileTensor& tensor);
   static std::vector<std::string> names_in(const layout::FileTensor& tensor, const layout::Param& param,
@@ -59,6 +61,8 @@ class FolderSource : public Folder {
   void fill_one(const layout::FileTensor& tensor, const std::string& name, const layout::Shape& shape,
                 const layout::Box& box, const at::Tensor& out) const;
   bool is_ignored(const std::string& name) const;
+  /// Whether the tensor is in the folder, as numbers or packed.
+  bool is_there(const std::string& name) const;
 };
 
 }  // namespace hf

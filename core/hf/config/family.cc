@@ -111,6 +111,7 @@ std::optional<std::string> quantization_of_folder(const std::string& folder) {
   const auto quantized = json.is_object() ? json.find("quantization_config") : json.end();
   if (quantized == json.end() || quantized->is_null()) return {};
   const auto method = quantized->is_object() ? quantized->value("quant_method", Json()) : Json();
+  if (method == "mxfp4") return {};  // such weights are decoded as they are read
   return method.is_string() ? method.get<std::string>() : "";
 }
 

@@ -22,8 +22,8 @@ nn::Mixture::Weights mixture_of(const Spec& s, const std::string& block) {
   if (s.mixture.router.correction)
     made.correction = vector_of(router + "." + s.names.router_correction, count, Init::zeros());
   if (s.mixture.expert_biases) {
-    made.gate_up_bias = weight_of({nn::record(experts + ".gate_up_proj_bias", {count, 2, ff}, Init::zeros(), false)});
-    made.down_bias = weight_of({nn::record(experts + ".down_proj_bias", {count, hidden}, Init::zeros(), false)});
+    made.gate_up_bias = weight_with({nn::record(experts + ".gate_up_proj_bias", {count, 2, ff}, Init::zeros(), false)});
+    made.down_bias = weight_with({nn::record(experts + ".down_proj_bias", {count, hidden}, Init::zeros(), false)});
   }
   return made;
 }

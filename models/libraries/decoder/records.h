@@ -1,8 +1,7 @@
 #pragma once
-// Weights as a decoder's layers are made of them.
+// How the library's layers declare their records.
 #include <capstan/decoder/decoder.h>
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,16 +9,16 @@
 
 namespace capstan::decoder {
 
-inline nn::WeightPtr weight_of(std::vector<layout::Param> records) {
+inline nn::WeightPtr weight_with(std::vector<layout::Param> records) {
   return std::make_shared<nn::Weight>(std::move(records));
 }
 
 inline nn::WeightPtr vector_of(const std::string& name, std::int64_t size, layout::Init init) {
-  return weight_of({nn::record(name, {size}, init, false)});
+  return weight_with({nn::record(name, {size}, init, false)});
 }
 
 inline nn::WeightPtr matrix_of(const std::string& name, layout::Shape shape, double std) {
-  return weight_of({nn::record(name, std::move(shape), layout::Init::normal(std), true)});
+  return weight_with({nn::record(name, std::move(shape), layout::Init::normal(std), true)});
 }
 
 inline nn::WeightPtr table_of(const Spec& s, const std::string& module, std::int64_t rows) {
@@ -43,9 +42,15 @@ inline nn::LinearWeights linear_of(const Linears& of) {
     shape.push_back(of.in);
     weights.push_back(nn::record(of.modules[i] + ".weight", shape, layout::Init::normal(of.std), true));
   }
-  return {weight_of(std::move(weights)), of.bias ? weight_of(std::move(biases)) : nullptr};
+  return {weight_with(std::move(weights)), of.bias ? weight_with(std::move(biases)) : nullptr};
 }
 
 inline double residual_std(const Spec& s) { return s.residual_init_std.value_or(s.init_std); }
+
+// "embed_tokens" of "model.embed_tokens": what layers are called that strategies name.
+inline std::string last_part(const std::string& module) { return module.substr(module.rfind('.') + 1); }
+
+// As a tensor of the dtype holds it.
+double rounded(double value, at::ScalarType type);
 
 }  // namespace capstan::decoder

@@ -83,7 +83,8 @@ struct Door {
   /// Refuses a folder whose config.json is of a family that this plugin does not read, by its name.
   void (*check_family)(const config::Section& section, const ModelFolder& folder,
                        const plugin::Registration& registration, plugin::Host& host);
-  /// The method by which the folder's weights are quantized; "" where it does not say which; nothing: they are not.
+  /// The method by which the folder's weights are quantized; "" where it does not say which; nothing: they are not, or
+  /// they are decoded as they are read.
   std::optional<std::string> (*quantization_of_folder)(const std::string& folder);
   /// Refuses a folder that has an adapter and no model, or both where no strategy reads the adapter.
   void (*refuse_adapter)(const ModelFolder& folder);

@@ -21,7 +21,7 @@ void check_family(const config::Section& section, const ModelFolder& folder, con
                   plugin::Host& host);
 
 /// The method by which the folder's weights are quantized, as its config.json has it; "" where it does not say which;
-/// nothing: they are not.
+/// nothing: they are not, or they are decoded as they are read.
 std::optional<std::string> quantization_of_folder(const std::string& folder);
 
 /// Refuses a folder that has a PEFT adapter and no model, or both where no strategy reads the adapter: transformers
