@@ -27,7 +27,7 @@ LatentAttention::LatentAttention(Layer& parent, Kind kind, Weights weights)
 
 LatentAttention::~LatentAttention() = default;
 
-// Of heads [B, S, heads, turned].
+// `heads` is [B, S, heads, turned].
 at::Tensor LatentAttention::turned(const at::Tensor& heads, const Batch& batch) const {
   const auto y = kind_.rotary.forward(heads.contiguous(), batch.positions);
   return kind_.turned_factor == 1 ? y : y * kind_.turned_factor;

@@ -13,10 +13,7 @@ void GroupedRouterOptions::mix(Spec& spec) const {
   mixture.count = num_experts;
   mixture.per_token = experts_per_token;
   mixture.sum_to_one = normalise_weights;
-  mixture.sigmoid = mixture.correction = true;
-  mixture.groups = expert_groups;
-  mixture.groups_per_token = groups_per_token;
-  mixture.scale = weights_scale;
+  mixture.router = {true, expert_groups, groups_per_token, weights_scale, true};
   mixture.shared_dim = shared_experts * expert_dim;
   mixture.dense_ff_dim = spec.ff_dim;
   for (std::int64_t i = 0; i < std::min(dense_blocks, spec.num_layers); ++i) mixture.dense_blocks.insert(i);
@@ -33,7 +30,7 @@ void describe_choice(config::OptionTable<GroupedRouterOptions> table) {
   table.add("groups_per_token", &Grouped::groups_per_token)
       .min(1)
       .spelling("topk_group")
-      .doc("a token's experts are chosen within so many groups, whose two best experts have the largest sums");
+      .doc("groups that a token chooses its experts from: those whose two best experts have the largest sums");
   table.add("normalise_weights", &Grouped::normalise_weights)
       .spelling("norm_topk_prob")
       .doc("a token's weights of its experts are divided by their sum");

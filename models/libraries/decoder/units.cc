@@ -4,12 +4,12 @@
 
 #include <utility>
 
+#include "feed_forward.h"
 #include "latent.h"
 #include "records.h"
 #include "sharing.h"
 
 namespace capstan::decoder {
-
 namespace {
 
 using layout::Init;
@@ -17,32 +17,6 @@ using nn::Batch;
 using nn::Hidden;
 using nn::KVCache;
 using nn::WeightPtr;
-
-WeightPtr table_of(const Spec& s, const std::string& module, std::int64_t rows) {
-  return matrix_of(module + ".weight", {rows, s.hidden_size}, s.init_std);
-}
-
-struct Linears {
-  std::vector<std::string> modules;
-  std::vector<layout::Shape> features;  // each module's
-  std::int64_t in;
-  bool bias;
-  double std;
-};
-
-// [features …, in] of each module, as one weight; with biases [features …].
-nn::LinearWeights linear_of(const Linears& of) {
-  std::vector<layout::Param> weights, biases;
-  for (std::size_t i = 0; i < of.modules.size(); ++i) {
-    auto shape = of.features.at(i);
-    biases.push_back(nn::record(of.modules[i] + ".bias", shape, Init::zeros(), false));
-    shape.push_back(of.in);
-    weights.push_back(nn::record(of.modules[i] + ".weight", shape, Init::normal(of.std), true));
-  }
-  return {weight_with(std::move(weights)), of.bias ? weight_with(std::move(biases)) : nullptr};
-}
-
-double residual_std(const Spec& s) { return s.residual_init_std.value_or(s.init_std); }
 
 // With which a norm multiplies by one.
 Init initial_factor(const Spec& s) {
@@ -96,35 +70,6 @@ std::unique_ptr<nn::AttentionCore> make_attention(nn::Layer& parent, const Spec&
                                                   const std::string& block) {
   if (s.latent) return latent_attention(parent, s, index, block);
   return std::make_unique<nn::Attention>(parent, attention_kind(s, index), attention_of(s, block));
-}
-
-nn::Mixture::Weights mixture_of(const Spec& s, const std::string& block) {
-  const auto count = s.mixture.count, hidden = s.hidden_size, ff = s.ff_dim;
-  const auto router = block + s.names.router, experts = block + s.names.experts;
-  nn::Mixture::Weights made{matrix_of(router + ".weight", {count, hidden}, s.init_std),
-                            matrix_of(experts + ".gate_up_proj", {count, 2, ff, hidden}, s.init_std),
-                            matrix_of(experts + ".down_proj", {count, hidden, ff}, s.init_std)};
-  if (s.mixture.router_bias) made.gate_bias = vector_of(router + ".bias", count, Init::zeros());
-  if (s.mixture.correction) {
-    made.correction = vector_of(router + "." + s.names.router_correction, count, Init::zeros());
-    made.correction->records().front().trainable = false;
-  }
-  if (s.mixture.expert_biases) {
-    made.gate_up_bias = weight_with({nn::record(experts + ".gate_up_proj_bias", {count, 2, ff}, Init::zeros(), false)});
-    made.down_bias = weight_with({nn::record(experts + ".down_proj_bias", {count, hidden}, Init::zeros(), false)});
-  }
-  return made;
-}
-
-nn::RouterKind router_kind(const MixtureSpec& m) {
-  nn::RouterKind kind;
-  kind.experts_per_token = m.per_token;
-  kind.sum_to_one = m.sum_to_one;
-  kind.sigmoid = m.sigmoid;
-  kind.groups = m.groups;
-  kind.groups_per_token = m.groups_per_token;
-  kind.scale = m.scale;
-  return kind;
 }
 
 // The norm that the spec asks for, or none.
@@ -191,36 +136,6 @@ class Embedding : public nn::Unit {
   nn::Dropout dropout_;
 };
 
-// The layer of a mixture that computes every token.
-class SharedExpert : public nn::Layer {
- public:
-  SharedExpert(nn::Layer& parent, const Spec& s, const std::string& file)
-      : Layer(parent, "shared_expert"), mlp_(*this, s.mlp, up_of(s, file), down_of(s, file)) {
-    if (!s.mixture.shared_gate) return;
-    auto gate = linear_of({{file + s.names.shared_gate}, {{1}}, s.hidden_size, false, s.init_std});
-    gate_.emplace(*this, "linear_gate", nn::WeightSplit::none, std::move(gate.weight), nullptr);
-  }
-  /// [B, S, hidden] -> [B, S, hidden].
-  at::Tensor forward(const at::Tensor& x) const {
-    const auto y = mlp_.forward(x);
-    return gate_ ? gate_->forward(x).sigmoid() * y : y;
-  }
-
- private:
-  static std::string part(const Spec& s, const std::string& file, std::size_t i) {
-    return cat(file, s.names.shared, ".", s.names.expert_parts.at(i));
-  }
-  static nn::LinearWeights up_of(const Spec& s, const std::string& file) {
-    const auto width = s.mixture.shared_dim;
-    return linear_of({{part(s, file, 0), part(s, file, 1)}, {{width}, {width}}, s.hidden_size, false, s.init_std});
-  }
-  static nn::LinearWeights down_of(const Spec& s, const std::string& file) {
-    return linear_of({{part(s, file, 2)}, {{s.hidden_size}}, s.mixture.shared_dim, false, residual_std(s)});
-  }
-  nn::Mlp mlp_;
-  std::optional<nn::Linear> gate_;
-};
-
 std::string in_block(const std::string& block, const std::string& module, bool wanted) {
   return wanted ? block + module : std::string();
 }
@@ -244,12 +159,7 @@ class Block : public nn::Unit {
   Norm norm2_;
   std::unique_ptr<TokenMixer> mixer_;
   std::unique_ptr<nn::AttentionCore> attention_;  // where there is no mixer
-  void make_feed_forward(const Spec& s, std::int64_t index, const std::string& file);
   at::Tensor attended(const at::Tensor& in, const Batch& batch, KVCache* cache, std::vector<at::Tensor>& carried) const;
-  std::optional<nn::Mlp> mlp_;
-  std::optional<nn::Mixture> mixture_;
-  std::optional<SharedExpert> shared_;  // beside the mixture
-  std::unique_ptr<FeedForward> own_;
   CarriedParts parts_;
   Norm post_norm1_;
   Norm post_norm2_;
@@ -257,6 +167,7 @@ class Block : public nn::Unit {
   nn::Dropout dropout2_;
   nn::Region attention_region_{*this, "attention"};
   nn::Region mlp_region_{*this, "mlp"};
+  BlockFeedForward feed_forward_;
 };
 
 Block::Block(const Spec& s, std::int64_t index, const std::string& file)
@@ -272,29 +183,13 @@ Block::Block(const Spec& s, std::int64_t index, const std::string& file)
       post_norm1_(*this, "post_norm1", s, in_block(file, s.names.attention_post_norm, s.norm_after)),
       post_norm2_(*this, "post_norm2", s, in_block(file, s.names.mlp_post_norm, s.norm_after)),
       dropout1_(*this, name() + ".dropout1", s.dropout),
-      dropout2_(*this, name() + ".dropout2", s.dropout) {
-  make_feed_forward(s, index, file);
+      dropout2_(*this, name() + ".dropout2", s.dropout),
+      feed_forward_(*this, s, index, file) {
   if (s.sharing.gives || s.sharing.of) parts_.sharing.emplace(dynamic_cast<nn::Attention&>(*attention_), s, index);
   if (s.inputs.width > 0) parts_.input.emplace(*this, s, index, file);
   if (s.output_factor.empty()) return;
   parts_.factor = add(vector_of(file + s.output_factor, 1, Init::ones()), nn::Use::states);
   parts_.factor->records().front().trainable = false;
-}
-
-void Block::make_feed_forward(const Spec& s, std::int64_t index, const std::string& file) {
-  if (s.feed_forward) own_ = s.feed_forward(*this, index, file);
-  if (own_) return;
-  if (s.mixture.is_in(index)) {
-    mixture_.emplace(*this, mixture_of(s, file), router_kind(s.mixture), s.mixture.experts);
-    if (s.mixture.shared_dim > 0) shared_.emplace(*this, s, file);
-    return;
-  }
-  const auto ff = s.mixture.count > 0 ? s.mixture.dense_ff_dim : s.ff_dim;
-  std::vector<std::string> up;
-  for (const auto& module : s.names.up) up.push_back(file + module);
-  const std::vector<layout::Shape> features(up.size(), {ff});
-  mlp_.emplace(*this, s.mlp, linear_of({up, features, s.hidden_size, s.mlp_bias, s.init_std}),
-               linear_of({{file + s.names.down}, {{s.hidden_size}}, ff, s.mlp_bias, residual_std(s)}));
 }
 
 at::Tensor Block::attended(const at::Tensor& in, const Batch& batch, KVCache* cache,
@@ -307,13 +202,9 @@ at::Tensor Block::attended(const at::Tensor& in, const Batch& batch, KVCache* ca
 
 Hidden Block::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
   // By value: a recomputed region runs again in backward, and goes by what this forward decides.
-  const auto kept = batch.kept || !mixture_ ? batch.kept : std::make_shared<nn::RecomputeContext>();
-  const auto feed = [this, kept](const at::Tensor& in) {
-    if (own_) return own_->forward(in);
-    if (!mixture_) return mlp_->forward(in);
-    const auto mixed = mixture_->forward(in, *kept);
-    return shared_ ? mixed + shared_->forward(in) : mixed;
-  };
+  const auto* mixture = feed_forward_.mixture();
+  const auto kept = batch.kept || !mixture ? batch.kept : std::make_shared<nn::RecomputeContext>();
+  const auto feed = [this, kept](const at::Tensor& in) { return feed_forward_.forward(in, kept.get()); };
   const auto in = norm1_.forward_sum(hidden.states, {});
   const auto y = attended(in.normed, batch, cache, hidden.carried);
   const auto added = dropout1_.forward(post_norm1_.forward(y), batch);
@@ -322,14 +213,14 @@ Hidden Block::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
     const auto fed = dropout2_.forward(post_norm2_.forward(mlp_region_(other, feed)), batch);
     hidden.states = in.sum + scaled(added) + scaled(fed);
     hidden.states = parts_.completed(hidden);
-    if (mixture_) mixture_->count(hidden, other, batch, *kept, balanced_);
+    if (mixture) mixture->count(hidden, other, batch, *kept, balanced_);
     return hidden;
   }
   const auto mid = norm2_.forward_sum(residual_after_norm_ ? in.normed : in.sum, scaled(added));
   const auto fed = dropout2_.forward(post_norm2_.forward(mlp_region_(mid.normed, feed)), batch);
   hidden.states = (residual_after_norm_ ? mid.normed : mid.sum) + scaled(fed);
   hidden.states = parts_.completed(hidden);
-  if (mixture_) mixture_->count(hidden, mid.normed, batch, *kept, balanced_);
+  if (mixture) mixture->count(hidden, mid.normed, batch, *kept, balanced_);
   return hidden;
 }
 

@@ -49,7 +49,7 @@ struct Names {
   /// "mlp.up_proj"}}.
   std::map<std::string, std::vector<std::string>> fused;
   std::string router = "mlp.gate";
-  std::string router_correction = "e_score_correction_bias";  ///< of the router, as MixtureSpec::correction says
+  std::string router_correction = "e_score_correction_bias";  ///< of the router, as RouterSpec::correction says
   /// Experts are two records of each block, ".gate_up_proj" and ".down_proj", and two more of biases,
   /// ".gate_up_proj_bias" and ".down_proj_bias". In files they are three tensors of each expert: its gate, its up and
   /// its down. Without such names a record is one tensor, with what a product sums over before its features and each
@@ -65,17 +65,22 @@ struct Names {
   std::string prefix = "model.";
 };
 
+/// How routers choose experts, as nn::RouterKind has it.
+struct RouterSpec {
+  bool sigmoid = false;
+  std::int64_t groups = 1;
+  std::int64_t groups_per_token = 1;
+  double scale = 1;         ///< of a token's weights
+  bool correction = false;  ///< there is a correction of their choice
+};
+
 /// The feed-forward layers as mixtures; count 0: they are none.
 struct MixtureSpec {
   std::int64_t count = 0;
   std::int64_t per_token = 2;
-  bool sum_to_one = true;   ///< a token's weights are divided by their sum
-  bool sigmoid = false;     ///< a router's scores, as nn::RouterKind has them
-  std::int64_t groups = 1;  ///< of experts, as nn::RouterKind has them
-  std::int64_t groups_per_token = 1;
-  double scale = 1;          ///< of a token's weights
+  bool sum_to_one = true;  ///< a token's weights are divided by their sum
+  RouterSpec router = {};
   bool router_bias = false;  ///< in the routers' logits
-  bool correction = false;   ///< routers have a correction of their choice
   bool expert_biases = false;
   nn::ExpertsKind experts = {};
   bool balanced = false;  ///< the routers' balancing loss is trained on, times balance_weight
@@ -85,8 +90,7 @@ struct MixtureSpec {
   std::int64_t dense_ff_dim = 0;
   /// Width of the layer that computes every token beside the experts, whose results are added; 0: there is none.
   std::int64_t shared_dim = 0;
-  bool shared_gate =
-      false;  ///< its result is multiplied by the sigmoid of a token's product with a vector (Qwen 2 MoE)
+  bool shared_gate = false;  ///< that layer's result is multiplied by the sigmoid of one more product (Qwen 2 MoE)
 
   bool is_in(std::int64_t block) const { return count > 0 && !dense_blocks.contains(block); }
 };

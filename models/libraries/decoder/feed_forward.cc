@@ -1,0 +1,92 @@
+#include "feed_forward.h"
+
+#include <ATen/ATen.h>
+#include <capstan/base/text.h>
+
+#include <utility>
+
+#include "records.h"
+
+namespace capstan::decoder {
+namespace {
+
+using layout::Init;
+
+nn::Mixture::Weights mixture_of(const Spec& s, const std::string& block) {
+  const auto count = s.mixture.count, hidden = s.hidden_size, ff = s.ff_dim;
+  const auto router = block + s.names.router, experts = block + s.names.experts;
+  nn::Mixture::Weights made{matrix_of(router + ".weight", {count, hidden}, s.init_std),
+                            matrix_of(experts + ".gate_up_proj", {count, 2, ff, hidden}, s.init_std),
+                            matrix_of(experts + ".down_proj", {count, hidden, ff}, s.init_std)};
+  if (s.mixture.router_bias) made.gate_bias = vector_of(router + ".bias", count, Init::zeros());
+  if (s.mixture.router.correction)
+    made.correction = vector_of(router + "." + s.names.router_correction, count, Init::zeros());
+  if (s.mixture.expert_biases) {
+    made.gate_up_bias = weight_with({nn::record(experts + ".gate_up_proj_bias", {count, 2, ff}, Init::zeros(), false)});
+    made.down_bias = weight_with({nn::record(experts + ".down_proj_bias", {count, hidden}, Init::zeros(), false)});
+  }
+  return made;
+}
+
+nn::RouterKind router_kind(const MixtureSpec& m) {
+  nn::RouterKind kind;
+  kind.experts_per_token = m.per_token;
+  kind.sum_to_one = m.sum_to_one;
+  kind.sigmoid = m.router.sigmoid;
+  kind.groups = m.router.groups;
+  kind.groups_per_token = m.router.groups_per_token;
+  kind.scale = m.router.scale;
+  return kind;
+}
+
+nn::LinearWeights shared_up(const Spec& s, const std::string& file) {
+  const auto width = s.mixture.shared_dim;
+  const auto module = file + s.names.shared + ".";
+  const auto& parts = s.names.expert_parts;
+  return linear_of(
+      {{module + parts.at(0), module + parts.at(1)}, {{width}, {width}}, s.hidden_size, false, s.init_std});
+}
+
+nn::LinearWeights shared_down(const Spec& s, const std::string& file) {
+  const auto module = cat(file, s.names.shared, ".", s.names.expert_parts.at(2));
+  return linear_of({{module}, {{s.hidden_size}}, s.mixture.shared_dim, false, residual_std(s)});
+}
+
+}  // namespace
+
+SharedExpert::SharedExpert(nn::Layer& parent, const Spec& spec, const std::string& file)
+    : Layer(parent, "shared_expert"), mlp_(*this, spec.mlp, shared_up(spec, file), shared_down(spec, file)) {
+  if (!spec.mixture.shared_gate) return;
+  auto gate = linear_of({{file + spec.names.shared_gate}, {{1}}, spec.hidden_size, false, spec.init_std});
+  gate_.emplace(*this, "linear_gate", nn::WeightSplit::none, std::move(gate.weight), nullptr);
+}
+
+at::Tensor SharedExpert::forward(const at::Tensor& x) const {
+  const auto y = mlp_.forward(x);
+  return gate_ ? gate_->forward(x).sigmoid() * y : y;
+}
+
+BlockFeedForward::BlockFeedForward(nn::Layer& block, const Spec& spec, std::int64_t index, const std::string& file) {
+  if (spec.feed_forward) own_ = spec.feed_forward(block, index, file);
+  if (own_) return;
+  if (spec.mixture.is_in(index)) {
+    mixture_.emplace(block, mixture_of(spec, file), router_kind(spec.mixture), spec.mixture.experts);
+    if (spec.mixture.shared_dim > 0) shared_.emplace(block, spec, file);
+    return;
+  }
+  const auto ff = spec.mixture.count > 0 ? spec.mixture.dense_ff_dim : spec.ff_dim;
+  std::vector<std::string> up;
+  for (const auto& module : spec.names.up) up.push_back(file + module);
+  const std::vector<layout::Shape> features(up.size(), {ff});
+  mlp_.emplace(block, spec.mlp, linear_of({up, features, spec.hidden_size, spec.mlp_bias, spec.init_std}),
+               linear_of({{file + spec.names.down}, {{spec.hidden_size}}, ff, spec.mlp_bias, residual_std(spec)}));
+}
+
+at::Tensor BlockFeedForward::forward(const at::Tensor& x, nn::RecomputeContext* kept) const {
+  if (own_) return own_->forward(x);
+  if (!mixture_) return mlp_->forward(x);
+  const auto mixed = mixture_->forward(x, *kept);
+  return shared_ ? mixed + shared_->forward(x) : mixed;
+}
+
+}  // namespace capstan::decoder
