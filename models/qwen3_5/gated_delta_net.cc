@@ -117,7 +117,7 @@ DeltaInput rule_input(const at::Tensor& qkv, const at::Tensor& decay, const at::
   return {heads(each[0], s.key_dim), heads(each[1], s.key_dim), heads(each[2], s.value_dim), decay, beta};
 }
 
-// What the cache has of this layer; nothing on a rank without prompts, whose rows nobody reads.
+// What the cache has of this layer; nothing on a rank without prompts, whose rows have no reader.
 std::vector<at::Tensor> kept_in(const nn::KVCache& cache, std::size_t entry) {
   try {
     return cache.state(entry);

@@ -41,21 +41,27 @@ at::Tensor as_tokens(const at::Tensor& x, std::int64_t length) {
   return x.movedim({1, 2}, {3, 4}).flatten(3, 4).flatten(1, 2).narrow(1, 0, length);
 }
 
-// A segment in chunks: q, k [B, Hk, 1, n, c, key dim], v [B, Hk, R, n, c, value dim], numbers of tokens [B, Hk, R, n,
-// c], of pairs of tokens [B, Hk, R, n, c, c].
-struct Chunks {
+// A segment in chunks: q, k [B, Hk, 1, n, c, key dim], v [B, Hk, R, n, c, value dim], numbers of tokens
+// [B, Hk, R, n, c], of pairs of tokens [B, Hk, R, n, c, c].
+struct ChunkTokens {
   at::Tensor q, k, v, beta;
   at::Tensor inverse_q, inverse_k;  // of their lengths; q is also divided by sqrt(key dim)
-  at::Tensor between;               // what is left of token j's part of the state at token i >= j
-  at::Tensor from_start, to_end;    // what is left of the chunk's first state at a token, and of a token at its end
-  at::Tensor through;               // [B, Hk, R, n]: what is left of the first state at the end
-  at::Tensor kk, qk, inverse, p;    // products of pairs; (1 + A)^-1; qk · between
+};
+
+struct ChunkDecays {
+  at::Tensor between;             // what is left of token j's part of the state at token i >= j
+  at::Tensor from_start, to_end;  // what is left of the chunk's first state at a token, and of a token at its end
+  at::Tensor through;             // [B, Hk, R, n]: what is left of the first state at the end
+};
+
+struct Chunks : ChunkTokens, ChunkDecays {
+  at::Tensor kk, qk, inverse, p;  // products of pairs; (1 + A)^-1; qk · between
   at::Tensor k_start, q_start, k_end, u, w;
 
   Chunks(const DeltaInput& in, std::int64_t chunk);
 
  private:
-  void decays(const at::Tensor& decay, const at::Tensor& begins);
+  void decays(const at::Tensor& decay, const at::Tensor& begun);
   void products();
 };
 
@@ -179,7 +185,7 @@ Gradients backward_of(const Chunks& in, const at::Tensor& first, const at::Tenso
   out.q = at::matmul(of_qk, in.k) + of_q_start * in.from_start.unsqueeze(-1);
   out.k = at::matmul(of_qk.mT(), in.q) + at::matmul(of_kk + of_kk.mT(), in.k) +
           of_k_start * in.from_start.unsqueeze(-1) + of_k_end * in.to_end.unsqueeze(-1);
-  // Of the sums of decays, each by what it is an exponent of.
+  // The gradients of the sums of decays, which are exponents in each of these.
   const auto of_pairs = of_qk * in.qk + of_kk * in.kk;
   const auto of_ends = (of_k_end * in.k_end).sum(-1);
   auto sums =
@@ -211,23 +217,27 @@ at::Tensor no_state(const DeltaInput& in) {
                    in.v.options().dtype(sum_type(in.v)));
 }
 
+// What the function has saved: q, k, v, decay, beta, begins, and states.
+DeltaInput input_of(const variable_list& saved) {
+  return {saved[0], saved[1], saved[2], without_begins(saved[3], saved[5]), saved[4], saved[5]};
+}
+
 class DeltaFunction : public Function<DeltaFunction> {
  public:
-  static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                               const at::Tensor& decay, const at::Tensor& beta, const Maybe& maybe_begins,
-                               const DeltaCut& cut) {
-    const auto begins = maybe_begins.value_or(at::Tensor());
-    const DeltaInput in{q, k, v, without_begins(decay, begins), beta, begins};
+  // `tensors`: q, k, v, decay, beta.
+  static variable_list forward(AutogradContext* ctx, at::TensorList tensors, const Maybe& begins, const DeltaCut& cut) {
+    variable_list saved(tensors.begin(), tensors.end());
+    saved.push_back(begins.value_or(at::Tensor()));
+    const auto in = input_of(saved);
     auto state = no_state(in);
-    variable_list saved{q, k, v, decay, beta, begins};
     std::vector<at::Tensor> outs;
-    for (std::int64_t begin = 0; begin < q.size(1); begin += cut.segment) {
-      const auto length = std::min(cut.segment, q.size(1) - begin);
+    for (std::int64_t begin = 0; begin < in.q.size(1); begin += cut.segment) {
+      const auto length = std::min(cut.segment, in.q.size(1) - begin);
       const Chunks chunks(part_of(in, begin, length), cut.chunk);
       const auto now = scan(chunks, state);
       if (begin > 0) saved.push_back(state);
       const auto out = at::matmul(chunks.q_start, now.states) + at::matmul(chunks.p, now.written);
-      outs.push_back(as_tokens(out, length).to(v.scalar_type()));
+      outs.push_back(as_tokens(out, length).to(in.v.scalar_type()));
       state = now.last;
     }
     ctx->save_for_backward(saved);
@@ -241,7 +251,7 @@ class DeltaFunction : public Function<DeltaFunction> {
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto saved = ctx->get_saved_variables();
     const auto chunk = ctx->saved_data["chunk"].toInt(), segment = ctx->saved_data["segment"].toInt();
-    const DeltaInput in{saved[0], saved[1], saved[2], without_begins(saved[3], saved[5]), saved[4], saved[5]};
+    const auto in = input_of(saved);
     const auto type = sum_type(in.v);
     auto of_state = no_state(in);
     std::vector<variable_list> parts(5);
@@ -268,7 +278,8 @@ class DeltaFunction : public Function<DeltaFunction> {
 }  // namespace
 
 DeltaResult gated_delta_rule(const DeltaInput& in, const DeltaCut& cut) {
-  const auto made = DeltaFunction::apply(in.q, in.k, in.v, in.decay, in.beta, maybe(in.begins), cut);
+  const variable_list tensors{in.q, in.k, in.v, in.decay, in.beta};
+  const auto made = DeltaFunction::apply(at::TensorList(tensors), maybe(in.begins), cut);
   return {made[0], made[1]};
 }
 

@@ -81,7 +81,7 @@ TEST_CASE("chunks of the gated delta rule are the definition, however rows are c
   }
 }
 
-TEST_CASE("the gated delta rule goes on from its state") {
+TEST_CASE("the gated delta rule continues from its state") {
   const auto in = input(2, 13);
   const auto all = recurrent_gated_delta_rule(in);
   const auto first = gated_delta_rule(part(in, 0, 9), {4, 8});
@@ -126,7 +126,7 @@ TEST_CASE("sequences in one row are what each is by itself, and so are their gra
     const auto mine = torch::autograd::grad({(together * weights).sum()}, packed);
     const auto theirs = torch::autograd::grad({(expected * weights).sum()}, packed);
     for (std::size_t i = 0; i < mine.size(); ++i) CHECK(apart(mine[i], theirs[i]) < rounding);
-    CHECK(apart(together, gated_delta_rule(of(packed), cut).out) > 0.01);  // where nothing begins the state goes on
+    CHECK(apart(together, gated_delta_rule(of(packed), cut).out) > 0.01);  // where nothing begins the state continues
   }
 }
 

@@ -52,16 +52,11 @@ void check(const std::string& model, const std::vector<std::pair<int, std::strin
 }  // namespace
 
 TEST_CASE("Qwen 3.5 on ranks learns what it learns on one rank", "[matrix]") {
-  check(dense, {{2, fsdp},
-                {2, stages},
-                {2, tensor(2, false)},
-                {2, tensor(2, true)},
-                {4, tensor(2, true) + fsdp},
-                {1, "[strategy.recompute]\n"}});
+  check(dense, {{2, fsdp}, {2, stages}, {4, tensor(2, true) + fsdp}, {1, "[strategy.recompute]\n"}});
 }
 
 TEST_CASE("Qwen 3.5's mixture on ranks learns what it learns on one rank", "[matrix]") {
-  check(mixture, {{2, experts}, {2, tensor(2, false)}, {4, tensor(2, true) + experts}, {2, stages}});
+  check(mixture, {{2, tensor(2, false)}, {4, tensor(2, true) + experts}});
 }
 
 TEST_CASE("Qwen 3.5's adapters on ranks learn what they learn on one rank", "[matrix]") {
@@ -70,13 +65,11 @@ TEST_CASE("Qwen 3.5's adapters on ranks learn what they learn on one rank", "[ma
 }
 
 TEST_CASE("Qwen 3.5 learns from packed rows what it learns from a row for each sequence", "[matrix]") {
-  for (const auto& model : {dense, mixture}) {
-    const auto apart = train(1, model);
-    CHECK(testing::differences(train(1, model, true), apart, 1e-10) == "");
-    CHECK(testing::differences(train(2, model + tensor(2, true), true), apart, 1e-10) == "");
-  }
-  CHECK(testing::differences(train(2, dense + stages, true), train(1, dense), 1e-10) == "");
-  CHECK(testing::differences(train(1, dense + "[strategy.recompute]\n", true), train(1, dense), 1e-10) == "");
+  const auto apart = train(1, dense);
+  CHECK(testing::differences(train(1, dense + "[strategy.recompute]\n", true), apart, 1e-10) == "");
+  CHECK(testing::differences(train(2, dense + tensor(2, true), true), apart, 1e-10) == "");
+  CHECK(testing::differences(train(2, dense + stages, true), apart, 1e-10) == "");
+  CHECK(testing::differences(train(1, mixture, true), train(1, mixture), 1e-10) == "");
 }
 
 TEST_CASE("ranks that cannot share a state's heads or tokens are refused") {

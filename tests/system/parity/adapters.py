@@ -26,7 +26,7 @@ from families_qwen3_5 import CASES as QWEN3_5
 from families_neox_phi_ministral import gpt_neox, ministral3, phi3
 from families_llamas import glm4, granite, olmo3, smollm3
 from families_gemma import gemma2, gemma3, gemma4
-from models import make_model, random_ids
+from models import ONLY, make_model, random_ids
 
 CASES = {
     "gpt": (gpt2, dict(target_modules=["c_attn", "mlp.c_proj"], r=4, lora_alpha=9, fan_in_fan_out=True)),
@@ -64,6 +64,7 @@ if QWEN3_5:
                                                  lora_alpha=8))
 if hasattr(transformers, "Ministral3ForCausalLM"):
     CASES["ministral3"] = (ministral3, dict(target_modules=["q_proj", "k_proj", "down_proj"], r=4, lora_alpha=8))
+CASES = {name: case for name, case in CASES.items() if not ONLY or name in ONLY.split(",")}
 
 
 def logits(model):
