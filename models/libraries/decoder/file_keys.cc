@@ -138,10 +138,10 @@ Keys own_names(const std::vector<std::string>& names) {
 }
 
 Keys rotary_keys() {
-  auto keys =
-      own_names({"num_layers", "num_heads", "num_kv_heads", "ff_dim", "seq_length", "rms_norm_epsilon", "rope_type",
-                 "rope_factor", "rope_low_frequency_factor", "rope_high_frequency_factor", "rope_fast_turns",
-                 "rope_slow_turns", "rope_whole_limits", "rope_attention_factor", "rope_original_length", "activation", "init_std"});
+  auto keys = own_names({"num_layers", "num_heads", "num_kv_heads", "ff_dim", "seq_length", "rms_norm_epsilon",
+                         "rope_type", "rope_factor", "rope_low_frequency_factor", "rope_high_frequency_factor",
+                         "rope_fast_turns", "rope_slow_turns", "rope_whole_limits", "rope_attention_factor",
+                         "rope_original_length", "activation", "init_std"});
   const std::string part = "models that turn a part of each head are not supported";
   keys.push_back({"partial_rotary_factor", Use::only, part, {"1"}});
   keys.push_back({"original_max_position_embeddings", Use::used,

@@ -129,7 +129,8 @@ void PeftSource::judge_selection(const PeftConfig& config, const std::vector<Pef
     if (std::any_of(parameters.begin(), parameters.end(), [&](const auto& one) { return names_module(name, one); }))
       continue;
     diagnostics.add(config.path, cat("its target_parameters has ", name, ", and no adapter of this run is there"),
-                    cat("choose ", table_, ".targets as there: experts' matrices are \"experts\"; or let peft merge the "
+                    cat("choose ", table_,
+                        ".targets as there: experts' matrices are \"experts\"; or let peft merge the "
                         "adapter into its model (merge_and_unload) and start from that with model.path"));
   }
   std::set<std::string> missing;

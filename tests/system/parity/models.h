@@ -55,7 +55,8 @@ inline const std::vector<Case> all_cases{
     {"gpt-oss-aux", "gpt_oss", false},
 };
 
-/// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or all.
+/// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or
+/// all.
 inline const std::vector<Case> cases = [] {
   const char* given = std::getenv("CAPSTAN_PARITY_CASES");
   const auto only = given ? "," + std::string(given) + "," : std::string();

@@ -215,7 +215,8 @@ TEST_CASE("a record in another order of dimensions takes every box from its tens
 TEST_CASE("experts in MXFP4 are decoded in every box, and refused where the two tensors do not fit") {
   at::manual_seed(5);
   const Shape shape{2, 2, 3, 64};  // [experts, 2, ff, hidden]
-  const auto blocks = at::randint(0, 256, {2, 6, 2, 16}, at::kByte), scales = at::randint(100, 140, {2, 6, 2}, at::kByte);
+  const auto blocks = at::randint(0, 256, {2, 6, 2, 16}, at::kByte),
+             scales = at::randint(100, 140, {2, 6, 2}, at::kByte);
   const auto table = at::tensor({0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0});
   const auto codes = at::stack({blocks.bitwise_and(15), blocks.bitwise_right_shift(4)}, -1).to(at::kLong);
   const auto signs = 1 - 2 * codes.floor_divide(8), powers = at::exp2(scales.to(at::kDouble) - 127);
@@ -225,7 +226,8 @@ TEST_CASE("experts in MXFP4 are decoded in every box, and refused where the two 
   FileMap map;
   map.prefixes = {"model."};
   map.tensors["gate_up"] = {"gate_up", false, {}, {0, 3, 2, 1}, {2, 64, 6}};
-  write_safetensors(scratch / "model.safetensors", {{"model.gate_up_blocks", blocks}, {"model.gate_up_scales", scales}});
+  write_safetensors(scratch / "model.safetensors",
+                    {{"model.gate_up_blocks", blocks}, {"model.gate_up_scales", scales}});
   FolderSource source(scratch.path(), map);
   const auto param = record("gate_up", shape);
   REQUIRE(source.has(param));
