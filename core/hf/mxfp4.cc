@@ -128,8 +128,8 @@ void Mxfp4Tensor::read(const layout::FileTensor& place, const Shape& record, con
   }
 }
 
-std::vector<nn::CodedMatrix> Mxfp4Tensor::matrices(const layout::FileTensor& place, const Shape& record,
-                                                   const Box& box, std::size_t stacked) const {
+std::vector<nn::CodedMatrix> Mxfp4Tensor::matrices(const layout::FileTensor& place, const Shape& record, const Box& box,
+                                                   std::size_t stacked) const {
   const auto order = order_of(place, record.size());
   const auto dims = record.size() - 1;
   CAPSTAN_ASSERT(stacked + 1 == dims && order.back() == static_cast<std::int64_t>(dims));
@@ -150,7 +150,9 @@ std::vector<nn::CodedMatrix> Mxfp4Tensor::matrices(const layout::FileTensor& pla
       of_blocks = of_blocks.select(0, at);
       of_scales = of_scales.select(0, at);
     }
-    all.push_back({name_, blocks_->path().string(), {record[dims - 1], record[dims]},
+    all.push_back({name_,
+                   blocks_->path().string(),
+                   {record[dims - 1], record[dims]},
                    {{"_blocks", of_blocks}, {"_scales", of_scales}}});
   }
   return all;

@@ -47,49 +47,41 @@ void GptOssOptions::describe(capstan::config::OptionTable<GptOssOptions>& t) {
   decoder::describe_rotary_rest(t);
 }
 
+// With what published models share, and transformers takes where a file does not say it.
+capstan::config::Preset with_shared(capstan::config::Preset preset) {
+  std::erase_if(preset, [](const auto& item) { return item.first == "rope_type"; });
+  preset.insert(preset.end(), {{"head_dim", std::int64_t{64}},
+                               {"sliding_window", std::int64_t{128}},
+                               {"experts_per_token", std::int64_t{4}},
+                               {"rope_type", std::string("yarn")},
+                               {"rope_factor", 32.0},
+                               {"rope_whole_limits", false},
+                               {"rope_original_length", std::int64_t{4096}}});
+  return preset;
+}
+
 // The published config.json files' numbers.
 capstan::config::Presets GptOssOptions::presets() {
   const auto of = [](std::int64_t layers, std::int64_t experts) {
     auto out = decoder::rotary_preset("gpt_oss", {201088, 2880, layers, 64, 8, 2880, 131072}, 1e-5, 1.5e5, false);
-    out.insert(out.end(), {{"head_dim", std::int64_t{64}},
-                           {"sliding_window", std::int64_t{128}},
-                           {"num_experts", experts},
-                           {"experts_per_token", std::int64_t{4}},
-                           {"router_aux_loss_coef", 0.9},
-                           {"rope_type", std::string("yarn")},
-                           {"rope_factor", 32.0},
-                           {"rope_whole_limits", false},
-                           {"rope_original_length", std::int64_t{4096}}});
-    return out;
+    out.insert(out.end(), {{"num_experts", experts}, {"router_aux_loss_coef", 0.9}});
+    return with_shared(std::move(out));
   };
   return {{"gpt-oss-20b", of(24, 32)}, {"gpt-oss-120b", of(36, 128)}};
 }
 
 capstan::config::Presets GptOssOptions::file_defaults() {
-  auto all = decoder::rotary_defaults({1e-5, 1.5e5, 131072}, {{"num_kv_heads", std::int64_t{8}},
-                                                              {"head_dim", std::int64_t{64}},
-                                                              {"sliding_window", std::int64_t{128}},
-                                                              {"attention_bias", true},
-                                                              {"num_experts", std::int64_t{128}},
-                                                              {"experts_per_token", std::int64_t{4}},
-                                                              {"router_aux_loss", false},
-                                                              {"router_aux_loss_coef", 0.001},
-                                                              {"rope_factor", 32.0},
-                                                              {"rope_whole_limits", false},
-                                                              {"rope_original_length", std::int64_t{4096}}});
-  for (auto& [key, value] : all) {
-    if (key == "rope_type") value = std::string("yarn");
-  }
-  return {{"gpt_oss", std::move(all)}};
+  const capstan::config::Preset own{{"num_kv_heads", std::int64_t{8}}, {"num_experts", std::int64_t{128}}};
+  return {{"gpt_oss", with_shared(decoder::rotary_defaults({1e-5, 1.5e5, 131072}, own))}};
 }
 
 std::vector<capstan::config::FileKeys> GptOssOptions::file_keys() {
   using Use = capstan::config::FileKey::Use;
-  auto keys = decoder::own_names({"experts_per_token", "router_aux_loss"});
+  auto keys = decoder::rotary_keys();
+  const auto own = decoder::own_names({"experts_per_token", "router_aux_loss"});
+  keys.insert(keys.end(), own.begin(), own.end());
   keys.push_back({"swiglu_limit", Use::only, "the experts' gates are clamped at 7, as transformers does", {"7"}});
   keys.push_back({"initial_context_length", Use::neutral, "transformers does not read it: rope_scaling says it"});
-  const auto shared = decoder::rotary_keys();
-  keys.insert(keys.end(), shared.begin(), shared.end());
   return decoder::file_keys({decoder::family_keys("gpt_oss", std::move(keys))});
 }
 

@@ -19,46 +19,68 @@ struct Operands {
   double limit, slope;
 };
 
+template <class Number>
+struct Limits {
+  Number limit, slope;
+};
+
+/// Gate and up of one number, limited.
+template <class Number>
+struct Limited {
+  Number gate, up;
+  bool gate_passes, up_passes;
+  __device__ Limited(Number a, Number b, Number limit)
+      : gate(a > limit ? limit : a),
+        up(b > limit    ? limit
+           : b < -limit ? -limit
+                        : b),
+        gate_passes(a <= limit),
+        up_passes(b <= limit && b >= -limit) {}
+};
+
+/// x with its bias, rounded as a product's result would be.
+template <class T>
+__device__ auto biased(T x, const T* bias) {
+  const auto number = Float<T>::load(x);
+  return bias ? Float<T>::load(Float<T>::store(number + Float<T>::load(*bias))) : number;
+}
+
+/// Forward: gate becomes the result. Backward: gate and up become their gradients, and `by` is the result's.
+template <class T, bool is_backward>
+__device__ void pass(T& gate, T& up, const T* bias_of_gate, const T* bias_of_up, T by,
+                     Limits<typename Float<T>::Number> how) {
+  using Number = typename Float<T>::Number;
+  const Limited<Number> in(biased(gate, bias_of_gate), biased(up, bias_of_up), how.limit);
+  const Number s = sigmoid(how.slope * in.gate);
+  if constexpr (is_backward) {
+    const Number d = Float<T>::load(by), of_gate = d * (in.up + 1) * s * (1 + how.slope * in.gate * (1 - s));
+    gate = Float<T>::store(in.gate_passes ? of_gate : Number{0});
+    up = Float<T>::store(in.up_passes ? d * in.gate * s : Number{0});
+  } else {
+    gate = Float<T>::store(in.gate * s * (in.up + 1));
+  }
+}
+
 /// A row of thread blocks for each row of x.
 template <class T, int width, bool is_backward>
 __global__ void gate(Operands<T, width> a) {
-  using Number = typename Float<T>::Number;
   using P = Packed<T, width>;
-  const Number limit = static_cast<Number>(a.limit), slope = static_cast<Number>(a.slope);
+  using Number = typename Float<T>::Number;
+  const Limits<Number> how{static_cast<Number>(a.limit), static_cast<Number>(a.slope)};
   for (std::int64_t row = blockIdx.y; row < a.rows; row += gridDim.y) {
     const std::int64_t begin = row * 2 * a.columns;
     const P* const bias = a.bias ? a.bias + a.group[row] * 2 * a.columns : nullptr;
     for (std::int64_t c = std::int64_t{blockIdx.x} * threads + threadIdx.x; c < a.columns;
          c += std::int64_t{gridDim.x} * threads) {
-      const P gates = a.x[begin + c], ups = a.x[begin + a.columns + c];
-      P of_gate{}, of_up{}, d{};
-      if (bias) of_gate = bias[c];
-      if (bias) of_up = bias[a.columns + c];
-      if constexpr (is_backward) d = a.gradient[row * a.columns + c];
+      P gates = a.x[begin + c], ups = a.x[begin + a.columns + c], by{}, of_gates{}, of_ups{};
+      if (bias) of_gates = bias[c], of_ups = bias[a.columns + c];
+      if constexpr (is_backward) by = a.gradient[row * a.columns + c];
 #pragma unroll
-      for (int i = 0; i < width; ++i) {
-        Number g = Float<T>::load(gates.value[i]), u = Float<T>::load(ups.value[i]);
-        if (bias) g = Float<T>::load(Float<T>::store(g + Float<T>::load(of_gate.value[i])));
-        if (bias) u = Float<T>::load(Float<T>::store(u + Float<T>::load(of_up.value[i])));
-        const bool gate_passes = g <= limit, up_passes = u <= limit && u >= -limit;
-        if (g > limit) g = limit;
-        if (u > limit) u = limit;
-        if (u < -limit) u = -limit;
-        const Number s = sigmoid(slope * g);
-        if constexpr (is_backward) {
-          const Number by = Float<T>::load(d.value[i]);
-          of_gate.value[i] = Float<T>::store(gate_passes ? by * (u + 1) * s * (1 + slope * g * (1 - s)) : Number{0});
-          of_up.value[i] = Float<T>::store(up_passes ? by * g * s : Number{0});
-        } else {
-          of_gate.value[i] = Float<T>::store(g * s * (u + 1));
-        }
-      }
-      if constexpr (is_backward) {
-        a.out[begin + c] = of_gate;
-        a.out[begin + a.columns + c] = of_up;
-      } else {
-        a.out[row * a.columns + c] = of_gate;
-      }
+      for (int i = 0; i < width; ++i)
+        pass<T, is_backward>(gates.value[i], ups.value[i], bias ? &of_gates.value[i] : nullptr,
+                             bias ? &of_ups.value[i] : nullptr, by.value[i], how);
+      a.out[is_backward ? begin + c : row * a.columns + c] = gates;
+      if constexpr (is_backward) a.out[begin + a.columns + c] = ups;
     }
   }
 }

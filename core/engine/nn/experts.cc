@@ -170,12 +170,22 @@ Experts::~Experts() = default;
 
 namespace {
 
+bool is_gated_silu(const ExpertsKind& kind) { return !kind.clamped && kind.activation == Activation::silu; }
+
 at::Tensor gated(const at::Tensor& gate_up, const ops::GroupBiases& biases, const ExpertsKind& kind) {
   if (kind.clamped) return ops::clamped_swiglu(gate_up, biases, {kind.clamped->limit, kind.clamped->slope});
   const auto sums = ops::add_group_biases(gate_up, biases);
   if (kind.activation == Activation::silu) return ops::swiglu(sums);
   const auto parts = sums.chunk(2, -1);
   return activated(kind.activation, parts[0]) * parts[1];
+}
+
+// Of a weight [E, …] that may be null, on rows of which each expert has `counts`.
+ops::GroupBiases biases_of(const WeightPtr& bias, const at::Tensor& rows, const at::Tensor& counts) {
+  if (!bias) return {};
+  const auto group = at::repeat_interleave(counts.to(rows.device(), /*non_blocking=*/true),
+                                           /*output_size=*/std::optional<std::int64_t>(rows.size(0)));
+  return {bias->value().flatten(1), group};
 }
 
 // [T, E]: a token's weight of each expert, 0 for those that it was not routed to.
@@ -191,21 +201,14 @@ at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts, co
   // Core's own products may have them in host memory; a plugin that fills a port gets them where the rows are.
   const bool own_products = !products && !gate_up_multiply && !down_multiply && !gate_up_adapter && !down_adapter;
   if (!own_products && ends.device() != rows.device()) ends = ends.to(rows.device(), /*non_blocking=*/true);
-  const bool is_plain = !kind_.clamped && kind_.activation == Activation::silu && !gate_up_bias_ && !down_bias_;
-  if (products && is_plain && !gate_up_adapter && !down_adapter)
-    return products(rows, gate_up_->value().flatten(1, 2), down_->value(), ends);
+  const bool is_plain = !gate_up_bias_ && !down_bias_ && !gate_up_adapter && !down_adapter && is_gated_silu(kind_);
+  if (products && is_plain) return products(rows, gate_up_->value().flatten(1, 2), down_->value(), ends);
   const auto multiply = [&](const MultiplyPort& port, const at::Tensor& x, const at::Tensor& weight) {
     return port ? port(x, weight, ends) : ops::grouped_linear(x, weight, ends);
   };
-  ops::GroupBiases biases;
-  if (gate_up_bias_) {
-    biases.bias = gate_up_bias_->value().flatten(1);
-    biases.group = at::repeat_interleave(counts.to(rows.device(), /*non_blocking=*/true),
-                                         /*output_size=*/std::optional<std::int64_t>(rows.size(0)));
-  }
   auto gate_up = multiply(gate_up_multiply, rows, gate_up_->value().flatten(1, 2));
   if (gate_up_adapter) gate_up = gate_up_adapter(rows, gate_up, ends, ids);
-  const auto inner = gated(gate_up, biases, kind_);
+  const auto inner = gated(gate_up, biases_of(gate_up_bias_, rows, counts), kind_);
   const auto result = multiply(down_multiply, inner, down_->value());
   return down_adapter ? down_adapter(inner, result, ends, ids) : result;
 }

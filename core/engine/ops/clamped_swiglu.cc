@@ -104,7 +104,7 @@ class AddGroupBiasesFunction : public Function<AddGroupBiasesFunction> {
 void check(const at::Tensor& x, const GroupBiases& biases) {
   CAPSTAN_ASSERT(x.dim() == 2);
   if (!biases.bias.defined()) return;
-  CAPSTAN_ASSERT(biases.bias.dim() == 2 && biases.bias.size(1) == x.size(1));
+  CAPSTAN_ASSERT(biases.bias.dim() == 2 && biases.bias.size(1) == x.size(1) && biases.bias.is_contiguous());
   CAPSTAN_ASSERT(biases.bias.scalar_type() == x.scalar_type() && biases.group.sizes() == at::IntArrayRef({x.size(0)}));
 }
 

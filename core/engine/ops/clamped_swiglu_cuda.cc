@@ -3,37 +3,40 @@
 namespace capstan::ops::cuda {
 namespace {
 
-// `out`: [rows, columns] forward, [rows, 2 columns] with a gradient.
-void run(const at::Tensor& out, const at::Tensor& gradient, const at::Tensor& x, const Maybe& bias, const Maybe& group,
-         double limit, double slope) {
-  if (out.numel() == 0) return;
-  const at::Tensor biases = bias ? bias->contiguous() : at::Tensor();
+kernels::ClampedSwiglu call_of(const at::Tensor& x, const Maybe& bias, const Maybe& group, double limit, double slope) {
+  TORCH_CHECK(!bias || bias->is_contiguous(), "biases of a clamped gate lie side by side");
   kernels::ClampedSwiglu call{};
-  call.out = out.data_ptr();
-  call.gradient = gradient.defined() ? gradient.const_data_ptr() : nullptr;
   call.x = x.const_data_ptr();
-  call.bias = biases.defined() ? biases.const_data_ptr() : nullptr;
+  call.bias = data_of(bias);
   call.group = group ? group->const_data_ptr<std::int64_t>() : nullptr;
   call.type = float_type(x);
   call.rows = x.size(0);
   call.columns = x.size(1) / 2;
   call.limit = limit;
   call.slope = slope;
-  launch(kernels::clamped_swiglu, call);
+  return call;
 }
 
 at::Tensor forward_cuda(const at::Tensor& x, const Maybe& bias, const Maybe& group, double limit, double slope) {
   const c10::cuda::CUDAGuard guard(x.device());
+  const at::Tensor in = x.contiguous();
   at::Tensor out = at::empty({x.size(0), x.size(1) / 2}, x.options());
-  run(out, {}, x.contiguous(), bias, group, limit, slope);
+  if (out.numel() == 0) return out;
+  auto call = call_of(in, bias, group, limit, slope);
+  call.out = out.data_ptr();
+  launch(kernels::clamped_swiglu, call);
   return out;
 }
 
 at::Tensor backward_cuda(const at::Tensor& gradient, const at::Tensor& x, const Maybe& bias, const Maybe& group,
                          double limit, double slope) {
   const c10::cuda::CUDAGuard guard(x.device());
-  const at::Tensor in = x.contiguous(), out = at::empty_like(in);
-  run(out, gradient.contiguous(), in, bias, group, limit, slope);
+  const at::Tensor in = x.contiguous(), by = gradient.contiguous(), out = at::empty_like(in);
+  if (out.numel() == 0) return out;
+  auto call = call_of(in, bias, group, limit, slope);
+  call.out = out.data_ptr();
+  call.gradient = by.const_data_ptr();
+  launch(kernels::clamped_swiglu, call);
   return out;
 }
 

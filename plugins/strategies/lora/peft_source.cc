@@ -104,6 +104,18 @@ void PeftSource::refuse_unused(const std::set<std::string>& used, Diagnostics& d
                   cat("choose ", table_, ".targets, modules_to_save and bias as in its adapter_config.json"));
 }
 
+// Parameters that peft gives an adapter, and this run none.
+void PeftSource::judge_parameters(const PeftConfig& config, const std::vector<std::string>& adapted,
+                                  Diagnostics& diagnostics) const {
+  for (const auto& name : config.parameters.names) {
+    if (std::any_of(adapted.begin(), adapted.end(), [&](const auto& one) { return names_module(name, one); })) continue;
+    diagnostics.add(config.path, cat("its target_parameters has ", name, ", and no adapter of this run is there"),
+                    cat("choose ", table_,
+                        ".targets as there: experts' matrices are \"experts\"; or let peft merge the "
+                        "adapter into its model (merge_and_unload) and start from that with model.path"));
+  }
+}
+
 // What the two files of the folder say of each other: peft passes over an adapter's tensors where adapter_config.json
 // has none, and fails without those of modules_to_save.
 void PeftSource::judge_selection(const PeftConfig& config, const std::vector<PeftTensor>& tensors,
@@ -114,7 +126,9 @@ void PeftSource::judge_selection(const PeftConfig& config, const std::vector<Pef
     const bool is_there = file_->has(cat(peft_prefix, module, ".lora_A.weight"));
     if (is_there && !config.adapts(module)) left_out.push_back(module);
   }
-  for (const auto& parameter : adapted_parameters(tensors)) {
+  const auto parameters = adapted_parameters(tensors);
+  judge_parameters(config, parameters, diagnostics);
+  for (const auto& parameter : parameters) {
     if (!config.adapts_parameter(parameter)) left_out.push_back(parameter);
   }
   if (!left_out.empty()) {
@@ -123,14 +137,6 @@ void PeftSource::judge_selection(const PeftConfig& config, const std::vector<Pef
                         "modules_to_save leave out ",
                         join(left_out), ", and ", peft_tensors_file, " has adapters of them, which peft passes over"),
                     "take the file that was saved with these tensors");
-  }
-  for (const auto& name : config.parameters.names) {
-    const auto parameters = adapted_parameters(tensors);
-    if (std::any_of(parameters.begin(), parameters.end(), [&](const auto& one) { return names_module(name, one); }))
-      continue;
-    diagnostics.add(config.path, cat("its target_parameters has ", name, ", and no adapter of this run is there"),
-                    cat("choose ", table_, ".targets as there: experts' matrices are \"experts\"; or let peft merge the "
-                        "adapter into its model (merge_and_unload) and start from that with model.path"));
   }
   std::set<std::string> missing;
   for (const auto& [record, tensor] : files.tensors) {

@@ -28,7 +28,8 @@ void encode_groups(const at::Tensor& rows, const at::Tensor& codes, const at::Te
   const auto largest = rows.abs().amax(1);
   // frexp's exponent is one above the logarithm; the largest of 32 becomes 4 to 8.
   constexpr int above = 3;
-  const auto exponents = std::get<1>(at::frexp(largest)).sub(above).clamp(-bias, bias).masked_fill(largest.eq(0), -bias);
+  const auto exponents =
+      std::get<1>(at::frexp(largest)).sub(above).clamp(-bias, bias).masked_fill(largest.eq(0), -bias);
   scales.copy_(exponents.add(bias));
   // In two steps: 2^127 and 2^-127 have no inverse that is normal.
   const auto half = exponents.floor_divide(2), rest = exponents - half;
@@ -81,7 +82,8 @@ std::int64_t Codec::bytes(const Extent& extent) const {
 void Codec::encode(const Extent& extent, const at::Tensor& values, const at::Tensor& bytes, const Sum&) const {
   bytes.zero_();
   const auto parts = parts_of(extent, bytes);
-  const auto all = values.view({-1, group}), codes = parts.codes.view({-1, group / 2}), scales = parts.scales.view({-1});
+  const auto all = values.view({-1, group}), codes = parts.codes.view({-1, group / 2}),
+             scales = parts.scales.view({-1});
   for (std::int64_t begin = 0; begin < all.size(0); begin += at_once / group) {
     const auto count = std::min(at_once / group, all.size(0) - begin);
     encode_groups(all.narrow(0, begin, count).to(at::kFloat), codes.narrow(0, begin, count),
@@ -115,8 +117,8 @@ void Codec::read_matrices(const Extent& extent, std::int64_t first, const std::v
     // The extent's columns of its rows, in groups with `width` bytes each.
     const auto take = [&](const std::string& end, std::int64_t width, const at::Tensor& out) {
       const auto rows = part_of(matrices[i], end).reshape({-1, width}).narrow(0, first / group, span);
-      const auto part =
-          rows.reshape({-1, of_columns, width}).narrow(1, extent.columns == 0 ? 0 : extent.first_column / group, columns);
+      const auto part = rows.reshape({-1, of_columns, width})
+                            .narrow(1, extent.columns == 0 ? 0 : extent.first_column / group, columns);
       out.view(part.sizes()).copy_(part);
     };
     take("_blocks", group / 2, to.codes[m]);

@@ -28,10 +28,11 @@ const std::filesystem::path& folder() {
 // What a run computes with strategies that keep the codes, or without.
 at::Tensor logits(const std::string& tables) {
   const auto reference = parity::load(folder() / "reference.safetensors");
-  std::ofstream(folder() / "job.toml") << "[run]\ndevice = \"cpu\"\n[model]\nplugin = \"gpt_oss\"\npath = \"packed\"\n[data]"
-                                          "\nplugin = \"synthetic\"\ntokenizer = \"byte\"\n[train]\nmax_steps = 1\n"
-                                          "global_batch = 2\nprecision = \"fp32\"\n[strategy.lora]\n"
-                                       << tables;
+  std::ofstream(folder() / "job.toml")
+      << "[run]\ndevice = \"cpu\"\n[model]\nplugin = \"gpt_oss\"\npath = \"packed\"\n[data]"
+         "\nplugin = \"synthetic\"\ntokenizer = \"byte\"\n[train]\nmax_steps = 1\n"
+         "global_batch = 2\nprecision = \"fp32\"\n[strategy.lora]\n"
+      << tables;
   at::Tensor out;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     setup::JobRequest request;

@@ -125,7 +125,7 @@ nn::RouterKind two_of_them() {
 
 // In the order of BiasedExample's members.
 nn::Mixture::Weights weights_of(const std::vector<at::Tensor>& in) {
-  return {bound("gate", in[1]),      bound("gate_up", in[2]), bound("down", in[3]),     bound("gate_bias", in[4]), nullptr,
+  return {bound("gate", in[1]),    bound("gate_up", in[2]),  bound("down", in[3]), bound("gate_bias", in[4]), nullptr,
           bound("up_bias", in[5]), bound("down_bias", in[6])};
 }
 
@@ -148,10 +148,10 @@ TEST_CASE("experts with biases and clamped gates, in a mixture and alone, are gp
   const std::vector<at::Tensor> in{e.x, e.gate, e.gate_up, e.down, e.gate_bias, e.up_bias, e.down_bias};
   CHECK(difference(mixture_of(in), expected) < 1e-12);
   const nn::Router router(root(), "router", {bound("gate", e.gate), bound("gate_bias", e.gate_bias)}, two_of_them());
-  const nn::Experts alone(
-      root(), "experts",
-      {bound("gate_up", e.gate_up), bound("down", e.down), bound("up_bias", e.up_bias), bound("down_bias", e.down_bias)},
-      clamped());
+  const nn::Experts alone(root(), "experts",
+                          {bound("gate_up", e.gate_up), bound("down", e.down), bound("up_bias", e.up_bias),
+                           bound("down_bias", e.down_bias)},
+                          clamped());
   CHECK(difference(alone.forward(e.x, router.forward(e.x)), expected) < 1e-12);
 }
 

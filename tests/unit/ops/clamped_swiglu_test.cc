@@ -46,9 +46,7 @@ TEST_CASE("the clamped gate is transformers' formula, number by number, with the
 }
 
 TEST_CASE("its backward, and that of biases, is the Jacobian") {
-  const auto clamped = [](const std::vector<at::Tensor>& x) {
-    return clamped_swiglu(x[0], {x[1], group()}, limits);
-  };
+  const auto clamped = [](const std::vector<at::Tensor>& x) { return clamped_swiglu(x[0], {x[1], group()}, limits); };
   const auto plain = [](const std::vector<at::Tensor>& x) { return clamped_swiglu(x[0], {}, limits); };
   const auto added = [](const std::vector<at::Tensor>& x) { return add_group_biases(x[0], {x[1], group()}); };
   const at::Tensor x = numbers({5, 10}), bias = numbers({3, 10}) * 0.3;

@@ -9,7 +9,8 @@ using namespace capstan;
 namespace {
 
 const std::string model =
-    "[model]\nplugin = \"gpt_oss\"\nvocab_size = 61\nhidden_size = 32\nnum_layers = 2\nnum_heads = 4\nnum_kv_heads = 2\n"
+    "[model]\nplugin = \"gpt_oss\"\nvocab_size = 61\nhidden_size = 32\nnum_layers = 2\nnum_heads = 4\nnum_kv_heads = "
+    "2\n"
     "head_dim = 6\nff_dim = 64\nnum_experts = 4\nexperts_per_token = 2\nsliding_window = 5\nseq_length = 24\n"
     "init_std = 0.2\n";
 const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n";
