@@ -69,6 +69,7 @@ capstan::config::Presets LlamaOptions::presets() {
 capstan::config::Presets LlamaOptions::file_defaults() {
   const std::int64_t window = 4096, late = 28;
   return {{"llama", decoder::rotary_defaults({}, {{"attention_bias", false}, {"mlp_bias", false}})},
+          {"mistral3", {{"tie_word_embeddings", true}}},
           {"mistral", decoder::rotary_defaults({.length = 131072},
                                                {{"num_kv_heads", std::int64_t{8}}, {"sliding_window", window}})},
           {"qwen2", decoder::rotary_defaults({.length = 32768}, {{"num_kv_heads", std::int64_t{32}},
@@ -85,7 +86,8 @@ std::vector<capstan::config::FileKeys> LlamaOptions::file_keys() {
   qwen2.push_back(
       {"use_mrope", capstan::config::FileKey::Use::only, "positions of images are not supported", {"false"}});
   return decoder::file_keys({decoder::family_keys("llama", llama), decoder::family_keys("mistral", llama),
-                             decoder::family_keys("qwen2", std::move(qwen2))});
+                             decoder::family_keys("qwen2", std::move(qwen2)),
+                             decoder::wrapper_keys("mistral3", "Mistral3ForConditionalGeneration")});
 }
 
 class Llama : public decoder::Model {

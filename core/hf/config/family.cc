@@ -8,7 +8,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 #include <vector>
+
+#include "hf/nearest.h"
+#include "hf/quantization.h"
+#include "hf/wrapper.h"
 
 namespace capstan::hf {
 namespace {
@@ -36,14 +41,36 @@ Json config_of(const std::string& folder) {
   return is_there(file) ? try_parse_json(read_file(file)) : Json();
 }
 
-// "" where none computes it.
-std::string plugin_of_family(const std::string& model_type, plugin::Host& host) {
+// Null where none computes it.
+const plugin::Registration* plugin_of_family(const std::string& model_type, plugin::Host& host) {
   for (const auto& found : host.discover()) {
     if (found.kind != "model" || !found.registration) continue;
     const auto* families = families_of(*found.registration);
-    if (families && has(*families, model_type)) return found.name;
+    if (families && has(*families, model_type)) return &*found.registration;
   }
-  return {};
+  return nullptr;
+}
+
+// Wrappers whose text model Capstan reads, of all plugins.
+std::string known_wrappers(plugin::Host& host) {
+  constexpr std::string_view begin = "config.json of ";
+  std::vector<std::string> names;
+  for (const auto& found : host.discover()) {
+    if (found.kind != "model" || !found.registration) continue;
+    for (const auto& table : found.registration->file_keys) {
+      if (table.file.starts_with(begin) && table.find(text_table)) names.push_back(table.file.substr(begin.size()));
+    }
+  }
+  return join(names);
+}
+
+[[noreturn]] void refuse_wrapper(const Json& json, const std::string& file, plugin::Host& host) {
+  throw Error(cat("it is a model of type '", printable(family_of(json)), "' around a text model of type '",
+                  printable(family_of(text_part(json))), "', and no plugin knows where such files have that"),
+              cat("known are ", known_wrappers(host),
+                  "; save the text model by itself with transformers: "
+                  "model.language_model and lm_head as its …ForCausalLM"),
+              file);
 }
 
 // What an adapter's file says that it belongs to; "" where it does not say.
@@ -76,42 +103,44 @@ void refuse_adapter(const ModelFolder& folder) {
 
 std::string plugin_of_folder(const std::string& folder, plugin::Host& host) {
   refuse_adapter({folder, "", /*adapter_is_read=*/true});
-  const auto file = std::filesystem::path(folder) / "config.json";
+  const auto file = (std::filesystem::path(folder) / "config.json").string();
   const auto json = try_parse_json(read_file(file));
-  if (json.is_discarded()) throw Error("it is not JSON", "download the model's folder again", file.string());
-  const auto found = json.is_object() ? json.find("model_type") : json.end();
-  if (found == json.end() || !found->is_string())
-    throw Error("it names no model_type", "name a Hugging Face model folder of a causal language model", file.string());
-  auto plugin = plugin_of_family(found->get<std::string>(), host);
-  if (!plugin.empty()) return plugin;
-  throw Error(cat("no model plugin computes models of type '", found->get<std::string>(), "'"),
-              "take another model; `capstan plugins` lists the plugins", file.string());
+  if (json.is_discarded()) throw Error("it is not JSON", "download the model's folder again", file);
+  const auto family = family_of(text_part(json));
+  if (family.empty() || family_of(json).empty())
+    throw Error("it names no model_type", "name a Hugging Face model folder of a causal language model", file);
+  const auto* plugin = plugin_of_family(family, host);
+  if (!plugin) refuse_unknown_family(folder, host);
+  if (is_wrapper(json) && !reads_wrapper(*plugin, family_of(json))) refuse_wrapper(json, file, host);
+  return plugin->name;
 }
 
 void check_family(const config::Section& section, const ModelFolder& folder, const plugin::Registration& registration,
                   plugin::Host& host) {
-  const auto file = std::filesystem::path(folder.path) / "config.json";
+  const auto file = (std::filesystem::path(folder.path) / "config.json").string();
   const auto json = config_of(folder.path);
   if (!json.is_object()) return;
-  const auto type = json.value("model_type", Json());
+  const auto type = text_part(json).value("model_type", Json());
   const auto* families = families_of(registration);
-  if (type.is_string() && families && !families->empty() && !section.find("model_type") &&
-      !has(*families, type.text())) {
-    const auto other = plugin_of_family(type.text(), host);
-    throw Error(
-        cat("it is a model of type '", type.get<std::string>(), "', and plugin '", registration.name, "' computes ",
-            quoted(*families)),
-        other.empty() ? "no plugin computes such models: take another one" : cat("set model.plugin = \"", other, "\""),
-        file.string());
+  if (!type.is_string() || !families || families->empty()) return;
+  if (!section.find("model_type") && !has(*families, type.text())) {
+    const auto* other = plugin_of_family(type.text(), host);
+    if (!other) refuse_unknown_family(folder.path, host);
+    throw Error(cat("it is a model of type '", type.text(), "', and plugin '", registration.name, "' computes ",
+                    quoted(*families)),
+                cat("set model.plugin = \"", other->name, "\""), file);
   }
+  if (is_wrapper(json) && !reads_wrapper(registration, family_of(json))) refuse_wrapper(json, file, host);
 }
 
-std::optional<std::string> quantization_of_folder(const std::string& folder) {
-  const auto json = config_of(folder);
-  const auto quantized = json.is_object() ? json.find("quantization_config") : json.end();
-  if (quantized == json.end() || quantized->is_null()) return {};
-  const auto method = quantized->is_object() ? quantized->value("quant_method", Json()) : Json();
-  return method.is_string() ? method.get<std::string>() : "";
+layout::FileMap map_in_folder(const std::string& folder, layout::FileMap map) {
+  return is_wrapper(config_of(folder)) ? in_wrapper(std::move(map)) : std::move(map);
+}
+
+std::optional<Quantization> quantization_of_folder(const std::string& folder) {
+  const auto quantized = quantization_config(config_of(folder));
+  if (quantized.is_null()) return {};
+  return Quantization{method_of(quantized), is_decodable(quantized)};
 }
 
 }  // namespace capstan::hf
