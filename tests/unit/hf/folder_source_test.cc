@@ -41,11 +41,11 @@ FileMap small_map() {
   map.copies = {{"lm_head.weight", "wte.weight"}};
   for (const auto& [part, i] : {std::pair{"q", 0}, {"k", 1}, {"v", 2}}) {
     const FusedPart third{0, i * hidden, 3 * hidden};
-    map.tensors[cat("h.0.attn.", part, ".weight")] = {"h.0.attn.c_attn.weight", true, third, {}};
-    map.tensors[cat("h.0.attn.", part, ".bias")] = {"h.0.attn.c_attn.bias", false, third, {}};
+    map.tensors[cat("h.0.attn.", part, ".weight")] = {"h.0.attn.c_attn.weight", true, third, {}, {}};
+    map.tensors[cat("h.0.attn.", part, ".bias")] = {"h.0.attn.c_attn.bias", false, third, {}, {}};
   }
-  map.tensors["qkv"] = {"query_key_value.weight", false, {}, {std::int64_t{6} * 5, hidden}};
-  map.tensors["wte.weight"] = {"wte.weight", false, {}, {}};
+  map.tensors["qkv"] = {"query_key_value.weight", false, {}, {}, {std::int64_t{6} * 5, hidden}};
+  map.tensors["wte.weight"] = {"wte.weight", false, {}, {}, {}};
   return map;
 }
 
@@ -238,7 +238,7 @@ TEST_CASE("damaged files are said together with everything else that is wrong") 
   FileMap names;
   std::vector<Param> params;
   for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
-    names.tensors[name] = {name, false, {}, {}};
+    names.tensors[name] = {name, false, {}, {}, {}};
     params.push_back(record(name, {3}));
   }
   const auto faults = faults_of(FolderSource(scratch.path(), names), params);
@@ -264,7 +264,7 @@ TEST_CASE("where there is a single file and an index, the file is read, as trans
   write_file(scratch / "model.safetensors.index.json",
              Json{{"weight_map", {{"a", "part.safetensors"}, {"b", "gone.safetensors"}}}}.dump());
   FileMap names;
-  names.tensors["a"] = {"a", false, {}, {}};
+  names.tensors["a"] = {"a", false, {}, {}, {}};
   const auto param = record("a", {3});
   FolderSource source(scratch.path(), names);
   CHECK(faults_of(source, {param}).empty());
@@ -281,7 +281,7 @@ TEST_CASE("a single file that is cut off is judged by its header; what is cut of
   FileMap names;
   std::vector<Param> params;
   for (const char* name : {"a", "b", "c"}) {
-    names.tensors[name] = {name, false, {}, {}};
+    names.tensors[name] = {name, false, {}, {}, {}};
     params.push_back(record(name, {3}));
   }
   FolderSource source(scratch.path(), names);
@@ -340,7 +340,7 @@ TEST_CASE("a tied head's copy is compared with the table, bit by bit and only wh
 TEST_CASE("what may be absent is no fault where the folder has nothing of it, and is read where it has") {
   auto map = small_map();
   map.may_be_absent = {"score.weight"};
-  map.tensors["score.weight"] = {"score.weight", false, {}, {}};
+  map.tensors["score.weight"] = {"score.weight", false, {}, {}, {}};
   auto records = small_records();
   records.push_back(record("score.weight", {2, hidden}));
   const auto& score = records.back();

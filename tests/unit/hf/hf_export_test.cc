@@ -29,14 +29,14 @@ FileMap all_kinds() {
   FileMap map;
   map.prefixes = {"model."};
   for (const auto& [part, i] : {std::pair{"q", 0}, {"k", 1}, {"v", 2}}) {
-    map.tensors[cat(part, ".weight")] = {"attn.weight", true, FusedPart{0, i * h, 3 * h}, {}};
-    map.tensors[cat(part, ".bias")] = {"attn.bias", false, FusedPart{0, i * h, 3 * h}, {}};
+    map.tensors[cat(part, ".weight")] = {"attn.weight", true, FusedPart{0, i * h, 3 * h}, {}, {}};
+    map.tensors[cat(part, ".bias")] = {"attn.bias", false, FusedPart{0, i * h, 3 * h}, {}, {}};
   }
-  map.tensors["qkv"] = {"qkv.weight", false, {}, {std::int64_t{30}, h}};
+  map.tensors["qkv"] = {"qkv.weight", false, {}, {}, {std::int64_t{30}, h}};
   for (int e = 0; e < experts; ++e) {
     for (const char* part : {"w1", "w3"}) map.tensors["gate_up"].stack.push_back(cat(e, ".", part));
   }
-  map.tensors["lm_head"] = {"lm_head.weight", false, {}, {}};
+  map.tensors["lm_head"] = {"lm_head.weight", false, {}, {}, {}};
   return map;
 }
 

@@ -46,8 +46,8 @@ double value_in(layout::Source& source) {
 
 layout::FileMap names() {
   layout::FileMap map;
-  map.tensors["w"] = {"w", false, {}, {}};
-  map.tensors["v"] = {"v", false, {}, {}};
+  map.tensors["w"] = {"w", false, {}, {}, {}};
+  map.tensors["v"] = {"v", false, {}, {}, {}};
   return map;
 }
 

@@ -111,7 +111,14 @@ struct RouterOptions {
   bool router_aux_loss = false;
   double router_aux_loss_coef = 0.001;
 
-  MixtureSpec mixture() const { return {num_experts, experts_per_token, true, router_aux_loss, router_aux_loss_coef}; }
+  MixtureSpec mixture() const {
+    MixtureSpec made;
+    made.count = num_experts;
+    made.per_token = experts_per_token;
+    made.balanced = router_aux_loss;
+    made.balance_weight = router_aux_loss_coef;
+    return made;
+  }
 };
 
 /// `file_key`: what a config.json calls the number of experts, where not num_experts.
