@@ -94,8 +94,11 @@ std::optional<Shape> Quantised::shape_of(const std::string& name) const {
   if (method_ == Method::fp8) return tensors_->find(name)->info(name).shape;
   const auto state = state_of(*tensors_, name);
   const auto shape = state.is_object() ? state.value("shape", Json()) : Json();
-  const auto is_size = [](const Json& size) { return size.is_number_integer(); };
-  if (!shape.is_array() || !std::all_of(shape.begin(), shape.end(), is_size)) return Shape{};
+  const auto is_size = [](const Json& size) {
+    constexpr std::int64_t most = std::int64_t{1} << 31;
+    return size.is_number_integer() && size.get<std::int64_t>() > 0 && size.get<std::int64_t>() < most;
+  };
+  if (!shape.is_array() || shape.size() != 2 || !std::all_of(shape.begin(), shape.end(), is_size)) return Shape{};
   return shape.get<Shape>();
 }
 
@@ -131,21 +134,26 @@ std::string Quantised::fault_of(const std::string& name) const {
   if (method_ == Method::fp8) return fp8_fault(name);
   const auto shape = shape_of(name);
   const auto state = state_of(*tensors_, name);
-  const auto block = state.is_object() ? state.value("blocksize", Json()) : Json();
-  if (!shape || shape->empty() || !block.is_number_integer() || block.get<std::int64_t>() < 1)
-    return cat(name, " has a state that says no shape and blocksize");
-  const auto elements = layout::numel(*shape);
+  const auto size = [&](const char* key) {
+    const auto said = state.is_object() ? state.value(key, Json()) : Json();
+    return said.is_number_integer() ? said.get<std::int64_t>() : 0;
+  };
+  const auto block = size("blocksize"), group = size("nested_blocksize");
+  if (!shape || shape->empty() || block < 1) return cat(name, " has a state that says no shape and blocksize");
   const auto count = [&](const std::string& end) {
     const auto* file = tensors_->find(name + end);
     return file ? layout::numel(file->info(name + end).shape) : 0;
   };
+  const auto dtype = [&](const std::string& end) { return tensors_->find(name + end)->info(name + end).dtype; };
+  const auto blocks = ceil_of(layout::numel(*shape), block);
   const bool is_nested = count(".nested_absmax") > 0;
-  const bool is_whole = count("") == ceil_of(elements, 2) && count(".quant_map") == 16 &&
-                        count(".absmax") == ceil_of(elements, block.get<std::int64_t>()) &&
-                        (!is_nested || count(".nested_quant_map") == 256) &&
-                        (tensors_->find(name + ".absmax")->info(name + ".absmax").dtype == Dtype::u8) == is_nested &&
-                        tensors_->find(name)->info(name).dtype == Dtype::u8;
-  return is_whole ? std::string() : cat("the tensors of ", name, " do not have the sizes of its state");
+  const bool is_whole = count("") == ceil_of(layout::numel(*shape), 2) && count(".quant_map") == 16 &&
+                        count(".absmax") == blocks && dtype("") == Dtype::u8 && dtype(".quant_map") == Dtype::f32 &&
+                        dtype(".absmax") == (is_nested ? Dtype::u8 : Dtype::f32);
+  const bool nests = !is_nested || (count(".nested_quant_map") == 256 && group > 0 &&
+                                    count(".nested_absmax") == ceil_of(blocks, group) &&
+                                    state.value("nested_offset", Json()).is_number());
+  return is_whole && nests ? std::string() : cat("the tensors of ", name, " do not have the sizes of its state");
 }
 
 Quantised::FourBits Quantised::four_bits(const std::string& name) const {

@@ -54,7 +54,8 @@ capstan::config::Presets BloomOptions::presets() {
           {"bloom-1b1", sizes(1536, 24, 16)},
           {"bloom-1b7", sizes(2048, 24, 16)},
           {"bloom-3b", sizes(2560, 30, 32)},
-          {"bloom-7b1", sizes(4096, 30, 32)}};
+          {"bloom-7b1", sizes(4096, 30, 32)},
+          {"bloom-176b", sizes(14336, 70, 112)}};
 }
 
 capstan::config::Presets BloomOptions::file_defaults() {

@@ -99,9 +99,12 @@ std::set<std::string> modules_of(const layout::FileMap& files) {
   return modules;
 }
 
-// The shortest name suffixes that only adapted modules have: peft adapts every module with such a suffix.
-std::set<std::string> targets_of(const std::set<std::string>& adapted, const std::set<std::string>& modules) {
+// The shortest name suffixes that only adapted modules have: peft adapts every module with such a suffix. What is
+// around a text model may have modules of any names: inside of it they are whole names.
+std::set<std::string> targets_of(const std::set<std::string>& adapted, const std::set<std::string>& modules,
+                                 bool is_inside) {
   std::set<std::string> targets;
+  if (is_inside) return adapted;
   for (const auto& module : adapted) {
     auto begin = module.rfind('.');
     for (; begin != std::string::npos && begin > 0; begin = module.rfind('.', begin - 1)) {
@@ -129,7 +132,7 @@ std::string config_text(const nn::Adapter& adapter, const std::vector<PeftTensor
   json["lora_alpha"] = adapter.alpha;
   json["lora_dropout"] = adapter.dropout;
   json["use_rslora"] = adapter.rank_stabilised;
-  const auto targets = targets_of(adapted, modules_of(files));
+  const auto targets = targets_of(adapted, modules_of(files), !files.config_table.empty());
   json["target_modules"] = std::vector<std::string>(targets.begin(), targets.end());
   json["bias"] = whole.bias;
   json["fan_in_fan_out"] = std::any_of(files.tensors.begin(), files.tensors.end(), transposed);  // GPT-2

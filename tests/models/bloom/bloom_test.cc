@@ -20,7 +20,8 @@ TEST_CASE("presets have the published models' parameters") {
                                                       {"bloom-1b1", 1065314304},
                                                       {"bloom-1b7", 1722408960},
                                                       {"bloom-3b", 3002557440},
-                                                      {"bloom-7b1", 7069016064}};
+                                                      {"bloom-7b1", 7069016064},
+                                                      {"bloom-176b", 176247271424}};
   CHECK(parameters_of_presets("bloom") == published);
 }
 

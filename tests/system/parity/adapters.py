@@ -17,10 +17,10 @@ import torch
 import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
 
 from families import VOCAB, bloom, gpt2, llama, mixtral, olmo2, qwen3
-from models import make_model, random_ids
+from families_wrappers import mistral3
+from models import auto_class, make_model, random_ids
 
 CASES = {
     "gpt": (gpt2, dict(target_modules=["c_attn", "mlp.c_proj"], r=4, lora_alpha=9, fan_in_fan_out=True)),
@@ -33,6 +33,8 @@ CASES = {
                   r=4, lora_alpha=8, modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
     "mixtral": (mixtral, dict(target_modules=["q_proj", "k_proj", "v_proj"], r=4, lora_alpha=8)),
     "qwen3": (qwen3, dict(target_modules=["q_proj", "o_proj", "gate_proj"], r=4, lora_alpha=8)),
+    "mistral3": (mistral3, dict(target_modules=r"model\.language_model\..*\.(q_proj|v_proj|down_proj)", r=4, lora_alpha=8,
+                                modules_to_save=["lm_head"])),
     "olmo2": (olmo2, dict(target_modules=["k_proj", "down_proj"], r=3, lora_alpha=8)),
 }
 
@@ -77,7 +79,7 @@ def make(folder):
 
 def load(folder, name):
     for case in CASES:
-        base = AutoModelForCausalLM.from_pretrained(folder / case, attn_implementation="eager").eval()
+        base = auto_class(folder / case).from_pretrained(folder / case, attn_implementation="eager").eval()
         plain = logits(base)["logits"]
         adapted = PeftModel.from_pretrained(base, folder / case / name).eval()
         state = adapted.state_dict()

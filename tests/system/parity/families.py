@@ -106,6 +106,6 @@ ON_GPU = {
                                num_local_experts=8),
 }
 
-GROUPS = ()
+GROUPS = ("wrappers",)
 for group in GROUPS:
     CASES.update(importlib.import_module("families_" + group).CASES)

@@ -21,6 +21,7 @@ struct Case {
   std::string name;
   std::string plugin;
   bool in_transformers_4 = true;
+  bool is_inside = false;  ///< a text model in a model around it
 };
 
 inline const std::vector<Case> all_cases{
@@ -51,6 +52,8 @@ inline const std::vector<Case> all_cases{
     {"qwen3-moe-dense", "qwen3"},
     {"olmo2", "olmo2"},
     {"olmo2-biases", "olmo2"},
+    {"mistral3", "llama", true, true},
+    {"mistral3-tied", "llama", true, true},
 };
 
 /// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or all.
