@@ -130,8 +130,7 @@ std::string Quantised::fp8_fault(const std::string& name) const {
              block_[0], " x ", block_[1], " needs ", layout::shape_text(needed));
 }
 
-std::string Quantised::fault_of(const std::string& name) const {
-  if (method_ == Method::fp8) return fp8_fault(name);
+std::string Quantised::four_bit_fault(const std::string& name) const {
   const auto shape = shape_of(name);
   const auto state = state_of(*tensors_, name);
   const auto size = [&](const char* key) {
@@ -140,20 +139,25 @@ std::string Quantised::fault_of(const std::string& name) const {
   };
   const auto block = size("blocksize"), group = size("nested_blocksize");
   if (!shape || shape->empty() || block < 1) return cat(name, " has a state that says no shape and blocksize");
-  const auto count = [&](const std::string& end) {
+  const auto is = [&](const std::string& end, Dtype dtype, std::int64_t count) {
     const auto* file = tensors_->find(name + end);
-    return file ? layout::numel(file->info(name + end).shape) : 0;
+    if (!file) return false;
+    const auto& info = file->info(name + end);
+    return info.dtype == dtype && layout::numel(info.shape) == count;
   };
-  const auto dtype = [&](const std::string& end) { return tensors_->find(name + end)->info(name + end).dtype; };
   const auto blocks = ceil_of(layout::numel(*shape), block);
-  const bool is_nested = count(".nested_absmax") > 0;
-  const bool is_whole = count("") == ceil_of(layout::numel(*shape), 2) && count(".quant_map") == 16 &&
-                        count(".absmax") == blocks && dtype("") == Dtype::u8 && dtype(".quant_map") == Dtype::f32 &&
-                        dtype(".absmax") == (is_nested ? Dtype::u8 : Dtype::f32);
-  const bool nests = !is_nested || (count(".nested_quant_map") == 256 && group > 0 &&
-                                    count(".nested_absmax") == ceil_of(blocks, group) &&
-                                    state.value("nested_offset", Json()).is_number());
-  return is_whole && nests ? std::string() : cat("the tensors of ", name, " do not have the sizes of its state");
+  const bool has_codes = is("", Dtype::u8, ceil_of(layout::numel(*shape), 2)) && is(".quant_map", Dtype::f32, 16);
+  const auto has_nested = [&] {
+    return group > 0 && is(".absmax", Dtype::u8, blocks) && is(".nested_absmax", Dtype::f32, ceil_of(blocks, group)) &&
+           is(".nested_quant_map", Dtype::f32, 256) && state.value("nested_offset", Json()).is_number();
+  };
+  const bool is_nested = tensors_->find(name + ".nested_absmax") != nullptr;
+  if (has_codes && (is_nested ? has_nested() : is(".absmax", Dtype::f32, blocks))) return {};
+  return cat("the tensors of ", name, " do not have the sizes of its state");
+}
+
+std::string Quantised::fault_of(const std::string& name) const {
+  return method_ == Method::fp8 ? fp8_fault(name) : four_bit_fault(name);
 }
 
 Quantised::FourBits Quantised::four_bits(const std::string& name) const {

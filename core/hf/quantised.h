@@ -27,7 +27,7 @@ namespace hf {
 class Quantised {
  public:
   Quantised() = default;
-  /// Of a folder whose config.json says such a method; of any other it has nothing. `tensors` outlives it.
+  /// It has matrices where the folder's config.json says such a method. `tensors` outlives it.
   Quantised(const std::filesystem::path& folder, const SafetensorsFolder& tensors);
 
   /// The shape of the matrix that the tensor holds in codes; nothing: it holds numbers.
@@ -49,6 +49,7 @@ class Quantised {
   using Rows = std::function<at::Tensor(std::int64_t first, std::int64_t rows)>;  // [rows, columns] float32
   bool is_coded(const std::string& name) const;
   std::string fp8_fault(const std::string& name) const;
+  std::string four_bit_fault(const std::string& name) const;
   FourBits four_bits(const std::string& name) const;
   Rows fp8_rows(const std::string& name) const;
   Rows four_bit_rows(const std::string& name) const;

@@ -23,15 +23,14 @@ std::vector<nn::PackedForm> forms_of_folder(const std::string& folder, std::vect
   std::string installed;
   for (const auto& [table, strategy] : installed_strategies(host)) {
     for (auto& form : strategy->packed_forms()) {
-      installed += form.method == "bitsandbytes" ? "" : cat(", ", form.method, " (", table, ")");
+      installed += cat(installed.empty() ? "" : ", ", form.method, " (", table, ")");
       known.push_back(std::move(form));
     }
   }
   if (is_known()) return known;
   throw Error(cat("its weights are quantized", method.empty() ? "" : " (" + method + ")", ", which is not supported"),
-              cat("take the model that it was quantized from; Capstan reads fp8 (e4m3, with scales of blocks or of "
-                  "matrices), bitsandbytes in 4 bits",
-                  installed),
+              cat("take the model that it was quantized from, or one in a form of docs/model-files.md",
+                  installed.empty() ? "" : cat(", or of ", installed)),
               (std::filesystem::path(folder) / "config.json").string());
 }
 

@@ -21,7 +21,7 @@ TEST_CASE("a folder of quantized weights is decoded, read by a strategy, or refu
   CHECK(fault(R"({"quantization_config": {"quant_method": "gptq"}})") ==
         (scratch / "config.json").string() +
             ": its weights are quantized (gptq), which is not supported\n    fix: take the model that it was quantized "
-            "from; Capstan reads fp8 (e4m3, with scales of blocks or of matrices), bitsandbytes in 4 bits");
+            "from, or one in a form of docs/model-files.md, or of bitsandbytes (strategy.nf4)");
   CHECK_THAT(fault(R"({"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": true}})"),
              Contains("quantized (bitsandbytes in 8 bits)"));
   CHECK(forms == 0);

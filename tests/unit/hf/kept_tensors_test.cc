@@ -71,7 +71,7 @@ TEST_CASE("beside a text model all other tensors are kept, whichever names the f
         {is_new ? "model.vision_tower.a" : "vision_tower.a", at::randint(0, 256, {7}, at::kByte)},
         {"mtp.norm.weight", at::randn({2}).to(at::kHalf)}};
     const Scratch scratch;
-    write_safetensors(scratch / "model.safetensors", tensors);
+    checkpoint::write_safetensors(scratch / "model.safetensors", tensors);
     hf::FolderSource source(scratch.path(), map);
     CHECK(faults_of(source, params).empty());
     CHECK(source.kept() == std::vector<std::string>{tensors[is_new ? 2 : 3].name, tensors[is_new ? 3 : 2].name});
@@ -88,9 +88,16 @@ TEST_CASE("beside a text model all other tensors are kept, whichever names the f
   }
 }
 
+TEST_CASE("a text model's modules are transformers 5's, whatever the files call them") {
+  const auto map = hf::in_wrapper(text_map());
+  CHECK(map.published("layers.0.mlp.up_proj.weight") == "model.language_model.layers.0.mlp.up_proj.weight");
+  CHECK(map.published("lm_head.weight") == "lm_head.weight");
+  CHECK(map.prefixes == std::vector<std::string>{"model.language_model.", "language_model.model.", "language_model."});
+}
+
 TEST_CASE("what is inside of the text model and not one of its tensors is no tensor to keep") {
   const Scratch scratch;
-  write_safetensors(scratch / "model.safetensors", {{"language_model.model.layers.0.w", at::ones({3, 4})},
+  checkpoint::write_safetensors(scratch / "model.safetensors", {{"language_model.model.layers.0.w", at::ones({3, 4})},
                                                     {"language_model.model.layers.1.w", at::ones({3, 4})},
                                                     {"language_model.lm_head.weight", at::ones({5, 4})}});
   const hf::FolderSource source(scratch.path(), hf::in_wrapper(text_map()));
@@ -103,7 +110,7 @@ TEST_CASE("layers that predict further tokens are kept byte for byte, and said t
   auto map = text_map();
   map.kept = {"layers.1.", "mtp."};
   const Scratch scratch;
-  write_safetensors(scratch / "model.safetensors", {{"model.layers.0.w", at::ones({3, 4})},
+  checkpoint::write_safetensors(scratch / "model.safetensors", {{"model.layers.0.w", at::ones({3, 4})},
                                                     {"model.layers.1.w", at::ones({3, 4})},
                                                     {"model.layers.10.w", at::ones({3, 4})},
                                                     {"mtp.w", at::ones({1})},

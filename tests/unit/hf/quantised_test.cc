@@ -44,7 +44,7 @@ TEST_CASE("FP8 by blocks: an element is its code times the scale of its block, i
   const layout::Shape shape{7, 8};
   const auto scales = at::arange(1, 7, at::kFloat).view({2, 3}).div_(3);
   write_file(scratch / "config.json", blocks);
-  write_safetensors(scratch / "model.safetensors", {{"model.w.weight", codes(shape)},
+  checkpoint::write_safetensors(scratch / "model.safetensors", {{"model.w.weight", codes(shape)},
                                                     {"model.w.weight_scale_inv", scales},
                                                     {"model.w.activation_scale", at::ones({})}});
   hf::FolderSource source(scratch.path(), map_of("w.weight"));
@@ -71,7 +71,7 @@ TEST_CASE("FP8 with one scale for the matrix, in bfloat16, and a record that see
   write_file(scratch / "config.json",
              R"({"text_config": {}, "quantization_config": {"quant_method": "fp8", "weight_block_size": null}})");
   const auto scale = at::scalar_tensor(0.3, at::kBFloat16);
-  write_safetensors(scratch / "model.safetensors",
+  checkpoint::write_safetensors(scratch / "model.safetensors",
                     {{"w.weight", codes({6, 4})}, {"w.weight_scale_inv", scale}});
   auto map = map_of("w.weight");
   map.tensors["w.weight"].file_shape = {6, 4};
@@ -90,7 +90,7 @@ TEST_CASE("codes without scales, scales of another size and FP8 that config.json
   const auto fault = [&](const std::string& config, std::vector<NamedTensor> more) {
     write_file(scratch / "config.json", config);
     more.push_back({"w.weight", codes({7, 8})});
-    write_safetensors(scratch / "model.safetensors", more);
+    checkpoint::write_safetensors(scratch / "model.safetensors", more);
     const hf::FolderSource source(scratch.path(), map_of("w.weight"));
     Diagnostics faults;
     source.check({&param}, faults);

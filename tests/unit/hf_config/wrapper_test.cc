@@ -1,4 +1,4 @@
-// Text models inside of other models, and families that nobody knows.
+// Text models inside of other models, and families that no plugin knows.
 #include "hf/wrapper.h"
 
 #include <capstan/base/files.h>
@@ -120,13 +120,6 @@ TEST_CASE("a wrapper's config.json is written as it was, but for what the config
   expected["text_config"]["hidden_size"] = 32;
   expected["dtype"] = "float32";
   CHECK(Json::parse(hf::config_json({changed.options.resolved(), map, text, {}, "float32"})) == expected);
-}
-
-TEST_CASE("a text model's tensors are found in files of both kinds, and its modules are transformers 5's") {
-  const auto map = hf::in_wrapper({});
-  CHECK(map.published("layers.0.mlp.up_proj.weight") == "model.language_model.layers.0.mlp.up_proj.weight");
-  CHECK(map.published("lm_head.weight") == "lm_head.weight");
-  CHECK(map.prefixes == std::vector<std::string>{"model.language_model.", "language_model.model.", "language_model."});
 }
 
 TEST_CASE("a wrapper that no plugin names is refused, and so is a family that none knows, with the nearest one") {
