@@ -28,7 +28,9 @@ at::Tensor as_it_is(const SafetensorsFile& file, const std::string& name) {
   return copy;
 }
 
-bool is_plain_place(const layout::FileTensor& tensor) { return !tensor.part && !tensor.transposed; }
+bool is_plain_place(const layout::FileTensor& tensor) {
+  return !tensor.part && !tensor.transposed && tensor.order.empty();
+}
 
 }  // namespace
 

@@ -21,6 +21,16 @@ Box fused_box(const FileTensor& tensor, Box box) {
   return box;
 }
 
+// The same dimensions in the order in which the file has them.
+Box in_order(const Box& box, const std::vector<std::int64_t>& order) {
+  Box out;
+  for (const auto d : order) {
+    out.offset.push_back(box.offset.at(static_cast<std::size_t>(d)));
+    out.size.push_back(box.size.at(static_cast<std::size_t>(d)));
+  }
+  return out;
+}
+
 // "3 tensors are missing: a, b, c".
 void add_list(Diagnostics& diagnostics, const std::string& where, const std::vector<std::string>& list,
               const std::string& what, const std::string& fix) {
@@ -210,6 +220,10 @@ void FolderSource::fill_one(const FileTensor& tensor, const std::string& name, c
         {}, place.file->path().string());
   }
   if (!tensor.stack.empty()) return read(place, expected, box, out);
+  if (!tensor.order.empty()) {
+    const auto in_file = in_order(Box::whole(shape), tensor.order).size;
+    return read(place, in_file, in_order(box, tensor.order), out.permute(tensor.order));
+  }
   auto part = fused_box(tensor, box);
   if (!tensor.transposed) return read(place, tensor.fused_shape(shape), part, out);
   std::swap(part.offset[0], part.offset[1]);

@@ -116,7 +116,8 @@ HfWriter::HfWriter(HfWeights weights) : weights_(std::move(weights)) {
 const nn::Codec* HfWriter::codec_of(const RecordPart& piece) const {
   const auto found = weights_.codecs.find(piece.record->name);
   if (found == weights_.codecs.end() || found->second->stacked() > 0) return nullptr;
-  const bool is_matrix = piece.place->stack.empty() && !piece.place->part && !piece.place->transposed;
+  const auto& place = *piece.place;
+  const bool is_matrix = place.stack.empty() && !place.part && !place.transposed && place.order.empty();
   return is_matrix ? found->second.get() : nullptr;
 }
 
@@ -131,9 +132,13 @@ void HfWriter::add(const std::string& name, const RecordPart& piece) {
   const auto* codec = codec_of(piece);
   // What is or was in a codec's form has been rounded to what the run computes with.
   const bool was_coded = in_file && (in_file->coded || !c10::isFloatingType(in_file->dtype));
-  const auto dtype = codec || was_coded ? weights_.compute : in_file ? in_file->dtype : weights_.fallback;
-  tensors_.push_back(
-      {{whole_name, weights_.dtype.value_or(dtype), piece.place->expected_shape(piece.record->shape)}, {piece}, codec});
+  const bool is_buffer = piece.record->usage == layout::Usage::buffer;
+  const auto fallback = is_buffer ? c10::kFloat : weights_.dtype.value_or(weights_.fallback);
+  const auto dtype = codec || was_coded ? weights_.compute : in_file ? in_file->dtype : fallback;
+  tensors_.push_back({{whole_name, is_buffer ? dtype : weights_.dtype.value_or(dtype),
+                       piece.place->expected_shape(piece.record->shape)},
+                      {piece},
+                      codec});
 }
 
 void HfWriter::add_kept() {
@@ -197,6 +202,7 @@ at::Tensor HfWriter::read(const Tensor& tensor) const {
       fused.narrow(part->dim, part->offset, record.shape[static_cast<std::size_t>(part->dim)]).copy_(value);
   }
   if (first.place->transposed) return fused.t().contiguous();
+  if (!first.place->order.empty()) fused = fused.permute(first.place->order).contiguous();
   return fused.view(tensor.head.shape);
 }
 

@@ -60,6 +60,9 @@ inline const std::vector<Family>& odd_families() {
       {"qwen3",
        "hidden_size = 18\nnum_heads = 3\nnum_kv_heads = 1\nhead_dim = 4\nff_dim = 22\ntie_word_embeddings = true\n"},
       {"olmo2", "hidden_size = 18\nnum_heads = 3\nff_dim = 22\n"},
+      {"gpt_oss",
+       "hidden_size = 18\nnum_heads = 3\nnum_kv_heads = 1\nhead_dim = 4\nff_dim = 10\nnum_experts = 3\n"
+       "experts_per_token = 2\nsliding_window = 7\n"},
       {"mixtral",
        "hidden_size = 18\nnum_heads = 3\nff_dim = 10\nnum_experts = 3\nrouter_aux_loss = true\n"
        "router_aux_loss_coef = 0.5\n"},

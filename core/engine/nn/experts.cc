@@ -1,3 +1,4 @@
+#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/nn/experts.h>
 #include <capstan/ops/grouped.h>
@@ -7,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "ops/clamped_swiglu.h"
 #include "ops/combine_rows.h"
 #include "ops/operator.h"
 
@@ -36,16 +38,25 @@ Router::Router(Layer& parent, std::string name, RouterWeights weights, const Rou
     : Layer(parent, std::move(name)),
       gate_(*this, this->name(), WeightSplit::none, std::move(weights.gate), std::move(weights.bias)),
       correction_(weights.correction ? own(std::move(weights.correction), Use::states) : nullptr),
-      kind_(kind) {}
+      kind_(kind) {
+  if (!correction_) return;
+  for (auto& record : correction_->records()) {
+    record.usage = layout::Usage::buffer;
+    record.trainable = false;
+    record.decay = false;
+  }
+}
 
 Router::Router(Layer& parent, std::string name, WeightPtr gate, std::int64_t experts_per_token, bool sum_to_one)
     : Router(parent, std::move(name), {std::move(gate)}, plain_kind(experts_per_token, sum_to_one)) {}
 
 Router::~Router() = default;
 
+// Sigmoids of logits that are computed in float32: rounded ones would choose other experts than those of whoever
+// trained the model did.
 at::Tensor Router::probabilities(const at::Tensor& x) const {
-  const auto logits = gate_.forward(x);
-  return kind_.sigmoid ? logits.to(ops::sum_type(x)).sigmoid() : at::softmax(logits, -1, ops::sum_type(x));
+  const auto type = ops::sum_type(x);
+  return kind_.sigmoid ? gate_.forward(x.to(type)).sigmoid() : at::softmax(gate_.forward(x), -1, type);
 }
 
 at::Tensor Router::chosen(const at::Tensor& probability, RecomputeContext* kept) const {
@@ -53,7 +64,7 @@ at::Tensor Router::chosen(const at::Tensor& probability, RecomputeContext* kept)
     auto scores = probability.detach();
     if (correction_) scores = scores + correction_->value().detach();
     if (kind_.groups > 1) scores = within_best_groups(scores, kind_);
-    return std::get<1>(scores.topk(kind_.experts_per_token, -1));
+    return std::get<1>(scores.topk(kind_.experts_per_token, -1, /*largest=*/true, /*sorted=*/!kind_.sigmoid));
   };
   return kept ? kept->once<at::Tensor>(this, choose) : choose();
 }
@@ -62,7 +73,10 @@ Routing Router::forward(const at::Tensor& x, RecomputeContext* kept) const {
   const auto probability = probabilities(x);
   const auto experts = chosen(probability, kept);
   auto weights = probability.gather(-1, experts);
-  if (kind_.sum_to_one) weights = weights / weights.sum(-1, /*keepdim=*/true);
+  if (kind_.sum_to_one) {
+    const auto sum = weights.sum(-1, /*keepdim=*/true);
+    weights = weights / (kind_.sigmoid ? sum + 1e-20 : sum);  // sigmoids may all be zero
+  }
   if (kind_.scale != 1) weights = weights * kind_.scale;
   return {experts, weights.to(x.scalar_type())};
 }
@@ -142,12 +156,11 @@ Experts::Experts(Layer& parent, std::string name, Weights weights, const Experts
       gate_up_(own(std::move(weights.gate_up), Use::split)),
       down_(own(std::move(weights.down), Use::split)),
       gate_up_bias_(weights.gate_up_bias ? own(std::move(weights.gate_up_bias), Use::split) : nullptr),
-      down_bias_(weights.down_bias ? own(std::move(weights.down_bias), Use::split) : nullptr),
+      down_bias_(weights.down_bias ? own(std::move(weights.down_bias), Use::states) : nullptr),
       kind_(kind) {
   declare_experts(*gate_up_, 2);
   declare_experts(*down_, 1);
   if (gate_up_bias_) declare_experts(*gate_up_bias_, 2);
-  if (down_bias_) declare_experts(*down_bias_, 1);
 }
 
 Experts::Experts(Layer& parent, std::string name, WeightPtr gate_up, WeightPtr down)
@@ -157,20 +170,18 @@ Experts::~Experts() = default;
 
 namespace {
 
-// Each row plus its expert's row of the biases [E, …].
-at::Tensor with_bias(const at::Tensor& rows, const WeightPtr& bias, const at::Tensor& counts) {
-  if (!bias) return rows;
-  const auto each = bias->value().flatten(1).repeat_interleave(counts.to(rows.device()), 0, rows.size(0));
-  return rows + each;
+at::Tensor gated(const at::Tensor& gate_up, const ops::GroupBiases& biases, const ExpertsKind& kind) {
+  if (kind.clamped) return ops::clamped_swiglu(gate_up, biases, {kind.clamped->limit, kind.clamped->slope});
+  const auto sums = ops::add_group_biases(gate_up, biases);
+  if (kind.activation == Activation::silu) return ops::swiglu(sums);
+  const auto parts = sums.chunk(2, -1);
+  return activated(kind.activation, parts[0]) * parts[1];
 }
 
-at::Tensor gated(const at::Tensor& gate_up, const ExpertsKind& kind) {
-  if (!kind.clamped && kind.activation == Activation::silu) return ops::swiglu(gate_up);
-  const auto parts = gate_up.chunk(2, -1);
-  if (!kind.clamped) return activated(kind.activation, parts[0]) * parts[1];
-  const auto gate = parts[0].clamp_max(kind.clamped->limit);
-  const auto up = parts[1].clamp(-kind.clamped->limit, kind.clamped->limit);
-  return (up + 1) * (gate * (gate * kind.clamped->slope).sigmoid());
+// [T, E]: a token's weight of each expert, 0 for those that it was not routed to.
+at::Tensor weight_of_each(const Routing& routing, std::int64_t experts) {
+  return at::zeros({routing.experts.size(0), experts}, routing.weights.options())
+      .scatter(-1, routing.experts, routing.weights);
 }
 
 }  // namespace
@@ -186,12 +197,17 @@ at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts, co
   const auto multiply = [&](const MultiplyPort& port, const at::Tensor& x, const at::Tensor& weight) {
     return port ? port(x, weight, ends) : ops::grouped_linear(x, weight, ends);
   };
+  ops::GroupBiases biases;
+  if (gate_up_bias_) {
+    biases.bias = gate_up_bias_->value().flatten(1);
+    biases.group = at::repeat_interleave(counts.to(rows.device(), /*non_blocking=*/true),
+                                         /*output_size=*/std::optional<std::int64_t>(rows.size(0)));
+  }
   auto gate_up = multiply(gate_up_multiply, rows, gate_up_->value().flatten(1, 2));
   if (gate_up_adapter) gate_up = gate_up_adapter(rows, gate_up, ends, ids);
-  const auto inner = gated(with_bias(gate_up, gate_up_bias_, counts), kind_);
-  auto result = multiply(down_multiply, inner, down_->value());
-  if (down_adapter) result = down_adapter(inner, result, ends, ids);
-  return with_bias(result, down_bias_, counts);
+  const auto inner = gated(gate_up, biases, kind_);
+  const auto result = multiply(down_multiply, inner, down_->value());
+  return down_adapter ? down_adapter(inner, result, ends, ids) : result;
 }
 
 at::Tensor Experts::row_ids(const at::Tensor& expert, const at::Tensor& order, std::int64_t copies,
@@ -227,7 +243,10 @@ at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing, Recompu
   const auto results = exchange ? exchange(body, rows, sorted.counts, ids, kept) : body(rows(), sorted.counts, ids);
   const auto y = results.is_cpu() ? weighted_sum(results, sorted.place, sorted.order, weights)
                                   : ops::combine_rows(results, {sorted.place, sorted.order}, weights);
-  return after ? after(y) : y;
+  const auto sum = after ? after(y) : y;
+  // A mixture adds them where ranks may share its positions.
+  if (!down_bias_ || dynamic_cast<const Mixture*>(parent())) return sum;
+  return sum + weight_of_each(routing, experts).mm(down_bias_->value());
 }
 
 Mixture::Mixture(Layer& parent, Weights weights, const RouterKind& router, const ExpertsKind& experts)
@@ -247,8 +266,15 @@ Mixture::~Mixture() = default;
 at::Tensor Mixture::forward(const at::Tensor& x, RecomputeContext& kept) const {
   const auto all = enter ? enter(x) : x;
   const auto tokens = all.flatten(0, 1);
-  const auto mixed = experts_.forward(tokens, router_.forward(tokens, &kept), &kept).view_as(all);
-  return leave ? leave(mixed) : mixed;
+  const auto routing = router_.forward(tokens, &kept);
+  const auto mixed = experts_.forward(tokens, routing, &kept).view_as(all);
+  const auto y = leave ? leave(mixed) : mixed;
+  const auto& bias = experts_.down_bias();
+  if (!bias) return y;
+  // A result's bias counts as often as the result: the sum is one product with all biases, which ranks that share
+  // experts or their rows have whole.
+  const auto weights = weight_of_each(routing, bias->value().size(0)).unflatten(0, {all.size(0), all.size(1)});
+  return y + at::matmul(router_.own_positions ? router_.own_positions(weights) : weights, bias->value());
 }
 
 // The router computes its probabilities again, outside of the region that may be recomputed and returns one tensor: a

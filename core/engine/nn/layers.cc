@@ -45,12 +45,15 @@ ops::SharedInput for_both(const Port<at::Tensor(const at::Tensor&, const at::Ten
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
   // BLOOM's [head, 3, dim, hidden] is a matrix to the product.
-  const at::Tensor matrix = weight_->value().flatten(0, -2);
-  const auto bias = bias_ ? std::optional(bias_->value().flatten()) : std::nullopt;
+  const auto type = x.scalar_type(), own_type = weight_->value().scalar_type();
+  const at::Tensor matrix = weight_->value().flatten(0, -2).to(type);
+  const auto bias = bias_ ? std::optional(bias_->value().flatten().to(type)) : std::nullopt;
   const auto input = for_both(adapter, before ? before(x) : x);
   if (!adapter && !after) return multiplied(multiply, input.base, matrix, bias);
   at::Tensor y = multiplied(multiply, input.base, matrix, {});
-  if (adapter) y = adapter(input.adapter, y);
+  if (adapter && type == own_type) y = adapter(input.adapter, y);
+  if (adapter && type != own_type)
+    y = y + adapter(input.adapter.to(own_type), at::zeros(y.sizes(), y.options().dtype(own_type)));
   if (after) y = after(y);
   return bias ? y + *bias : y;
 }

@@ -30,13 +30,17 @@ std::size_t FileTensor::stacked_dims(const Shape& record) const {
 
 Shape FileTensor::expected_shape(const Shape& record) const {
   if (!stack.empty()) {
-    CAPSTAN_ASSERT(!transposed && !part && file_shape.empty());
+    CAPSTAN_ASSERT(!transposed && !part && order.empty() && file_shape.empty());
     return {record.begin() + static_cast<std::ptrdiff_t>(stacked_dims(record)), record.end()};
   }
   Shape out = fused_shape(record);
   if (transposed) {
     CAPSTAN_ASSERT(out.size() == 2 && file_shape.empty());
     std::swap(out[0], out[1]);
+  }
+  if (!order.empty()) {
+    CAPSTAN_ASSERT(!transposed && !part && order.size() == record.size());
+    for (std::size_t d = 0; d < order.size(); ++d) out[d] = record.at(static_cast<std::size_t>(order[d]));
   }
   if (file_shape.empty()) return out;
   CAPSTAN_ASSERT(numel(file_shape) == numel(out));

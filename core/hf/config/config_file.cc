@@ -120,6 +120,19 @@ class Reader {
     return found == registration_.file_defaults.end() ? none : found->second;
   }
 
+  // What the family takes for the option that has this name outside of tables; null: nothing.
+  Json default_length(const std::string& name) const {
+    for (const auto& spec : registration_.schema) {
+      const auto names = names_of(spec);
+      if (std::find(names.begin(), names.end(), name) == names.end()) continue;
+      for (const auto& [key, value] : defaults()) {
+        const auto* length = std::get_if<std::int64_t>(&value);
+        if (length && key == spec.key) return *length;
+      }
+    }
+    return {};
+  }
+
   void settle_tables() {
     RopeReader reader;
     reader.is_set = [this](const std::string& name) {
@@ -128,10 +141,8 @@ class Reader {
         return std::find(names.begin(), names.end(), name) != names.end() && has(result_, spec);
       });
     };
-    for (const auto& [key, value] : defaults()) {
-      if (const auto* length = std::get_if<std::int64_t>(&value); length && key == "seq_length")
-        reader.longest = *length;
-    }
+    reader.longest = default_length("max_position_embeddings");
+    reader.original = default_length("original_max_position_embeddings");
     settle_rope(json_, reader, where_, faults_);
   }
 
@@ -255,7 +266,20 @@ class Reader {
     }
   }
 
+  // Does the file have the table that the option is in? What it leaves out of one is not what a family takes without.
+  bool has_table_of(const config::OptionSpec& spec) const {
+    const auto names = read_names(spec);
+    const auto table = [](const std::string& name) { return name.substr(0, name.find('.')); };
+    const auto is_inside = [&](const auto& name) { return table(name) != name; };
+    const auto is_there = [&](const auto& name) {
+      const auto* found = find_key(json_, table(name));
+      return found && found->is_object() && !found->empty();
+    };
+    return std::all_of(names.begin(), names.end(), is_inside) && std::any_of(names.begin(), names.end(), is_there);
+  }
+
   void take_default(const config::OptionSpec& spec) {
+    if (has_table_of(spec)) return;
     for (const auto& [key, value] : defaults()) {
       if (key == spec.key) add(key, value, cat(where_, " (left out: what transformers takes for ", family_, ")"));
     }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -54,14 +55,14 @@ const plugin::Registration* plugin_of_family(const std::string& model_type, plug
 // Wrappers whose text model Capstan reads, of all plugins.
 std::string known_wrappers(plugin::Host& host) {
   constexpr std::string_view begin = "config.json of ";
-  std::vector<std::string> names;
+  std::set<std::string> names;
   for (const auto& found : host.discover()) {
     if (found.kind != "model" || !found.registration) continue;
     for (const auto& table : found.registration->file_keys) {
-      if (table.file.starts_with(begin) && table.find(text_table)) names.push_back(table.file.substr(begin.size()));
+      if (table.file.starts_with(begin) && table.find(text_table)) names.insert(table.file.substr(begin.size()));
     }
   }
-  return join(names);
+  return join({names.begin(), names.end()});
 }
 
 [[noreturn]] void refuse_wrapper(const Json& json, const std::string& file, plugin::Host& host) {

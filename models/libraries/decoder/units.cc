@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "latent.h"
+
 namespace capstan::decoder {
 namespace {
 
@@ -62,7 +64,9 @@ nn::Attention::Kind attention_kind(const Spec& s, std::int64_t index) {
   kind.spec = s.attention;
   kind.order = s.names.qkv.size() == 1 ? nn::Attention::Order::by_head : nn::Attention::Order::by_kind;
   kind.rotary = s.rotary;
+  kind.query_scaling = s.query_scaling;
   kind.norm_factor = s.norm_factor;
+  kind.output_gate = s.output_gate;
   kind.dropout = s.attention_dropout;
   kind.norm_epsilon = s.norm_epsilon;
   kind.layer = static_cast<std::size_t>(index);
@@ -74,8 +78,9 @@ nn::Attention::Weights attention_of(const Spec& s, const std::string& block) {
   const auto queries = heads.queries * heads.dim, keys = heads.keys * heads.dim, values = heads.keys * heads.values();
   std::vector<std::string> modules;
   for (const auto& name : s.names.qkv) modules.push_back(block + name);
-  const auto features = modules.size() == 1 ? std::vector<layout::Shape>{{heads.queries, 3, heads.dim}}
-                                            : std::vector<layout::Shape>{{queries}, {keys}, {values}};
+  const auto features = modules.size() == 1
+                            ? std::vector<layout::Shape>{{heads.queries, 3, heads.dim}}
+                            : std::vector<layout::Shape>{{(s.output_gate ? 2 : 1) * queries}, {keys}, {values}};
   nn::Attention::Weights weights;
   weights.qkv = linear_of({modules, features, s.hidden_size, s.qkv_bias, s.init_std});
   weights.projection = linear_of({{block + s.names.projection},
@@ -90,6 +95,12 @@ nn::Attention::Weights attention_of(const Spec& s, const std::string& block) {
   weights.query_norm = vector_of(block + s.names.query_norm + ".weight", each ? heads.dim : queries, init);
   weights.key_norm = vector_of(block + s.names.key_norm + ".weight", each ? heads.dim : keys, init);
   return weights;
+}
+
+std::unique_ptr<nn::AttentionCore> make_attention(nn::Layer& parent, const Spec& s, std::int64_t index,
+                                                  const std::string& block) {
+  if (s.latent) return latent_attention(parent, s, index, block);
+  return std::make_unique<nn::Attention>(parent, attention_kind(s, index), attention_of(s, block));
 }
 
 nn::Mixture::Weights mixture_of(const Spec& s, const std::string& block) {
@@ -151,11 +162,19 @@ class Norm {
   std::optional<nn::RmsNorm> rms_;
 };
 
+// As a tensor of the dtype holds it.
+double rounded(double value, at::ScalarType type) {
+  const auto single = static_cast<float>(value);
+  if (type == at::kBFloat16) return static_cast<float>(at::BFloat16(single));
+  return type == at::kHalf ? static_cast<float>(at::Half(single)) : value;
+}
+
 class Embedding : public nn::Unit {
  public:
   Embedding(const Spec& s, const WeightPtr& tokens)
       : Unit("embedding"),
         multiplier_(s.embedding_multiplier),
+        rounds_multiplier_(s.rounds_multiplier),
         tokens_(*this, last_part(s.names.tokens), nn::WeightSplit::vocabulary, tokens),
         norm_(*this, "norm", s, s.names.embedding_norm),
         dropout_(*this, "embedding.dropout", s.embedding_dropout) {
@@ -166,7 +185,7 @@ class Embedding : public nn::Unit {
 
   Hidden forward(Hidden hidden, const Batch& batch, KVCache*) override {
     auto x = tokens_.forward(batch.tokens, batch.real);
-    if (multiplier_ != 1) x = x * multiplier_;
+    if (multiplier_ != 1) x = x * (rounds_multiplier_ ? rounded(multiplier_, x.scalar_type()) : multiplier_);
     if (positions_) x = x + positions_->forward(batch.positions, batch.real);
     hidden.states = dropout_.forward(norm_.forward(x), batch);
     return hidden;
@@ -174,10 +193,41 @@ class Embedding : public nn::Unit {
 
  private:
   double multiplier_;
+  bool rounds_multiplier_;
   nn::Embedding tokens_;
   std::optional<nn::Embedding> positions_;
   Norm norm_;
   nn::Dropout dropout_;
+};
+
+// The layer of a mixture that computes every token.
+class SharedExpert : public nn::Layer {
+ public:
+  SharedExpert(nn::Layer& parent, const Spec& s, const std::string& file)
+      : Layer(parent, "shared_expert"), mlp_(*this, s.mlp, up_of(s, file), down_of(s, file)) {
+    if (!s.mixture.shared_gate) return;
+    auto gate = linear_of({{file + s.names.shared_gate}, {{1}}, s.hidden_size, false, s.init_std});
+    gate_.emplace(*this, "linear_gate", nn::WeightSplit::none, std::move(gate.weight), nullptr);
+  }
+  /// [B, S, hidden] -> [B, S, hidden].
+  at::Tensor forward(const at::Tensor& x) const {
+    const auto y = mlp_.forward(x);
+    return gate_ ? gate_->forward(x).sigmoid() * y : y;
+  }
+
+ private:
+  static std::string part(const Spec& s, const std::string& file, std::size_t i) {
+    return cat(file, s.names.shared, ".", s.names.expert_parts.at(i));
+  }
+  static nn::LinearWeights up_of(const Spec& s, const std::string& file) {
+    const auto width = s.mixture.shared_dim;
+    return linear_of({{part(s, file, 0), part(s, file, 1)}, {{width}, {width}}, s.hidden_size, false, s.init_std});
+  }
+  static nn::LinearWeights down_of(const Spec& s, const std::string& file) {
+    return linear_of({{part(s, file, 2)}, {{s.hidden_size}}, s.mixture.shared_dim, false, residual_std(s)});
+  }
+  nn::Mlp mlp_;
+  std::optional<nn::Linear> gate_;
 };
 
 std::string in_block(const std::string& block, const std::string& module, bool wanted) {
@@ -202,10 +252,11 @@ class Block : public nn::Unit {
   Norm norm1_;
   Norm norm2_;
   std::unique_ptr<TokenMixer> mixer_;
-  std::unique_ptr<nn::Attention> attention_;  // where there is no mixer
+  std::unique_ptr<nn::AttentionCore> attention_;  // where there is no mixer
   void make_feed_forward(const Spec& s, std::int64_t index, const std::string& file);
   std::optional<nn::Mlp> mlp_;
   std::optional<nn::Mixture> mixture_;
+  std::optional<SharedExpert> shared_;  // beside the mixture
   std::unique_ptr<FeedForward> own_;
   Norm post_norm1_;
   Norm post_norm2_;
@@ -224,8 +275,7 @@ Block::Block(const Spec& s, std::int64_t index, const std::string& file)
       norm1_(*this, "norm1", s, in_block(file, s.names.attention_norm, s.norm_before)),
       norm2_(*this, "norm2", s, in_block(file, s.names.mlp_norm, s.norm_before)),
       mixer_(s.token_mixer ? s.token_mixer(*this, index, file) : nullptr),
-      attention_(mixer_ ? nullptr
-                        : std::make_unique<nn::Attention>(*this, attention_kind(s, index), attention_of(s, file))),
+      attention_(mixer_ ? nullptr : make_attention(*this, s, index, file)),
       post_norm1_(*this, "post_norm1", s, in_block(file, s.names.attention_post_norm, s.norm_after)),
       post_norm2_(*this, "post_norm2", s, in_block(file, s.names.mlp_post_norm, s.norm_after)),
       dropout1_(*this, name() + ".dropout1", s.dropout),
@@ -238,6 +288,7 @@ void Block::make_feed_forward(const Spec& s, std::int64_t index, const std::stri
   if (own_) return;
   if (s.mixture.is_in(index)) {
     mixture_.emplace(*this, mixture_of(s, file), router_kind(s.mixture), s.mixture.experts);
+    if (s.mixture.shared_dim > 0) shared_.emplace(*this, s, file);
     return;
   }
   const auto ff = s.mixture.count > 0 ? s.mixture.dense_ff_dim : s.ff_dim;
@@ -256,7 +307,9 @@ Hidden Block::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
   };
   const auto feed = [this, kept](const at::Tensor& in) {
     if (own_) return own_->forward(in);
-    return mixture_ ? mixture_->forward(in, *kept) : mlp_->forward(in);
+    if (!mixture_) return mlp_->forward(in);
+    const auto mixed = mixture_->forward(in, *kept);
+    return shared_ ? mixed + shared_->forward(in) : mixed;
   };
   const auto in = norm1_.forward_sum(hidden.states, {});
   const auto attended = dropout1_.forward(post_norm1_.forward(attention_region_(in.normed, attend)), batch);
@@ -284,7 +337,7 @@ class Head : public nn::Unit {
     if (s.head_values > 0) {
       values_.emplace(*this, last_part(s.names.value_head), matrix);
     } else {
-      words_.emplace(*this, last_part(s.names.head), matrix);
+      words_.emplace(*this, last_part(s.names.head), matrix, s.logits_cap);
     }
     if (s.mixture.count > 0) balance_.emplace(*this);
   }

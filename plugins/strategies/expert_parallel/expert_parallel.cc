@@ -96,7 +96,8 @@ void ExpertParallel::place(nn::Unit& unit, const strategy::Placement& placement)
                       " experts cannot be shared evenly by ", options_->size, " ranks"),
                   cat("use a size of ", divisors_of(count)));
     }
-    for (const auto& weight : {experts.gate_up(), experts.down()}) {
+    for (const auto& weight : {experts.gate_up(), experts.down(), experts.gate_up_bias()}) {
+      if (!weight) continue;
       for (auto& record : weight->records()) record.compute = record.compute.with({0, {Axis::ep}});
     }
     const auto exchange = std::make_shared<const Exchange>(placement.group({Axis::ep}), unit.name(),

@@ -19,6 +19,8 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from families import VOCAB, bloom, gpt2, llama, mixtral, olmo2, qwen3
+from families_neox_phi_ministral import gpt_neox, ministral3, phi3
+from families_llamas import glm4, granite, olmo3, smollm3
 from families_wrappers import mistral3
 from models import auto_class, make_model, random_ids
 
@@ -36,7 +38,16 @@ CASES = {
     "mistral3": (mistral3, dict(target_modules=r"model\.language_model\..*\.(q_proj|v_proj|down_proj)", r=4, lora_alpha=8,
                                 modules_to_save=["lm_head"])),
     "olmo2": (olmo2, dict(target_modules=["k_proj", "down_proj"], r=3, lora_alpha=8)),
+    "gpt_neox": (gpt_neox, dict(target_modules=["query_key_value", "dense_h_to_4h"], r=3, lora_alpha=6, bias="all")),
+    "phi3": (phi3, dict(target_modules=["qkv_proj", "gate_up_proj", "o_proj"], r=4, lora_alpha=8,
+                        modules_to_save=["model.norm"])),
+    "smollm3": (smollm3, dict(target_modules=["v_proj", "gate_proj"], r=3, lora_alpha=8)),
+    "granite": (granite, dict(target_modules=["q_proj", "down_proj"], r=3, lora_alpha=8, modules_to_save=["lm_head"])),
+    "olmo3": (olmo3, dict(target_modules=["q_proj", "o_proj"], r=3, lora_alpha=8)),
+    "glm4": (glm4, dict(target_modules=["k_proj", "gate_up_proj"], r=3, lora_alpha=8, bias="all")),
 }
+if hasattr(transformers, "Ministral3ForCausalLM"):
+    CASES["ministral3"] = (ministral3, dict(target_modules=["q_proj", "k_proj", "down_proj"], r=4, lora_alpha=8))
 
 
 def logits(model):

@@ -101,12 +101,21 @@ def make_model(kind, config, seed=11, noise=0.1):
     with torch.no_grad():  # away from the initial zeros and ones, so that every term shows in the gradients
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=noise)
+        for buffer in buffers_in_files(model).values():
+            buffer.add_(torch.randn_like(buffer), alpha=noise)
     return model.eval()
+
+
+def buffers_in_files(model):
+    """What files hold besides parameters, such as the corrections of routers."""
+    state, parameters = model.state_dict(keep_vars=True), dict(model.named_parameters(remove_duplicate=False))
+    return {name: tensor for name, tensor in state.items()
+            if name not in parameters and tensor.is_floating_point()}
 
 
 def in_dtype(kind, config, weights, dtype):
     """The model with the file's weights; made in the dtype, for buffers are computed as it is made."""
-    model = kind._from_config(config, **PLAIN).to(dtype).eval()
+    model = kind._from_config(config, **PLAIN, dtype=dtype).eval()
     model.load_state_dict(weights)
     if dtype is torch.float64 and kind is BloomForCausalLM:  # its own GELU has a constant of 8 digits
         for block in model.transformer.h:
@@ -129,9 +138,13 @@ def loss_sum(model, ids, labels, real):
 
 def as_published(model, tensors):
     """By the names of the model's files: transformers 5 holds all experts of a block in two tensors."""
+    if model.config.model_type == "gpt_oss":   # whose files have the same
+        return tensors
     mixtral = model.config.model_type == "mixtral"
     block, names = ("block_sparse_moe", ("w1", "w3", "w2")) if mixtral else ("mlp", ("gate_proj", "up_proj", "down_proj"))
     out = {}
+    if model.config.model_type == "gpt_neox":  # its module is lm_head in transformers 5, and embed_out in files
+        return {name.replace("lm_head.", "embed_out."): tensor for name, tensor in tensors.items()}
     for name, tensor in tensors.items():
         layer, _, rest = name.partition(".mlp.")
         if rest == "experts.gate_up_proj":
@@ -147,10 +160,11 @@ def as_published(model, tensors):
 
 def gradients_of(model):
     state = model.state_dict(keep_vars=True)
-    tied = {"lm_head.weight"} if model.config.tie_word_embeddings else set()
+    tied = {"lm_head.weight", "embed_out.weight"} if model.config.tie_word_embeddings else set()
+    other = set(buffers_in_files(model)) | tied
     # What is beside a text model has none.
     own = {name: parameter.grad.detach().clone() for name, parameter in state.items()
-           if name not in tied and parameter.grad is not None}
+           if name not in other and parameter.grad is not None}
     return as_published(model, own)
 
 
@@ -168,8 +182,9 @@ def train(model):
     """lr 1e-3 after 3 warm-up steps, linear to 0; AdamW, no decay of vectors; clipped to norm 1."""
     ids = random_ids((1, MICRO, BATCH, SEQ), 13).expand(STEPS, -1, -1, -1)  # the same each step, so that it learns them
     labels, real = masked_labels(ids)
-    # Capstan's records of vectors are vectors in the file too, and those of matrices are matrices.
-    groups = [{"params": [p for p in model.parameters() if (p.dim() > 1) == decayed], "weight_decay": decay}
+    # Capstan's records of vectors are vectors in the file too, and those of matrices are matrices, but for experts' biases.
+    matrices = {p for name, p in model.named_parameters() if p.dim() > 1 and not name.endswith("bias")}
+    groups = [{"params": [p for p in model.parameters() if (p in matrices) == decayed], "weight_decay": decay}
               for decayed, decay in ((True, 0.1), (False, 0.0))]
     optimizer = torch.optim.AdamW(groups, lr=1.0, betas=(0.9, 0.95), eps=1e-8)
     losses = []
@@ -200,10 +215,12 @@ def generate(model):
     ids = random_ids((len(lengths), int(lengths.max())), 14)
     answers = []
     model.config.output_router_logits = False  # transformers' auxiliary loss fails with a cache
+    # Nor is its cache what it computes without one where a longrope goes over from the short factors to the long ones.
+    cached = "longrope" not in str(getattr(model.config, "rope_scaling", None))
     for row, length in zip(ids, lengths):
         prompt = row[None, :length]
         out = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=NEW_TOKENS,
-                             do_sample=False, eos_token_id=END, pad_token_id=END)[0, length:]
+                             do_sample=False, use_cache=cached, eos_token_id=END, pad_token_id=END)[0, length:]
         answer = torch.full((NEW_TOKENS,), -1)
         answer[:len(out)] = out
         answers.append(answer.masked_fill(answer == END, -1))
@@ -237,7 +254,7 @@ def write_case(folder, kind, config):
         at = folder / f"gradients-{name}"
         at.mkdir()
         save_file(gradients, at / "model.safetensors", {"format": "pt"})
-    names = set(load_file(folder / "model.safetensors"))
+    names = set(load_file(folder / "model.safetensors")) - set(buffers_in_files(kind._from_config(config)))
     if hasattr(config, "text_config"):  # under the names of modules, as files may have them too
         names = {name.replace("language_model.model.", "model.language_model.").replace("language_model.lm_head", "lm_head")
                  for name in names if "language_model." in name or "lm_head." in name}

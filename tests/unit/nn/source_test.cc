@@ -26,6 +26,14 @@ TEST_CASE("a file's own shape has the record's elements") {
   CHECK_THROWS_AS(tensor.expected_shape({2, 4, 8}), std::logic_error);
 }
 
+TEST_CASE("a file has a record's dimensions in an order of its own, and then in its own shape") {
+  FileTensor tensor{"experts.gate_up_proj"};
+  tensor.order = {0, 3, 2, 1};
+  CHECK(tensor.expected_shape({4, 2, 5, 3}) == Shape{4, 3, 5, 2});
+  tensor.file_shape = {4, 3, 10};
+  CHECK(tensor.expected_shape({4, 2, 5, 3}) == Shape{4, 3, 10});
+}
+
 TEST_CASE("stacked tensors are counted by the record's leading dimensions") {
   FileTensor tensor;
   CHECK(tensor.stacked_dims({3, 2, 5, 7}) == 0);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -13,6 +14,16 @@
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace decoder {
+
+/// Those of attention through latents, beside Names::qkv's first and Names::projection.
+struct LatentNames {
+  std::string query_down = "self_attn.q_a_proj";
+  std::string query_norm = "self_attn.q_a_layernorm";
+  std::string query_up = "self_attn.q_b_proj";
+  std::string keys_down = "self_attn.kv_a_proj_with_mqa";
+  std::string keys_norm = "self_attn.kv_a_layernorm";
+  std::string keys_up = "self_attn.kv_b_proj";
+};
 
 /// What the records of a decoder are called: the modules of its Hugging Face class. A record is the module's name and
 /// ".weight" or ".bias"; those of a block have `block` and its number before them. The defaults are Llama's.
@@ -30,15 +41,23 @@ struct Names {
   std::string projection = "self_attn.o_proj";
   std::string query_norm = "self_attn.q_norm";
   std::string key_norm = "self_attn.k_norm";
+  LatentNames latent;
   std::string sinks = "self_attn.sinks";                        ///< the record itself, as Spec::attention has sinks
   std::vector<std::string> up{"mlp.gate_proj", "mlp.up_proj"};  ///< gate first, where it is gated
   std::string down = "mlp.down_proj";
+  /// Modules of a block that files hold as one, rows after rows: {"mlp.gate_up_proj", {"mlp.gate_proj",
+  /// "mlp.up_proj"}}.
+  std::map<std::string, std::vector<std::string>> fused;
   std::string router = "mlp.gate";
   std::string router_correction = "e_score_correction_bias";  ///< of the router, as MixtureSpec::correction says
-  /// Experts are two records of each block, ".gate_up_proj" and ".down_proj", and in files three tensors of each
-  /// expert: its gate, its up and its down.
+  /// Experts are two records of each block, ".gate_up_proj" and ".down_proj", and two more of biases,
+  /// ".gate_up_proj_bias" and ".down_proj_bias". In files they are three tensors of each expert: its gate, its up and
+  /// its down. Without such names a record is one tensor, with what a product sums over before its features and each
+  /// feature's gate beside its up: [experts, hidden, 2 ff] and [experts, ff, hidden].
   std::string experts = "mlp.experts";
   std::vector<std::string> expert_parts{"gate_proj", "up_proj", "down_proj"};
+  std::string shared = "mlp.shared_experts";           ///< as MixtureSpec::shared_dim says; its parts: expert_parts
+  std::string shared_gate = "mlp.shared_expert_gate";  ///< as MixtureSpec::shared_gate says
   std::string norm = "model.norm";
   std::string head = "lm_head";      ///< the causal-LM class's; with the prefix where the head is in the bare model
   std::string value_head = "score";  ///< the head of values: that of the class for classifying sequences
@@ -64,8 +83,23 @@ struct MixtureSpec {
   /// Blocks whose feed-forward layer is a plain one, of this width.
   std::set<std::int64_t> dense_blocks = {};
   std::int64_t dense_ff_dim = 0;
+  /// Width of the layer that computes every token beside the experts, whose results are added; 0: there is none.
+  std::int64_t shared_dim = 0;
+  bool shared_gate =
+      false;  ///< its result is multiplied by the sigmoid of a token's product with a vector (Qwen 2 MoE)
 
   bool is_in(std::int64_t block) const { return count > 0 && !dense_blocks.contains(block); }
+};
+
+/// Attention through latents (nn::LatentAttention), whose heads are those of Spec::attention, with as many key heads as
+/// query heads, and whose positions are Spec::rotary's, of the numbers that turn.
+struct LatentSpec {
+  std::int64_t query_rank = 0;  ///< width of the queries' latent; 0: they are made from the states
+  std::int64_t key_rank = 0;    ///< width of the latent of keys and values
+  std::int64_t turned = 0;      ///< the last numbers of a query and of a key, which turn
+  double turned_factor = 1;     ///< multiplies what has turned
+  double norm_epsilon = 1e-6;   ///< of the latents' norms
+  bool bias = false;            ///< in the products that make latents
 };
 
 /// A layer of another kind in attention's place: a model's own, which mixes the tokens of a sequence.
@@ -75,6 +109,8 @@ class TokenMixer : public nn::Layer {
   /// Normed states [B, S, hidden] -> what is added to the residual, [B, S, hidden]. A pure function of these and the
   /// weights, which may run again in backward. `cache` is null except in generation.
   virtual at::Tensor forward(const at::Tensor& x, const nn::Batch& batch, nn::KVCache* cache) const = 0;
+  /// Floating-point operations of its forward for one token, besides two for each weight of its matrices.
+  virtual double more_flops_per_token() const { return 0; }
 };
 
 /// A feed-forward layer of another kind: a model's own, which a block has in place of the one that its Spec describes.
@@ -113,9 +149,12 @@ struct Spec {
 
   /// Positions: rotary, or linear biases (attention.alibi), or learned (Names::positions).
   std::optional<nn::Rotary> rotary;
+  std::optional<nn::QueryScaling> query_scaling = {};  ///< queries grow with their position (Ministral 3)
 
+  std::optional<LatentSpec> latent;  ///< none: q, k and v are made from the states
   bool qkv_bias = false;
   bool projection_bias = false;
+  bool output_gate = false;  ///< as nn::Attention::Kind says: q's module holds each head's query and gate
   HeadNorms head_norms = HeadNorms::none;
   std::set<std::int64_t> blocks_without_window = {};  ///< they see all positions although attention.window is set
 
@@ -137,8 +176,10 @@ struct Spec {
   std::int64_t head_values = 0;  ///< the head gives as many numbers of each position; 0: it gives words
   bool tied_head = false;
   double embedding_multiplier = 1;  ///< multiplies what the table gives
+  bool rounds_multiplier = false;   ///< embedding_multiplier is first rounded to the table's dtype (Gemma)
   double residual_multiplier = 1;   ///< multiplies what a layer adds to its residual
   double logits_multiplier = 1;
+  std::optional<double> logits_cap = {};  ///< logits are cap · tanh(product / cap) (Gemma 2)
 
   double embedding_dropout = 0;
   double attention_dropout = 0;  ///< on its probabilities
@@ -157,6 +198,15 @@ std::vector<std::unique_ptr<nn::Unit>> units(const Spec& spec);
 /// Every record under its own name, without the prefix, which all get but the head, unless it has it; experts as
 /// stacks, a fused q, k and v as one matrix. A head of values may be absent, and a head of words is then ignored.
 layout::FileMap files(const Spec& spec);
+
+/// The end of some records' names (".q_proj.weight"), and how many rows each of them has.
+struct FusedRows {
+  std::string end;
+  std::int64_t rows = 0;
+};
+/// For families whose files hold several records in one tensor, one below the other: a name in `map` that ends like one
+/// of `parts` then ends with `whole`, and is that part of its rows.
+void fuse_in_files(layout::FileMap& map, const std::string& whole, const std::vector<FusedRows>& parts);
 
 /// A model that is such a decoder: what is left to it are its options, their check, and what a config.json of its
 /// family says besides.
