@@ -186,7 +186,7 @@ Quantised::Rows Quantised::fp8_rows(const std::string& name) const {
   const auto scales = numbers(*tensors_, name + scale_end);
   return [codes, scales, block = block_](std::int64_t first, std::int64_t rows) {
     const auto part = codes.narrow(0, first, rows).to(at::kFloat);
-    if (scales.numel() == 1) return part * scales.view({});
+    if (scales.numel() == 1) return part * scales.item<float>();
     const auto row = at::arange(first, first + rows).floor_divide_(block[0]);
     return part * scales.index_select(0, row).repeat_interleave(block[1], 1).narrow(1, 0, part.size(1));
   };

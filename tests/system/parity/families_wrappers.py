@@ -9,9 +9,10 @@ VOCAB = 261
 
 def mistral3(text=None, **more):
     from transformers import Mistral3Config, Mistral3ForConditionalGeneration
+    more = dict(tie_word_embeddings=False) | more
     mistral = dict(model_type="mistral", vocab_size=VOCAB, hidden_size=48, intermediate_size=100, num_hidden_layers=3,
                    num_attention_heads=4, num_key_value_heads=2, head_dim=14, max_position_embeddings=130,
-                   sliding_window=None, tie_word_embeddings=more.get("tie_word_embeddings", False))
+                   sliding_window=None, tie_word_embeddings=more["tie_word_embeddings"])
     vision = dict(model_type="pixtral", hidden_size=16, intermediate_size=24, num_hidden_layers=1,
                   num_attention_heads=2, image_size=28, patch_size=14, head_dim=8)
     return Mistral3ForConditionalGeneration, Mistral3Config(vision_config=vision, text_config=text or mistral, **more)
@@ -19,7 +20,7 @@ def mistral3(text=None, **more):
 
 def ministral3():
     from families_neox_phi_ministral import ministral3 as text
-    return mistral3(text()[1].to_dict(), tie_word_embeddings=False)
+    return mistral3(text()[1].to_dict())
 
 
 def gemma3():
