@@ -1,6 +1,5 @@
 // GLM 4's mixtures, GLM-4.5 to 4.6 (GLM-4.5 team 2025): DeepSeek V3's routers and experts, and Llama's attention, of
 // whose heads a part turns, with norms of q and k in the larger one.
-#include <capstan/base/text.h>
 #include <capstan/decoder/file_keys.h>
 #include <capstan/decoder/grouped_router_options.h>
 #include <capstan/decoder/rotary_options.h>
@@ -12,14 +11,14 @@ namespace {
 namespace decoder = capstan::decoder;
 
 struct Glm4MoeOptions : decoder::RotaryOptions, decoder::GroupedRouterOptions {
-  Glm4MoeOptions() { rms_norm_epsilon = 1e-5; }
+  Glm4MoeOptions() {
+    rms_norm_epsilon = 1e-5;
+    partial_rotary_factor = 0.5;
+  }
   std::string model_type = "glm4_moe";
-  double rotary_part = 0.5;
   bool attention_bias = false;
   bool head_norms = false;
 
-  /// A head's numbers that turn.
-  std::int64_t turned() const { return static_cast<std::int64_t>(static_cast<double>(dim()) * rotary_part); }
   static void describe(capstan::config::OptionTable<Glm4MoeOptions>& t);
   static capstan::config::Presets presets();
   static capstan::config::Presets file_defaults();
@@ -32,12 +31,7 @@ void Glm4MoeOptions::describe(capstan::config::OptionTable<Glm4MoeOptions>& t) {
   decoder::describe_grouped_routers(t);
   t.add("attention_bias", &Glm4MoeOptions::attention_bias).doc("biases on q, k and v");
   t.add("head_norms", &Glm4MoeOptions::head_norms).spelling("use_qk_norm").doc("RMS norms of q and k by head");
-  t.add("rotary_part", &Glm4MoeOptions::rotary_part)
-      .above(0)
-      .max(1)
-      .spelling("partial_rotary_factor")
-      .spelling("rope_parameters.partial_rotary_factor")
-      .doc("of each head's numbers, which turn with the position; the others stay");
+  decoder::describe_partial_rotary(t);
   decoder::describe_rotary_positions(t, {"default"}, "not");
   decoder::describe_rotary_rest(t);
 }
@@ -59,17 +53,17 @@ capstan::config::Presets Glm4MoeOptions::presets() {
 
 capstan::config::Presets Glm4MoeOptions::file_defaults() {
   auto more = decoder::grouped_defaults({128, 8, 1408, 1, 1, 1, 1});
-  more.insert(
-      more.end(),
-      {{"num_kv_heads", std::int64_t{8}}, {"attention_bias", false}, {"head_norms", false}, {"rotary_part", 0.5}});
+  more.insert(more.end(), {{"num_kv_heads", std::int64_t{8}},
+                           {"attention_bias", false},
+                           {"head_norms", false},
+                           {"partial_rotary_factor", 0.5}});
   return {{"glm4_moe", decoder::rotary_defaults({1e-5, 1e4, 131072}, more)}};
 }
 
 std::vector<capstan::config::FileKeys> Glm4MoeOptions::file_keys() {
-  auto keys = decoder::own_names({"head_norms", "rotary_part"});
-  for (const auto& more : {decoder::grouped_router_keys(), decoder::rotary_keys()})
+  auto keys = decoder::rotary_keys({"partial_rotary_factor"});
+  for (const auto& more : {decoder::grouped_router_keys(), decoder::own_names({"head_norms"})})
     keys.insert(keys.end(), more.begin(), more.end());
-  std::erase_if(keys, [](const auto& key) { return key.name.ends_with("partial_rotary_factor"); });
   return decoder::file_keys({decoder::family_keys("glm4_moe", std::move(keys))});
 }
 
@@ -80,18 +74,12 @@ class Glm4Moe : public decoder::Model {
   void check(capstan::Diagnostics& diagnostics) const override {
     decoder::check_rotary(options_, diagnostics);
     decoder::check_grouped_routers(options_, options_->num_layers, diagnostics);
-    if (options_->turned() > 0 && options_->turned() % 2 == 0) return;
-    diagnostics.add(
-        options_.where(&Glm4MoeOptions::rotary_part),
-        capstan::cat("model.rotary_part lets ", options_->turned(), " of a head's ", options_->dim(), " numbers turn"),
-        "an even number of them can turn");
   }
 
  protected:
   decoder::Spec spec() const override {
     auto made = options_->spec();
     options_->mix(made);
-    made.rotary = capstan::nn::Rotary(options_->dim(), options_->rope_theta, {}, {.turned = options_->turned()});
     made.qkv_bias = options_->attention_bias;
     if (options_->head_norms) made.head_norms = decoder::Spec::HeadNorms::each;
     return made;

@@ -100,20 +100,15 @@ class Phi3 : public decoder::Model {
     auto made = options_->spec();
     made.attention.window = options_->window();
     made.dropout = options_->dropout;
+    made.names.fused = {{"self_attn.qkv_proj", {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}},
+                        {"mlp.gate_up_proj", {"mlp.gate_proj", "mlp.up_proj"}}};
     return made;
   }
 
-  // Files have q, k and v in one tensor, and gate and up in another.
   void describe_files(capstan::layout::FileMap& map) const override {
-    const auto& o = *options_;
     map.architecture = "Phi3ForCausalLM";
-    decoder::describe_rotary_files(o, map);
-    decoder::describe_rotary_scaling_files(o, map);
-    const auto queries = o.num_heads * o.dim(), keys = o.kv_heads() * o.dim();
-    decoder::fuse_in_files(map, ".qkv_proj.weight",
-                           {{".q_proj.weight", queries}, {".k_proj.weight", keys}, {".v_proj.weight", keys}});
-    decoder::fuse_in_files(map, ".gate_up_proj.weight",
-                           {{".gate_proj.weight", o.ff_dim}, {".up_proj.weight", o.ff_dim}});
+    decoder::describe_rotary_files(*options_, map);
+    decoder::describe_rotary_scaling_files(*options_, map);
   }
 
  private:

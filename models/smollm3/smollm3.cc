@@ -44,7 +44,7 @@ void SmolLm3Options::describe(capstan::config::OptionTable<SmolLm3Options>& t) {
   t.add("no_rope_layers", &SmolLm3Options::no_rope_layers).doc("1 for each block with rotary positions, else 0");
   t.add("no_rope_layer_interval", &SmolLm3Options::no_rope_layer_interval)
       .min(1)
-      .doc("where no_rope_layers is empty: every so many blocks one has no rotary positions");
+      .doc("where no_rope_layers is empty: every n-th block has no rotary positions");
   t.add("attention_bias", &SmolLm3Options::attention_bias).doc("biases on q, k, v and the output product");
   t.add("mlp_bias", &SmolLm3Options::mlp_bias).doc("biases in the feed-forward layer");
   decoder::describe_window(t, "in the blocks that layer_types says, or else in those without rotary positions");

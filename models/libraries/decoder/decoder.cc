@@ -154,22 +154,6 @@ layout::FileMap files(const Spec& spec) {
   return map;
 }
 
-void fuse_in_files(layout::FileMap& map, const std::string& whole, const std::vector<FusedRows>& parts) {
-  std::int64_t rows = 0;
-  for (const auto& part : parts) rows += part.rows;
-  for (auto& [record, tensor] : map.tensors) {
-    std::int64_t offset = 0;
-    for (const auto& part : parts) {
-      if (tensor.name.ends_with(part.end)) {
-        tensor.name.replace(tensor.name.size() - part.end.size(), part.end.size(), whole);
-        tensor.part = layout::FusedPart{0, offset, rows};
-        break;
-      }
-      offset += part.rows;
-    }
-  }
-}
-
 Model::~Model() = default;
 
 nn::ModelFacts Model::facts() const {

@@ -2,97 +2,69 @@
 #include <capstan/decoder/file_keys.h>
 #include <capstan/decoder/latent_options.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace capstan::decoder {
-namespace {
 
-using L = LatentOptions;
-
-// transformers' yarn_get_mscale.
-double sharper(const LatentOptions& options, double by) {
-  const auto factor = options.rope_factor.value_or(1);
-  return factor <= 1 ? 1 : 0.1 * by * std::log(factor) + 1;
-}
-
-double turned_factor(const LatentOptions& options) {
-  if (options.rope_type != "yarn") return 1;
-  const auto one = options.rope_mscale.value_or(0), all = options.rope_mscale_all.value_or(0);
-  const auto made = one > 0 && all > 0 ? sharper(options, one) / sharper(options, all) : sharper(options, 1);
-  return options.rope_attention_factor.value_or(made);
-}
-
-}  // namespace
+using Latents = LatentOptions;
 
 void LatentOptions::attend(Spec& spec) const {
   const auto dim = still_dim + turned_dim;
   spec.attention.heads = {num_heads, num_heads, dim, value_dim};
   spec.attention.scale = 1 / std::sqrt(static_cast<double>(dim));
-  if (const auto all = rope_mscale_all.value_or(0); all > 0 && rope_type != "default")
-    *spec.attention.scale *= sharper(*this, all) * sharper(*this, all);
+  const auto stretched = rope_type == "default" ? 1 : std::max(1.0, rope_factor.value_or(1));
+  const auto sharper = 0.1 * rope_mscale_all.value_or(0) * std::log(stretched) + 1;  // transformers' yarn_get_mscale
+  *spec.attention.scale *= sharper * sharper;
   spec.rotary = nn::Rotary(turned_dim, rope_theta, scaling(), {.turned = 0, .interleaved = interleaved});
   LatentSpec latent;
   latent.query_rank = query_rank.value_or(0);
   latent.key_rank = key_rank;
   latent.turned = turned_dim;
-  latent.turned_factor = turned_factor(*this);
+  latent.turned_factor = std::sqrt(scaling().score_factor());
   latent.bias = attention_bias;
   spec.latent = latent;
   spec.projection_bias = attention_bias;
 }
 
-namespace {
-
-void describe_latent_positions(config::OptionTable<LatentOptions> table) {
-  table.add("interleaved", &L::interleaved)
-      .spelling("rope_interleave")
-      .doc("numbers that turn together are neighbours; false: i and i + turned_dim / 2");
-  table.add("rope_mscale", &L::rope_mscale)
-      .min(0)
-      .spelling("rope_scaling.mscale")
-      .spelling("rope_parameters.mscale")
-      .doc(
-          "yarn: with rope_mscale_all in place of rope_attention_factor; what has turned is multiplied by "
-          "(0.1 rope_mscale ln(rope_factor) + 1) / (0.1 rope_mscale_all ln(rope_factor) + 1)");
-  table.add("rope_mscale_all", &L::rope_mscale_all)
-      .min(0)
-      .spelling("rope_scaling.mscale_all_dim")
-      .spelling("rope_parameters.mscale_all_dim")
-      .doc("scores are multiplied by (0.1 rope_mscale_all ln(rope_factor) + 1) squared");
-}
-
-}  // namespace
-
 void describe_latents(config::OptionTable<LatentOptions> table) {
-  table.add("query_rank", &L::query_rank)
+  table.add("query_rank", &Latents::query_rank)
       .min(1)
       .spelling("q_lora_rank")
       .doc("width of the latent that queries are made from; they are made from the states when not set");
-  table.add("key_rank", &L::key_rank).min(1).spelling("kv_lora_rank").doc("width of the latent of keys and values");
-  table.add("still_dim", &L::still_dim).min(1).spelling("qk_nope_head_dim").doc("a head's numbers that do not turn");
-  table.add("turned_dim", &L::turned_dim)
+  table.add("key_rank", &Latents::key_rank)
+      .min(1)
+      .spelling("kv_lora_rank")
+      .doc("width of the latent of keys and values");
+  table.add("still_dim", &Latents::still_dim)
+      .min(1)
+      .spelling("qk_nope_head_dim")
+      .doc("a head's numbers that do not turn");
+  table.add("turned_dim", &Latents::turned_dim)
       .min(2)
       .spelling("qk_rope_head_dim")
       .doc("a head's further numbers, which turn with the position; an even number");
-  table.add("value_dim", &L::value_dim).min(1).spelling("v_head_dim").doc("width of a head's values");
-  table.add("attention_bias", &L::attention_bias).doc("biases of the latents and of the output product");
-  describe_latent_positions(table);
+  table.add("value_dim", &Latents::value_dim).min(1).spelling("v_head_dim").doc("width of a head's values");
+  table.add("attention_bias", &Latents::attention_bias).doc("biases of the latents and of the output product");
+  table.add("interleaved", &Latents::interleaved)
+      .spelling("rope_interleave")
+      .doc("numbers that turn together are neighbours; false: i and i + turned_dim / 2");
 }
 
 void check_latents(const config::Options<LatentOptions>& options, Diagnostics& diagnostics) {
   const auto& o = *options;
   if (o.kv_heads() != o.num_heads) {
-    diagnostics.add(options.where(&L::num_kv_heads),
+    diagnostics.add(options.where(&Latents::num_kv_heads),
                     cat("model.num_kv_heads is ", o.kv_heads(), ", but each of the ", o.num_heads,
                         " heads has keys and values of its own, from one latent"),
                     cat("leave it out, or set it to ", o.num_heads));
   }
   if (o.turned_dim % 2 != 0) {
-    diagnostics.add(options.where(&L::turned_dim), cat("model.turned_dim is ", o.turned_dim),
+    diagnostics.add(options.where(&Latents::turned_dim), cat("model.turned_dim is ", o.turned_dim),
                     "an even number of a head's numbers can turn");
   }
   if (o.head_dim && *o.head_dim != o.turned_dim) {
-    diagnostics.add(options.where(&L::head_dim),
+    diagnostics.add(options.where(&Latents::head_dim),
                     cat("model.head_dim is ", *o.head_dim, ", but transformers has model.turned_dim ", o.turned_dim,
                         " under this name"),
                     "leave it out: a head's width is still_dim + turned_dim");
@@ -101,15 +73,11 @@ void check_latents(const config::Options<LatentOptions>& options, Diagnostics& d
 
 void describe_latent_files(const LatentOptions& options, layout::FileMap& map) {
   map.more["head_dim"] = std::to_string(options.turned_dim);
-  if (options.rope_type == "default" || !options.rope_mscale) map.left_out.emplace_back("rope_mscale");
-  if (options.rope_type == "default" || !options.rope_mscale_all) map.left_out.emplace_back("rope_mscale_all");
 }
 
 std::vector<config::FileKey> latent_keys() {
   auto keys = rotary_keys();
-  std::erase_if(keys, [](const auto& key) { return key.name.find("mscale") != std::string::npos; });
-  for (auto& name : own_names({"query_rank", "key_rank", "still_dim", "turned_dim", "value_dim", "interleaved",
-                               "rope_mscale", "rope_mscale_all"}))
+  for (auto& name : own_names({"query_rank", "key_rank", "still_dim", "turned_dim", "value_dim", "interleaved"}))
     keys.push_back(std::move(name));
   keys.push_back({"qk_head_dim", config::FileKey::Use::neutral, "it is the sum of the two parts of a head"});
   return keys;

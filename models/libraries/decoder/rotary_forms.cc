@@ -135,6 +135,23 @@ void describe_longrope(config::OptionTable<RotaryOptions> table) {
       .doc("longrope: sequence length that the unscaled model was trained on");
 }
 
+namespace {
+
+void check_factors(const config::Options<RotaryOptions>& options, Diagnostics& diagnostics) {
+  const auto& o = *options;
+  const auto pairs = static_cast<std::size_t>(turned_part(o.dim(), o.partial_rotary_factor) / 2);
+  for (const auto& [list, at] : {std::pair(&o.rope_short_factors, options.where(&R::rope_short_factors)),
+                                 std::pair(&o.rope_long_factors, options.where(&R::rope_long_factors))}) {
+    if (list->size() == pairs) continue;
+    diagnostics.add(at,
+                    cat("model.rope_", list == &o.rope_long_factors ? "long" : "short", "_factors has ", list->size(),
+                        " numbers, but ", pairs, " frequencies turn a head"),
+                    "give one for each of them");
+  }
+}
+
+}  // namespace
+
 void check_longrope(const config::Options<RotaryOptions>& options, Diagnostics& diagnostics) {
   const auto& o = *options;
   if (o.rope_type != "longrope") return;
@@ -147,15 +164,11 @@ void check_longrope(const config::Options<RotaryOptions>& options, Diagnostics& 
                         std::llround(longest(o))),
                     "use a shorter one, or a larger rope_factor with factors that were made for it");
   }
-  const auto pairs = static_cast<std::size_t>(turned_part(o.dim(), o.partial_rotary_factor) / 2);
-  for (const auto& [list, at] : {std::pair(&o.rope_short_factors, options.where(&R::rope_short_factors)),
-                                 std::pair(&o.rope_long_factors, options.where(&R::rope_long_factors))}) {
-    if (list->size() == pairs) continue;
-    diagnostics.add(at,
-                    cat("model.rope_", list == &o.rope_long_factors ? "long" : "short", "_factors has ", list->size(),
-                        " numbers, but ", pairs, " frequencies turn a head"),
-                    "give one for each of them");
+  if (o.rope_original_length == 1 && !o.rope_attention_factor) {
+    diagnostics.add(options.where(&R::rope_original_length),
+                    "model.rope_original_length is 1, which says no model.rope_attention_factor", "set both");
   }
+  check_factors(options, diagnostics);
 }
 
 std::string rope_table(const RotaryOptions& options, bool is_scaled) {

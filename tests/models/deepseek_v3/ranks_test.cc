@@ -45,9 +45,12 @@ TEST_CASE("DeepSeek V3 on ranks learns what it learns on one rank", "[matrix]") 
                    {2, context},
                    {2, context + "method = \"gather\"\n"},
                    {2, "[strategy.pipeline_parallel]\nsize = 2\n"},
-                   {1, "[strategy.recompute]\nkeep_attention = true\n"},
+                   {1, "[strategy.recompute]\n"},
+                   {1, "[data]\npacking = true\n"},
+                   {2, "[data]\npacking = true\n[strategy.context_parallel]\nsize = 2\n"},
                    {4, sequence + fsdp}});
-  check(from_states, {{2, tensor}, {4, sequence + experts}, {2, context}});
+  check(from_states,
+        {{2, tensor}, {4, sequence + experts}, {2, context}, {1, "[strategy.recompute]\nkeep_attention = true\n"}});
 }
 
 TEST_CASE("DeepSeek V3's adapters of all products on ranks learn what they learn on one rank", "[matrix]") {

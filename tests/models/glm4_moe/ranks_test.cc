@@ -11,7 +11,7 @@ namespace {
 
 const std::string glm =
     "[model]\nplugin = \"glm4_moe\"\nvocab_size = 261\nhidden_size = 16\nnum_layers = 2\nnum_heads = 4\n"
-    "num_kv_heads = 2\nhead_dim = 6\nrotary_part = 0.7\nff_dim = 22\nseq_length = 24\ninit_std = 0.2\n"
+    "num_kv_heads = 2\nhead_dim = 6\npartial_rotary_factor = 0.7\nff_dim = 22\nseq_length = 24\ninit_std = 0.2\n"
     "attention_bias = true\nhead_norms = true\nnum_experts = 4\nexpert_dim = 10\nshared_experts = 2\n"
     "expert_groups = 2\nweights_scale = 1.5\n";
 
@@ -41,6 +41,8 @@ TEST_CASE("GLM 4's mixtures on ranks learn what they learn on one rank", "[matri
               {2, "[strategy.pipeline_parallel]\nsize = 2\n"},
               {2, "[strategy.context_parallel]\nsize = 2\n"},
               {1, "[strategy.recompute]\n"},
+              {1, "[data]\npacking = true\n"},
+              {2, "[data]\npacking = true\n[strategy.context_parallel]\nsize = 2\n"},
               {4, sequence + experts + fsdp}});
 }
 

@@ -19,6 +19,8 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from families import VOCAB, bloom, gpt2, llama, mixtral, olmo2, qwen3
+from families_grouped import deepseek_v3, glm4_moe
+from families_qwen3_5 import CASES as QWEN3_5
 from families_neox_phi_ministral import gpt_neox, ministral3, phi3
 from families_llamas import glm4, granite, olmo3, smollm3
 from families_wrappers import mistral3
@@ -37,6 +39,10 @@ CASES = {
     "qwen3": (qwen3, dict(target_modules=["q_proj", "o_proj", "gate_proj"], r=4, lora_alpha=8)),
     "mistral3": (mistral3, dict(target_modules=r"model\.language_model\..*\.(q_proj|v_proj|down_proj)", r=4, lora_alpha=8,
                                 modules_to_save=["lm_head"])),
+    # Not at shared experts: peft with transformers 5 takes their names for those of the fused experts.
+    "glm4_moe": (glm4_moe, dict(target_modules=["q_proj", "o_proj"], r=3, lora_alpha=8)),
+    "deepseek_v3": (deepseek_v3, dict(target_modules=["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"], r=3,
+                                      lora_alpha=8)),
     "olmo2": (olmo2, dict(target_modules=["k_proj", "down_proj"], r=3, lora_alpha=8)),
     "gpt_neox": (gpt_neox, dict(target_modules=["query_key_value", "dense_h_to_4h"], r=3, lora_alpha=6, bias="all")),
     "phi3": (phi3, dict(target_modules=["qkv_proj", "gate_up_proj", "o_proj"], r=4, lora_alpha=8,
@@ -46,6 +52,9 @@ CASES = {
     "olmo3": (olmo3, dict(target_modules=["q_proj", "o_proj"], r=3, lora_alpha=8)),
     "glm4": (glm4, dict(target_modules=["k_proj", "gate_up_proj"], r=3, lora_alpha=8, bias="all")),
 }
+if QWEN3_5:
+    CASES["qwen3_5"] = (QWEN3_5["qwen3.5"], dict(target_modules=["in_proj_qkv", "in_proj_a", "out_proj", "q_proj"], r=4,
+                                                 lora_alpha=8))
 if hasattr(transformers, "Ministral3ForCausalLM"):
     CASES["ministral3"] = (ministral3, dict(target_modules=["q_proj", "k_proj", "down_proj"], r=4, lora_alpha=8))
 

@@ -1,7 +1,8 @@
 """GPT-NeoX, Phi-3 and Ministral 3: rotary positions of part of a head, LongRoPE, queries that grow with their position."""
 import torch
 import transformers
-from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, Phi3Config, Phi3ForCausalLM
+from transformers import (GPTNeoXConfig, GPTNeoXForCausalLM, MinistralConfig, MinistralForCausalLM, Phi3Config,
+                          Phi3ForCausalLM)
 
 VOCAB = 261
 
@@ -36,6 +37,13 @@ def ministral3(**more):
     return Ministral3ForCausalLM, Ministral3Config(**(base | more))
 
 
+def ministral(**more):
+    base = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=100, num_hidden_layers=3, num_attention_heads=4,
+                num_key_value_heads=2, head_dim=14, max_position_embeddings=130, bos_token_id=None, eos_token_id=None,
+                sliding_window=5, layer_types=["sliding_attention", "full_attention", "sliding_attention"])
+    return MinistralForCausalLM, MinistralConfig(**(base | more))
+
+
 def in_the_dtype_asked_for():
     """transformers divides whole positions, which gives float32 in a float64 model too."""
     from transformers.models.ministral3 import modeling_ministral3
@@ -48,12 +56,13 @@ def in_the_dtype_asked_for():
 
 CASES = {
     "gpt_neox": lambda: gpt_neox(),
-    "gpt_neox-in-turn": lambda: gpt_neox(use_parallel_residual=False, rotary_pct=1.0, rotary_emb_base=500,
+    "gpt_neox-in-turn": lambda: gpt_neox(hidden_size=64, use_parallel_residual=False, rotary_pct=1.0, rotary_emb_base=500,
                                          hidden_act="gelu_new", attention_bias=False, tie_word_embeddings=True),
     "phi3": lambda: phi3(sliding_window=7),
     # transformers goes by the length of each batch, Capstan by model.seq_length; here both mean the short factors, ...
     "phi3-short": lambda: phi3(partial_rotary_factor=0.75, tie_word_embeddings=True, rope_scaling=longrope(6),
                                hidden_size=64, original_max_position_embeddings=100),
+    "ministral": lambda: ministral(),
 }
 if hasattr(transformers, "Ministral3ForCausalLM"):
     in_the_dtype_asked_for()

@@ -23,7 +23,8 @@ from transformers import AutoModelForCausalLM
 
 OF_EACH_FAMILY = ("gpt2", "bloom-6-heads", "llama-3.1", "llama-biases", "llama-yarn", "mistral-window", "qwen2-window",
                   "mixtral-window", "qwen3-yarn", "qwen3-moe-dense", "olmo2-biases", "gemma2", "gemma3-capped",
-                  "gpt-oss", "smollm3-window", "granite-yarn", "olmo3-yarn", "glm")
+                  "gpt-oss", "smollm3-window", "granite-yarn", "olmo3-yarn", "glm", "gpt_neox-in-turn", "phi3-long",
+                  "ministral3-window", "ministral")
 # Without these a file is none of the family, or of nothing; families' tokens of padding are beyond a tiny vocabulary.
 ALWAYS_THERE = {"architectures", "model_type", "vocab_size", "dtype", "torch_dtype", "transformers_version",
                 "pad_token_id"}
@@ -55,6 +56,9 @@ PLANTED = (
     ("olmo3-yarn", {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 77.0},
                                         "sliding_attention": {"rope_type": "default", "rope_theta": 77.0}}}, False),
     ("smollm3-window", {"no_rope_layers": [0, 0, 1]}, False), ("smollm3-window", {"no_rope_layers": [1]}, True),
+    ("gpt_neox-in-turn", {"rotary_pct": 0.5}, True), ("gpt_neox-in-turn", {"hidden_act": "relu"}, True),
+    ("phi3-long", {"original_max_position_embeddings": 2}, True), ("phi3-long", {"attention_bias": True}, True),
+    ("ministral3-window", {"rope_theta": 77.0}, True), ("ministral", {"sliding_window": 3}, False),
     ("smollm3-window", {"max_window_layers": 1}, False), ("granite-yarn", {"logits_scaling": 2}, False),
 )
 

@@ -58,6 +58,7 @@ inline const std::vector<Case> all_cases{
     {"phi3", "phi3"},
     {"phi3-short", "phi3", true, "seq_length = 100\n"},
     {"phi3-long", "phi3", false},
+    {"ministral", "ministral"},
     {"ministral3", "ministral3", false},
     {"ministral3-window", "ministral3", false},
     {"gemma2", "gemma2"},

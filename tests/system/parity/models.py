@@ -101,6 +101,9 @@ def make_model(kind, config, seed=11, noise=0.1):
     with torch.no_grad():  # away from the initial zeros and ones, so that every term shows in the gradients
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=noise)
+        for name, parameter in model.named_parameters():  # initial decays forget all but a token or two
+            if name.endswith(".A_log"):
+                parameter.sub_(3)
         for buffer in buffers_in_files(model).values():
             buffer.add_(torch.randn_like(buffer), alpha=noise)
     return model.eval()

@@ -60,6 +60,13 @@ const Case all_cases[] = {
     {"mistral3",
      "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"v_proj\", \"down_proj\"]\nmodules_to_save = [\"lm_head\"]\n",
      "rank = 4\ntargets = [\"linear_qkv\", \"o_proj\"]\nmodules_to_save = [\"norm\"]\n"},
+    {"glm4_moe", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\"]\n",
+     "rank = 4\nalpha = 3\ntargets = [\"linear_qkv\", \"linear_proj\"]\nmodules_to_save = "
+     "[\"post_attention_layernorm\"]\n"},
+    {"deepseek_v3",
+     "rank = 3\nalpha = 8\ntargets = [\"q_a_proj\", \"q_b_proj\", \"kv_a_proj_with_mqa\", \"kv_b_proj\"]\n",
+     "rank = 4\nalpha = 3\ntargets = [\"linear_q_down\", \"linear_q_up\", \"linear_kv_down\", \"linear_kv_up\", "
+     "\"linear_proj\"]\nmodules_to_save = [\"q_a_layernorm\"]\n"},
     {"olmo2", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"down_proj\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"post_feedforward_layernorm\"]\n"},
     {"gpt_neox", "rank = 3\nalpha = 6\ntargets = [\"query_key_value\", \"dense_h_to_4h\"]\nbias = \"all\"\n",
@@ -70,6 +77,9 @@ const Case all_cases[] = {
      "rank = 4\nalpha = 6\ntargets = [\"all-linear\"]\nmodules_to_save = [\"lm_head\"]\n"},
     {"ministral3", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"down_proj\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\n", false},
+    // q, k and v are one module of the file.
+    {"qwen3_5", "rank = 4\nalpha = 8\ntargets = [\"in_proj_qkv\", \"in_proj_a\", \"out_proj\", \"q_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"linear_attn.norm\"]\n", false},
     {"smollm3", "rank = 3\nalpha = 8\ntargets = [\"v_proj\", \"gate_proj\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\n"},
     {"granite", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"down_proj\"]\nmodules_to_save = [\"lm_head\"]\n",

@@ -46,8 +46,9 @@ def whole_of(weight):
 
 
 def numbers_of(codes, scales):
-    """By transformers where its formula has these sizes: it cuts matrices into as many equal blocks as there are scales."""
-    if scales.dim() == 0 or all(size % of == 0 for size, of in zip(codes.shape, scales.shape)):
+    """By transformers where blocks divide the matrix: it cuts any other into as many equal ones as there are scales, and
+    100 columns of 4 scales into blocks of 25 instead of three of 32 and one of 4."""
+    if scales.dim() == 0 or all(size % BLOCK == 0 for size in codes.shape):
         return Fp8Dequantize(None)._dequantize_one(codes, scales, torch.float32)
     of_elements = scales.repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)
     return codes.float() * of_elements[:codes.shape[0], :codes.shape[1]]

@@ -196,17 +196,9 @@ struct Spec {
 /// The units: "embedding", "blocks.0" …, "head".
 std::vector<std::unique_ptr<nn::Unit>> units(const Spec& spec);
 /// Every record under its own name, without the prefix, which all get but the head, unless it has it; experts as
-/// stacks, a fused q, k and v as one matrix. A head of values may be absent, and a head of words is then ignored.
+/// stacks, a fused q, k and v as one matrix, Names::fused as parts. A head of values may be absent, and a head of words
+/// is then ignored.
 layout::FileMap files(const Spec& spec);
-
-/// The end of some records' names (".q_proj.weight"), and how many rows each of them has.
-struct FusedRows {
-  std::string end;
-  std::int64_t rows = 0;
-};
-/// For families whose files hold several records in one tensor, one below the other: a name in `map` that ends like one
-/// of `parts` then ends with `whole`, and is that part of its rows.
-void fuse_in_files(layout::FileMap& map, const std::string& whole, const std::vector<FusedRows>& parts);
 
 /// A model that is such a decoder: what is left to it are its options, their check, and what a config.json of its
 /// family says besides.

@@ -23,10 +23,9 @@ struct LatentOptions : RotaryOptions {
   std::int64_t value_dim = 16;
   bool interleaved = true;
   bool attention_bias = false;
-  std::optional<double> rope_mscale;
-  std::optional<double> rope_mscale_all;
 
-  /// Makes the attention of a Spec that RotaryOptions gave such attention.
+  /// Makes the attention of a Spec that RotaryOptions gave such attention. rope_mscale_all sharpens all scores here, by
+  /// the square of 0.1 · it · ln(rope_factor) + 1.
   void attend(Spec& spec) const;
 };
 
