@@ -80,7 +80,11 @@ nn::CodedMatrix CodedFolder::matrix(const Param& param, const Place& found, cons
 std::vector<nn::CodedMatrix> CodedFolder::coded(const Param& param, const Box& box) const {
   const auto codec = codecs_.find(param.name);
   const auto* tensor = mapped(param);
-  if (codec == codecs_.end() || !tensor || !is_plain_place(*tensor)) return {};
+  if (codec == codecs_.end() || !tensor) return {};
+  const auto packed = tensor->stack.empty() ? find_packed(tensor->name) : std::nullopt;
+  if (packed && codec->second->form() == mxfp4_form)
+    return packed->matrices(*tensor, param.shape, box, codec->second->stacked());
+  if (!is_plain_place(*tensor)) return {};
   std::vector<nn::CodedMatrix> matrices;
   for (const auto& name : names_in(*tensor, param, box)) {
     const auto found = find(name);
@@ -91,7 +95,9 @@ std::vector<nn::CodedMatrix> CodedFolder::coded(const Param& param, const Box& b
 }
 
 void CodedFolder::fill(const Param& param, const Box& box, const at::Tensor& out) {
-  const auto matrices = coded(param, box);
+  const auto* tensor = mapped(param);
+  const bool decodes_itself = tensor && tensor->stack.empty() && find_packed(tensor->name);
+  const auto matrices = decodes_itself ? std::vector<nn::CodedMatrix>() : coded(param, box);
   if (matrices.empty()) return FolderSource::fill(param, box, out);
   const auto& codec = *codecs_.at(param.name);
   const auto each = out.view({static_cast<std::int64_t>(matrices.size()), -1});

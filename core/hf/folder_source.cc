@@ -120,9 +120,21 @@ FolderSource::Place FolderSource::find(const std::string& name) const {
   return place;
 }
 
+std::optional<Mxfp4Tensor> FolderSource::find_packed(const std::string& name) const {
+  auto found = Mxfp4Tensor::find(folder_, name);
+  for (std::size_t i = 0; !found && i < map_.prefixes.size(); ++i)
+    found = Mxfp4Tensor::find(folder_, map_.prefixes[i] + name);
+  return found;
+}
+
+bool FolderSource::is_there(const std::string& name) const { return find(name).file || find_packed(name); }
+
 std::optional<FolderSource::InFile> FolderSource::in_file(const std::string& name) const {
   const auto place = find(name);
-  if (!place.file) return {};
+  if (!place.file) {
+    const auto packed = find_packed(name);
+    return packed ? std::optional<InFile>({packed->name(), c10::kByte}) : std::nullopt;
+  }
   return InFile{place.name, torch_dtype(place.file->info(place.name).dtype),
                 quantised_.shape_of(place.name).has_value()};
 }
@@ -158,14 +170,14 @@ bool FolderSource::may_lack(const Param& param) const {
   const auto* tensor = mapped(param);
   if (!tensor) return false;
   const auto tensors = names_of(*tensor);  // a stack of which some are there is damaged
-  return std::none_of(tensors.begin(), tensors.end(), [&](const auto& name) { return find(name).file != nullptr; });
+  return std::none_of(tensors.begin(), tensors.end(), [&](const auto& name) { return is_there(name); });
 }
 
 bool FolderSource::has(const Param& param) const {
   const auto* tensor = mapped(param);
   if (!tensor) return false;
   const auto names = names_of(*tensor);
-  return std::all_of(names.begin(), names.end(), [&](const auto& name) { return find(name).file != nullptr; });
+  return std::all_of(names.begin(), names.end(), [&](const auto& name) { return is_there(name); });
 }
 
 void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& diagnostics) const {
@@ -177,6 +189,11 @@ void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& d
     const auto place = find(name);
     // A fused tensor holds several records and is checked once.
     if (!used.insert(place.file ? place.name : name).second) return;
+    if (const auto packed = place.file ? std::nullopt : find_packed(name)) {
+      for (const auto& part : packed->parts()) used.insert(part);
+      if (auto fault = packed->fault(expected); !fault.empty()) wrong.push_back(std::move(fault));
+      return;
+    }
     if (!place.file) {
       const auto is_lost = [&](const std::string& prefix) { return folder_.is_lost(prefix + name); };
       const bool lost = is_lost("") || std::any_of(map_.prefixes.begin(), map_.prefixes.end(), is_lost);
@@ -212,8 +229,12 @@ void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& d
 void FolderSource::fill_one(const FileTensor& tensor, const std::string& name, const layout::Shape& shape,
                             const Box& box, const at::Tensor& out) const {
   const auto place = find(name);
-  if (!place.file) throw Error(cat("it has no tensor '", name, "'"), {}, path_.string());
   const auto expected = tensor.expected_shape(shape);
+  if (const auto packed = place.file ? std::nullopt : find_packed(name)) {
+    if (const auto fault = packed->fault(expected); !fault.empty()) throw Error(fault, {}, path_.string());
+    return packed->read(tensor, shape, box, out);
+  }
+  if (!place.file) throw Error(cat("it has no tensor '", name, "'"), {}, path_.string());
   if (const auto held = shape_of(place); held != expected) {
     throw Error(
         cat("tensor '", place.name, "' is ", layout::shape_text(held), ", the model needs ", layout::shape_text(expected)),

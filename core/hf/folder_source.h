@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hf/door.h"
+#include "hf/mxfp4.h"
 #include "hf/quantised.h"
 #include "hf/safetensors_folder.h"
 
@@ -54,6 +55,7 @@ class FolderSource : public Folder {
   };
   const layout::FileTensor* mapped(const layout::Param& param) const;
   Place find(const std::string& name) const;
+  std::optional<Mxfp4Tensor> find_packed(const std::string& name) const;
   // The tensors of a stack, or of a part of it that a box of the record holds, in order; or the only one.
   static std::vector<std::string> names_of(const layout::FileTensor& tensor);
   static std::vector<std::string> names_in(const layout::FileTensor& tensor, const layout::Param& param,
@@ -75,6 +77,8 @@ class FolderSource : public Folder {
   bool is_kept(const std::string& name) const;
   bool is_kept_around(const std::string& name) const;  // as what is not the text model's
   std::set<std::string> own_names() const;
+  /// Whether the tensor is in the folder, as numbers or packed.
+  bool is_there(const std::string& name) const;
 };
 
 }  // namespace hf

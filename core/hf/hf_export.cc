@@ -258,6 +258,10 @@ void HfWriter::write(const std::filesystem::path& folder, int rank, int world_si
   }
 }
 
+bool HfWriter::has_codes() const {
+  return std::any_of(tensors_.begin(), tensors_.end(), [](const auto& tensor) { return tensor.codec != nullptr; });
+}
+
 std::vector<std::string> HfWriter::plain_modules() const {
   constexpr std::string_view end = ".weight";
   std::vector<std::string> modules;

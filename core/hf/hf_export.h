@@ -58,6 +58,8 @@ class HfWriter {
 
   std::size_t files() const { return files_.size(); }
   std::int64_t bytes() const;
+  /// Whether any tensor is written in a codec's form.
+  bool has_codes() const;
   /// Modules, with weights of at least two dimensions, that are written as numbers.
   std::vector<std::string> plain_modules() const;
   /// The dtype of most elements, as config.json states it.

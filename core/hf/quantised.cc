@@ -70,7 +70,8 @@ Quantised::Quantised(const std::filesystem::path& folder, const SafetensorsFolde
   const auto file = folder / "config.json";
   const auto said = is_there(file) ? quantization_config(try_parse_json(read_file(file))) : Json();
   if (!is_decodable(said)) return;
-  method_ = said.at("quant_method") == Json("fp8") ? Method::fp8 : Method::four_bits;
+  const auto method = method_of(said);
+  method_ = method == "fp8" ? Method::fp8 : method == "bitsandbytes" ? Method::four_bits : Method::none;
   const auto block = said.value("weight_block_size", Json());
   if (block.is_array() && block.size() == 2) block_ = block.get<std::vector<std::int64_t>>();
 }

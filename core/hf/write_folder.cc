@@ -113,6 +113,10 @@ nn::Codecs codecs_for(const std::string& form, nn::Codecs codecs) {
 // What config.json says of codes in the files; empty: all are numbers.
 std::string quantization_of(const HfWriter& writer, const nn::Codecs& codecs, c10::ScalarType compute) {
   if (codecs.empty()) return {};
+  if (!writer.has_codes()) {
+    throw Error(cat("no tensor of this model's files can be written as \"", codecs.begin()->second->form(), "\""),
+                "leave out --quantization: what was kept so is written as numbers");
+  }
   return codecs.begin()->second->files_config(writer.plain_modules(), compute);
 }
 

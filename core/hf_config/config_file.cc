@@ -14,6 +14,7 @@
 
 #include "hf/family.h"
 #include "hf/json_keys.h"
+#include "hf/layer_config.h"
 #include "hf/rope_tables.h"
 #include "hf/wrapper.h"
 
@@ -85,7 +86,7 @@ class Reader {
     }
     require_sizes();
     faults_.throw_if_any();
-    auto note = note_of(unknown);
+    auto note = with_decoding(note_of(unknown));
     if (!tied_note_.empty()) note += cat(note.empty() ? "" : "\n", tied_note_);
     return {std::move(result_), std::move(note), std::move(unknown)};
   }
@@ -144,6 +145,10 @@ class Reader {
     reader.longest = default_length("max_position_embeddings");
     reader.original = default_length("original_max_position_embeddings");
     settle_rope(json_, reader, where_, faults_);
+    const auto& schema = registration_.schema;
+    const bool has_global_heads =
+        std::any_of(schema.begin(), schema.end(), [](const auto& spec) { return spec.key == "global_head_dim"; });
+    if (has_global_heads) settle_layers(json_);
   }
 
   std::optional<bool> tied_in(const Json& json, const std::string& family) const {
@@ -238,6 +243,15 @@ class Reader {
     if (unknown.empty() || table_.keys.empty()) return {};
     return cat(file_, " has keys that Capstan does not know and passes over: ", printable(join(unknown)),
                "; `capstan reference --files` lists those that it knows");
+  }
+
+  // With what becomes of weights that are packed in a way that a folder's source knows.
+  std::string with_decoding(std::string note) const {
+    const auto* method = find_key(whole_, "quantization_config.quant_method");
+    if (!method || *method != "mxfp4") return note;
+    return cat(note, note.empty() ? "" : "\n", file_,
+               " says that experts are in MXFP4: what no strategy keeps so is decoded as it is read, and written as "
+               "numbers");
   }
 
   void take(const config::OptionSpec& spec) {

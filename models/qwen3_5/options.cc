@@ -64,7 +64,8 @@ capstan::config::Presets Qwen35Options::file_defaults() {
 }
 
 std::vector<capstan::config::FileKeys> Qwen35Options::file_keys() {
-  auto keys = decoder::own_names({"expert_dim", "shared_expert_dim", "experts_per_token", "router_aux_loss"});
+  auto keys = decoder::own_names(
+      {"expert_dim", "shared_expert_dim", "experts_per_token", "router_aux_loss", "experts_together"});
   for (const auto& more : {hybrid_keys(), decoder::rotary_keys({"partial_rotary_factor"})})
     keys.insert(keys.end(), more.begin(), more.end());
   return decoder::file_keys(

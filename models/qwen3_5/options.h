@@ -17,6 +17,7 @@ struct Qwen35Options : capstan::decoder::RotaryOptions, capstan::decoder::Router
   bool attention_bias = false;
   std::int64_t expert_dim = 176;
   std::int64_t shared_expert_dim = 176;
+  bool experts_together = false;
 
   bool has_experts() const { return model_type == "qwen3_5_moe_text"; }
   static void describe(capstan::config::OptionTable<Qwen35Options>& t);

@@ -22,6 +22,8 @@ void Qwen35Options::describe(capstan::config::OptionTable<Qwen35Options>& t) {
       .spelling("shared_expert_intermediate_size")
       .doc("width of the expert that computes every token");
   decoder::describe_routers(t, "num_local_experts");  // what transformers 5 writes
+  t.add("experts_together", &Qwen35Options::experts_together)
+      .doc("files hold all experts of a block in two tensors, as published; else three of each, as transformers saves");
   t.add("attention_bias", &Qwen35Options::attention_bias).doc("biases on q, k, v and the output product of attention");
   decoder::describe_partial_rotary(t);
   decoder::describe_rotary_scaling(t);
@@ -71,10 +73,12 @@ class Qwen35 : public decoder::Model {
     decoder::describe_rotary_files(o, map);
     decoder::describe_rotary_scaling_files(o, map);
     describe_hybrid_files(o, o.num_layers, map);
+    map.left_out.emplace_back("experts_together");
     for (std::int64_t i = 0; i < o.num_layers; ++i)
       if (!o.attends(i)) GatedDeltaNet::describe_files(sizes(), cat("model.layers.", i, "."), map);
     if (o.has_experts()) {
       map.left_out.emplace_back("ff_dim");
+      if (o.experts_together) hold_experts_together(map);
       map.more["num_experts"] = std::to_string(o.num_experts);
     } else {
       map.left_out.insert(map.left_out.end(), {"expert_dim", "shared_expert_dim", "num_experts", "experts_per_token",
@@ -83,6 +87,16 @@ class Qwen35 : public decoder::Model {
   }
 
  private:
+  void hold_experts_together(capstan::layout::FileMap& map) const {
+    const auto& o = *options_;
+    for (std::int64_t i = 0; i < o.num_layers; ++i) {
+      const auto experts = cat("model.layers.", i, ".mlp.experts.");
+      map.tensors.at(experts + "gate_up_proj").stack.clear();
+      map.tensors.at(experts + "gate_up_proj").file_shape = {o.num_experts, 2 * o.expert_dim, o.hidden_size};
+      map.tensors.at(experts + "down_proj").stack.clear();
+    }
+  }
+
   DeltaSizes sizes() const {
     auto made = options_->HybridOptions::sizes();
     made.hidden = options_->hidden_size;

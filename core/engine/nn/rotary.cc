@@ -56,7 +56,9 @@ std::vector<double> frequencies_in(at::ScalarType type, std::int64_t head, doubl
   const auto exponents = at::arange(0, dim, 2, at::TensorOptions(at::kLong)).to(type) / dim;
   const auto periods = at::pow(at::Scalar(theta), exponents);
   const auto values = all_frequencies(periods, dim, theta, scaling).to(at::kDouble);
-  return {values.const_data_ptr<double>(), values.const_data_ptr<double>() + turned / 2};
+  std::vector<double> kept{values.const_data_ptr<double>(), values.const_data_ptr<double>() + turned / 2};
+  if (form.of_whole_head) kept.resize(static_cast<std::size_t>(head / 2), 0);  // these pairs stay as they are
+  return kept;
 }
 
 double each_factor(const RotaryScaling& scaling) {
@@ -80,7 +82,7 @@ Rotary::Rotary(std::int64_t dim, double theta, const RotaryScaling& scaling, con
       part_factor_(turned_of(dim, form) < dim ? each_factor(scaling) : 1),
       single_(frequencies_in(at::kFloat, dim, theta, scaling, form)),
       exact_(frequencies_in(at::kDouble, dim, theta, scaling, form)) {
-  if (form_.turned == dim) form_.turned = 0;
+  if (form_.turned == dim || form_.of_whole_head) form_.turned = 0;
 }
 
 at::Tensor Rotary::forward(const at::Tensor& x, const at::Tensor& positions) const {

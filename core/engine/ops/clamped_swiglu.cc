@@ -62,13 +62,13 @@ at::Tensor sums_of_groups(const at::Tensor& rows, const at::Tensor& group, std::
 
 class ClampedSwigluFunction : public Function<ClampedSwigluFunction> {
  public:
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& bias, const at::Tensor& group,
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Maybe& bias, const Maybe& group,
                             double limit, double slope) {
-    ctx->save_for_backward({x, bias, group});
+    ctx->save_for_backward({x, bias.value_or(at::Tensor()), group.value_or(at::Tensor())});
     ctx->saved_data["limit"] = limit;
     ctx->saved_data["slope"] = slope;
     static const auto op = find_operator<decltype(forward_cpu)>("capstan::clamped_swiglu");
-    return op.call(x, maybe(bias), maybe(group), limit, slope);
+    return op.call(x, bias, group, limit, slope);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     static const auto op = find_operator<decltype(backward_cpu)>("capstan::clamped_swiglu_backward");
@@ -122,7 +122,7 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) {
 at::Tensor clamped_swiglu(const at::Tensor& x, const GroupBiases& biases, const SwigluLimits& limits) {
   check(x, biases);
   CAPSTAN_ASSERT(x.size(1) % 2 == 0);
-  return ClampedSwigluFunction::apply(x, biases.bias, biases.group, limits.limit, limits.slope);
+  return ClampedSwigluFunction::apply(x, maybe(biases.bias), maybe(biases.group), limits.limit, limits.slope);
 }
 
 at::Tensor add_group_biases(const at::Tensor& x, const GroupBiases& biases) {

@@ -48,10 +48,10 @@ at::Tensor FrozenRunner::forward(const nn::Batch& batch) {
   return runner_.forward(batch).states;
 }
 
-const at::Tensor& FrozenRunner::matrix() const {
+const nn::VocabularyHead& FrozenRunner::head() const {
   const auto& last = *runner_.units().back();
   const auto heads = last.all<nn::VocabularyHead>();
-  if (heads.size() == 1) return heads.front()->weight()->value();
+  if (heads.size() == 1) return *heads.front();
   throw Error(cat("the objective needs the matrix of an nn::VocabularyHead in unit ", last.name(), ", which has ",
                   heads.size(), " of them"),
               "take a model with such a head, or an objective that compares some words only");

@@ -26,8 +26,8 @@ class FrozenRunner {
   void add_hooks(std::size_t unit, std::unique_ptr<strategy::UnitHooks> hooks);
   /// What the batch's pass.output says. Without gradient.
   at::Tensor forward(const nn::Batch& batch);
-  /// The head's matrix, this rank's part of it, after a forward that gave states and until release().
-  const at::Tensor& matrix() const;
+  /// Its matrix is there, this rank's part of it, after a forward that gave states and until release().
+  const nn::VocabularyHead& head() const;
   void release();
 
  private:

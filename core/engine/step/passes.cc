@@ -11,11 +11,14 @@ namespace {
 // What passes gave, with the matrices of models whose states are among it.
 objective::Others given(const objective::Plan& plan, const std::vector<at::Tensor>& outputs,
                         const std::vector<FrozenRunner*>& models) {
-  objective::Others others{outputs, std::vector<at::Tensor>(plan.passes.size())};
+  const auto passes = plan.passes.size();
+  objective::Others others{outputs, std::vector<at::Tensor>(passes), std::vector<std::optional<double>>(passes)};
   others.outputs.resize(plan.passes.size());
   for (std::size_t i = 0; i < plan.passes.size(); ++i) {
-    if (plan.passes[i].output == nn::HeadOutput::states && others.outputs[i].defined())
-      others.matrices[i] = models.at(*plan.passes[i].model)->matrix();
+    if (plan.passes[i].output != nn::HeadOutput::states || !others.outputs[i].defined()) continue;
+    const auto& head = models.at(*plan.passes[i].model)->head();
+    others.matrices[i] = head.weight()->value();
+    others.caps[i] = head.cap();
   }
   return others;
 }

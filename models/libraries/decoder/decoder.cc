@@ -61,8 +61,9 @@ double mixing_flops(const Spec& spec, const nn::Unit& block, std::int64_t sequen
   const auto& heads = spec.attention.heads;
   const auto of_both = heads.dim + heads.values();
   const auto gate = spec.output_gate ? heads.queries * heads.dim : 0;
+  const auto of_key = spec.sharing.of ? 0 : spec.keys_are_values ? heads.dim : of_both;
   const auto weights =
-      spec.latent ? latent_weights(spec) : spec.hidden_size * ((heads.queries + heads.keys) * of_both + gate);
+      spec.latent ? latent_weights(spec) : spec.hidden_size * (heads.queries * of_both + heads.keys * of_key + gate);
   const auto products = static_cast<double>(heads.queries * of_both) * positions_seen(spec, sequence_length);
   return 2 * (static_cast<double>(weights) + products);
 }
@@ -177,6 +178,8 @@ double Model::flops_per_token(std::int64_t sequence_length) const {
   const auto all = units(made);
   auto forward = 2.0 * static_cast<double>((made.head_values > 0 ? made.head_values : made.vocab_size)) *
                  static_cast<double>(made.hidden_size);
+  // Inputs of blocks: their projection, and two products in each block.
+  forward += 6.0 * static_cast<double>(made.num_layers * made.inputs.width * made.hidden_size);
   for (std::int64_t i = 0; i < made.num_layers; ++i) {
     const auto& block = *all.at(static_cast<std::size_t>(i) + 1);
     const auto own = made.of_block(i);

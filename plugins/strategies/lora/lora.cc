@@ -131,7 +131,8 @@ std::vector<std::vector<std::size_t>> Lora::chosen_parts(const nn::Linear& linea
   }
   for (auto& [module, parts] : by_module(records)) {
     const bool is_named = targets_.take_module(module);
-    if (targets_.take(everything) || is_named) chosen.push_back(std::move(parts));
+    const bool is_role = !chosen.empty() && records.size() == 1 && leaf(module) == linear.name();  // "router"
+    if (targets_.take(everything) || (is_named && !is_role)) chosen.push_back(std::move(parts));
   }
   std::set<std::size_t> once;
   for (const auto& parts : chosen) {

@@ -19,6 +19,8 @@ std::string key_of(const std::string& module, const char* matrix) {
   return cat(peft_prefix, module, ".", matrix, ".weight");
 }
 
+std::string module_of_key(const std::string& name) { return name.substr(0, name.rfind('.')); }
+
 const layout::FileTensor& file_tensor(const layout::FileMap& files, const layout::Param& record) {
   const auto found = files.tensors.find(record.name);
   if (found == files.tensors.end()) {
@@ -88,6 +90,40 @@ void add_stacked(const nn::Adapter& adapter, const layout::FileMap& files, std::
   }
 }
 
+// Experts that are one tensor in files, in the order of its dimensions: [experts, in, out …].
+void add_parameter(const nn::Adapter& adapter, const layout::FileMap& files, std::vector<PeftTensor>& out) {
+  const auto& at = file_tensor(files, adapter.base->records().front());
+  const auto& down = adapter.down->records().front();
+  const auto& up = adapter.up->records().front();
+  const auto name = files.published(at.name);
+  const auto module = module_of(files, at.name);
+  // peft wraps the module once for each of its parameters, in their order.
+  for (auto& tensor : out) {
+    const auto end = tensor.key.rfind(".lora_");
+    if (tensor.parameter.empty() || module_of_key(tensor.parameter) != module) continue;
+    tensor.key.insert(end, ".base_layer");
+  }
+  auto of_down = whole(key_of(module, "lora_A"), down);
+  PeftTensor of_up{key_of(module, "lora_B"), {}, {{&up, Box::whole(up.shape), 0}}};
+  of_up.order.assign(at.order.begin() + 2, at.order.end());
+  of_up.order.insert(of_up.order.end(), {static_cast<std::int64_t>(up.shape.size()) - 1, 0});
+  const auto columns = adapter.rank * up.shape.front();
+  of_up.shape = {layout::numel(up.shape) / columns, columns};
+  of_down.parameter = of_up.parameter = name;
+  out.push_back(std::move(of_down));
+  out.push_back(std::move(of_up));
+}
+
+// A router beside such experts is no linear layer to transformers either: its matrix is a parameter.
+bool is_router_of_parameters(const std::string& module, const layout::FileMap& files) {
+  const auto leaf = module.substr(module.rfind('.') + 1);
+  if (leaf != "router" && leaf != "gate") return false;
+  const auto experts = module_of_key(module) + ".experts.";
+  return std::any_of(files.tensors.begin(), files.tensors.end(), [&](const auto& entry) {
+    return !entry.second.order.empty() && files.published(entry.second.name).starts_with(experts);
+  });
+}
+
 // Every module with a matrix in the model's files.
 std::set<std::string> modules_of(const layout::FileMap& files) {
   std::set<std::string> modules;
@@ -97,6 +133,14 @@ std::set<std::string> modules_of(const layout::FileMap& files) {
     }
   }
   return modules;
+}
+
+std::set<std::string> parameters_of(const layout::FileMap& files) {
+  std::set<std::string> names;
+  for (const auto& [record, tensor] : files.tensors) {
+    for (const auto& name : names_in(tensor)) names.insert(files.published(name));
+  }
+  return names;
 }
 
 // The shortest name suffixes that only adapted modules have: peft adapts every module with such a suffix. What is
@@ -130,10 +174,16 @@ std::string config_text(const nn::Adapter& adapter, const std::vector<PeftTensor
   json["base_model_name_or_path"] = base;
   json["r"] = adapter.rank;
   json["lora_alpha"] = adapter.alpha;
-  json["lora_dropout"] = adapter.dropout;
+  const auto parameters = adapted_parameters(tensors);
+  // peft refuses dropout with parameters; an evaluation has none.
+  json["lora_dropout"] = parameters.empty() ? adapter.dropout : 0.0;
   json["use_rslora"] = adapter.rank_stabilised;
   const auto targets = targets_of(adapted, modules_of(files), !files.config_table.empty());
   json["target_modules"] = std::vector<std::string>(targets.begin(), targets.end());
+  if (!parameters.empty()) {
+    const auto of = targets_of({parameters.begin(), parameters.end()}, parameters_of(files), !files.config_table.empty());
+    json["target_parameters"] = std::vector<std::string>(of.begin(), of.end());
+  }
   json["bias"] = whole.bias;
   json["fan_in_fan_out"] = std::any_of(files.tensors.begin(), files.tensors.end(), transposed);  // GPT-2
   json["inference_mode"] = true;
@@ -149,11 +199,19 @@ std::string config_text(const nn::Adapter& adapter, const std::vector<PeftTensor
 std::vector<PeftTensor> peft_tensors(const std::vector<const nn::Adapter*>& adapters, const layout::FileMap& files) {
   std::vector<PeftTensor> tensors;
   for (const auto* adapter : adapters) {
+    const auto& at = file_tensor(files, adapter->base->records().front());
     if (adapter->stacked == 0) {
       add_plain(*adapter, files, tensors);
+    } else if (at.stack.empty()) {
+      add_parameter(*adapter, files, tensors);
     } else {
       add_stacked(*adapter, files, tensors);
     }
+  }
+  for (auto& tensor : tensors) {
+    if (!tensor.parameter.empty()) continue;
+    const auto module = tensor.key.substr(peft_prefix.size(), tensor.key.rfind(".lora_") - peft_prefix.size());
+    if (is_router_of_parameters(module, files)) tensor.parameter = module + ".weight";
   }
   return tensors;
 }
@@ -165,6 +223,13 @@ std::string PeftExporter::write(const std::filesystem::path& folder, const strat
   std::vector<checkpoint::NamedTensor> values;
   for (const auto& tensor : tensors) {
     auto value = at::empty(tensor.shape, at::kFloat);
+    if (!tensor.order.empty()) {
+      const auto& part = tensor.parts.front();
+      const auto record = at::empty(part.record->shape, at::kFloat);
+      run.values.fill(*part.record, part.box, record);
+      values.push_back({tensor.key, record.permute(tensor.order).reshape(tensor.shape)});
+      continue;
+    }
     for (const auto& part : tensor.parts) {
       const auto rows = part.box.numel() / tensor.shape.back();
       run.values.fill(*part.record, part.box, value.narrow(0, part.first_row, rows));

@@ -29,6 +29,10 @@ namespace nn = capstan::nn;
 /// An adapter that several modules share (one A for q, k and v) is in the file once per module, with its A repeated;
 /// one of a stack of experts once per expert. Format: peft's save_pretrained, keys
 /// base_model.model.<module>.lora_A.weight [rank, in] and .lora_B.weight [out, rank].
+///
+/// Where a module's matrices are parameters of its own (peft's target_parameters), an adapter of [experts, in, out] is
+/// lora_A.weight [experts · rank, in] and lora_B.weight [out, rank · experts], under <module>, or for all but the last
+/// of its parameters under <module>.base_layer.
 struct PeftTensor {
   struct Part {
     const layout::Param* record = nullptr;
@@ -38,6 +42,9 @@ struct PeftTensor {
   std::string key;
   layout::Shape shape;
   std::vector<Part> parts;
+  /// Dimension i of the tensor is the record's order[i], which `shape` then joins; empty: it is the parts' rows.
+  std::vector<std::int64_t> order = {};
+  std::string parameter = {};  ///< which peft wraps in place of a module, by its full name; empty: it is a module's
 };
 std::vector<PeftTensor> peft_tensors(const std::vector<const nn::Adapter*>& adapters, const layout::FileMap& files);
 
@@ -83,8 +90,9 @@ inline constexpr std::string_view peft_prefix = "base_model.model.";
 std::vector<std::string> names_in(const layout::FileTensor& tensor);
 /// The name under which transformers has the module of a tensor: "model.layers.0.mlp.up_proj".
 std::string module_of(const layout::FileMap& files, const std::string& tensor);
-/// The modules that have an adapter.
+/// The modules that have an adapter, and the parameters that have one in place of their module.
 std::vector<std::string> adapted_modules(const std::vector<PeftTensor>& tensors);
+std::vector<std::string> adapted_parameters(const std::vector<PeftTensor>& tensors);
 
 /// adapter_model.safetensors (float32) and adapter_config.json, which peft loads. The adapters' rank, alpha, scale and
 /// dropout are the same.
@@ -122,6 +130,7 @@ class PeftSource : public layout::Source {
     std::string key;
     layout::Box box;
     std::int64_t first_row = 0;
+    std::vector<std::int64_t> order = {};  // as PeftTensor's
   };
   struct Record {
     layout::Shape shape;

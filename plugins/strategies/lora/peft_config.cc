@@ -98,7 +98,8 @@ void read_modules(const Reader& reader, PeftConfig& config, Diagnostics& faults)
   if (reader.at("peft_type").is_null())
     faults.add(config.path, "it has no peft_type, which peft needs",
                R"(add "peft_type": "LORA" if that is what it is)");
-  if (reader.at("target_modules").is_null()) {
+  config.parameters.names = reader.list<std::string>("target_parameters", "a list of texts");
+  if (reader.at("target_modules").is_null() && config.parameters.names.empty()) {
     faults.add(config.path, "it has no target_modules, which peft then takes from a list of families",
                "write the names of the modules with adapters there: \"target_modules\": [\"q_proj\", …]");
   }

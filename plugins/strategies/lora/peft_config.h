@@ -38,6 +38,7 @@ struct PeftConfig {
   std::vector<std::int64_t> layers;       ///< whose modules get adapters; empty: all
   std::vector<std::regex> layer_numbers;  ///< the first that matches a module's name finds its layer
   std::vector<std::string> modules_to_save;
+  PeftSelection parameters;  ///< target_parameters: names of parameters, or ends of them
 
   /// Adds a fault for each key that changes what peft computes and that Capstan does not compute, for each unknown key
   /// that is not off, and for values of the wrong kind.
@@ -47,6 +48,8 @@ struct PeftConfig {
   void compare(const capstan::nn::Adapter& adapter, capstan::Diagnostics& faults) const;
   /// Whether peft puts an adapter next to the module of this full name; it passes over tensors of other adapters.
   bool adapts(const std::string& module) const;
+  /// The same of a parameter, which peft wraps in place of its module.
+  bool adapts_parameter(const std::string& parameter) const { return parameters.has(parameter); }
   /// Whether peft reads values of its own for this module.
   bool saves(const std::string& module) const;
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "names.h"
 #include "peft.h"
 
 namespace lora {
@@ -113,11 +114,23 @@ void PeftSource::judge_selection(const PeftConfig& config, const std::vector<Pef
     const bool is_there = file_->has(cat(peft_prefix, module, ".lora_A.weight"));
     if (is_there && !config.adapts(module)) left_out.push_back(module);
   }
+  for (const auto& parameter : adapted_parameters(tensors)) {
+    if (!config.adapts_parameter(parameter)) left_out.push_back(parameter);
+  }
   if (!left_out.empty()) {
     diagnostics.add(config.path,
-                    cat("its target_modules, exclude_modules, layers_to_transform and modules_to_save leave out ",
+                    cat("its target_modules, target_parameters, exclude_modules, layers_to_transform and "
+                        "modules_to_save leave out ",
                         join(left_out), ", and ", peft_tensors_file, " has adapters of them, which peft passes over"),
                     "take the file that was saved with these tensors");
+  }
+  for (const auto& name : config.parameters.names) {
+    const auto parameters = adapted_parameters(tensors);
+    if (std::any_of(parameters.begin(), parameters.end(), [&](const auto& one) { return names_module(name, one); }))
+      continue;
+    diagnostics.add(config.path, cat("its target_parameters has ", name, ", and no adapter of this run is there"),
+                    cat("choose ", table_, ".targets as there: experts' matrices are \"experts\"; or let peft merge the "
+                        "adapter into its model (merge_and_unload) and start from that with model.path"));
   }
   std::set<std::string> missing;
   for (const auto& [record, tensor] : files.tensors) {
@@ -179,7 +192,7 @@ void PeftSource::find(const PeftTensor& tensor, Diagnostics& diagnostics) {
     record.shape = part.record->shape;
     const auto is_same = [&](const TensorRows& piece) { return piece.box == part.box; };
     const bool again = std::any_of(record.pieces.begin(), record.pieces.end(), is_same);
-    (again ? record.repeated : record.pieces).push_back({tensor.key, part.box, part.first_row});
+    (again ? record.repeated : record.pieces).push_back({tensor.key, part.box, part.first_row, tensor.order});
   }
 }
 
@@ -201,6 +214,13 @@ bool PeftSource::fits(const std::string& key, const layout::Shape& shape, Diagno
 }
 
 at::Tensor PeftSource::read(const TensorRows& piece) const {
+  if (!piece.order.empty()) {
+    const auto value = at::empty(piece.box.size, at::kFloat).permute(piece.order);
+    file_->read(piece.key, value.sizes().vec(), Box::whole(value.sizes().vec()), value);
+    const auto back = at::empty(piece.box.size, at::kFloat);
+    back.permute(piece.order).copy_(value);
+    return back;
+  }
   const auto columns = piece.box.size.back();
   const Box rows{{piece.first_row, 0}, {piece.box.numel() / columns, columns}};
   const auto value = at::empty(rows.size, at::kFloat);

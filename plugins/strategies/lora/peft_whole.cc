@@ -15,13 +15,16 @@ namespace {
 
 std::string leaf_of(const std::string& tensor) { return tensor.substr(tensor.rfind('.') + 1); }
 
+// As peft finds them: "bias", and experts' "down_proj_bias".
+bool is_bias(const std::string& tensor) { return tensor.ends_with("bias"); }
+
 // The tensors of a module of the model's files, and which of them were trained.
 struct Module {
   std::vector<std::string> tensors;
   std::vector<std::string> trained;
   bool is_whole() const { return trained.size() == tensors.size(); }
   bool has_trained_weight() const {
-    return std::any_of(trained.begin(), trained.end(), [](const auto& name) { return leaf_of(name) != "bias"; });
+    return std::any_of(trained.begin(), trained.end(), [](const auto& name) { return !is_bias(name); });
   }
 };
 
@@ -50,7 +53,7 @@ const char* bias_of(const std::map<std::string, Module>& modules) {
     any = any || !module.trained.empty();
     for (const auto& tensor : module.tensors) {
       const bool is_trained = std::find(module.trained.begin(), module.trained.end(), tensor) != module.trained.end();
-      all = all && (is_trained || leaf_of(tensor) != "bias");
+      all = all && (is_trained || !is_bias(tensor));
     }
   }
   if (!any) return "none";
@@ -72,13 +75,24 @@ std::string module_of(const layout::FileMap& files, const std::string& tensor) {
 
 std::vector<std::string> adapted_modules(const std::vector<PeftTensor>& tensors) {
   std::set<std::string> modules;
-  for (const auto& tensor : tensors)
-    modules.insert(tensor.key.substr(peft_prefix.size(), tensor.key.rfind(".lora_") - peft_prefix.size()));
+  for (const auto& tensor : tensors) {
+    if (tensor.parameter.empty())
+      modules.insert(tensor.key.substr(peft_prefix.size(), tensor.key.rfind(".lora_") - peft_prefix.size()));
+  }
   return {modules.begin(), modules.end()};
 }
 
+std::vector<std::string> adapted_parameters(const std::vector<PeftTensor>& tensors) {
+  std::set<std::string> parameters;
+  for (const auto& tensor : tensors) {
+    if (!tensor.parameter.empty()) parameters.insert(tensor.parameter);
+  }
+  return {parameters.begin(), parameters.end()};
+}
+
 PeftWhole peft_whole(const PeftContents& contents, const layout::FileMap& files) {
-  const auto adapted = adapted_modules(peft_tensors(contents.adapters, files));
+  const auto tensors = peft_tensors(contents.adapters, files);
+  const auto adapted = adapted_modules(tensors), parameters = adapted_parameters(tensors);
   const auto modules = modules_of(contents, files);
   PeftWhole whole;
   for (const auto& [name, module] : modules) {
@@ -92,8 +106,11 @@ PeftWhole peft_whole(const PeftContents& contents, const layout::FileMap& files)
   whole.bias = bias_of(modules);
   const auto key = [&](const std::string& tensor) {
     const auto module = module_of(files, tensor);
-    const bool beside = std::binary_search(adapted.begin(), adapted.end(), module);
-    return cat(peft_prefix, module, beside ? ".base_layer." : ".", leaf_of(tensor));
+    std::int64_t around = std::binary_search(adapted.begin(), adapted.end(), module) ? 1 : 0;
+    for (const auto& parameter : parameters) around += parameter.substr(0, parameter.rfind('.')) == module ? 1 : 0;
+    std::string wrapped;
+    while (around-- > 0) wrapped += ".base_layer";
+    return cat(peft_prefix, module, wrapped, ".", leaf_of(tensor));
   };
   for (const auto* record : contents.trained) {
     auto tensor = files.tensors.at(record->name);
@@ -139,10 +156,13 @@ std::string not_peft(const PeftContents& contents, const layout::FileMap& files)
     const auto& name = adapter->base->records()[adapter->parts.front()].name;
     if (!files.tensors.contains(name)) return cat(name, " has no place in the model's files");
   }
-  const auto adapted = adapted_modules(peft_tensors(contents.adapters, files));
+  const auto tensors = peft_tensors(contents.adapters, files);
+  const auto modules = adapted_modules(tensors);
+  std::set<std::string> adapted(modules.begin(), modules.end());
+  for (const auto& parameter : adapted_parameters(tensors)) adapted.insert(parameter.substr(0, parameter.rfind('.')));
   for (const auto& [name, module] : modules_of(contents, files)) {
     if (!module.has_trained_weight()) continue;
-    if (std::binary_search(adapted.begin(), adapted.end(), name))
+    if (adapted.contains(name))
       return merged(cat(name, " was trained whole and has an adapter, but peft knows only one of these"));
     if (!module.is_whole()) return merged(cat(name, " was trained in part, which peft does not know"));
   }

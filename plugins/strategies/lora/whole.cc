@@ -49,7 +49,8 @@ void add_once(Diagnostics& faults, const std::string& where, const std::string& 
 void Lora::train_biases(const nn::Unit& unit, Diagnostics& faults) {
   if (options_->bias == "all") {
     for (const auto& weight : unit.weights()) {
-      if (weight->records().front().name.ends_with(".bias")) train(weight);
+      const auto& name = weight->records().front().name;
+      if (name.ends_with(".bias") || name.ends_with("_proj_bias")) train(weight);
     }
   }
   if (options_->bias != "lora_only") return;

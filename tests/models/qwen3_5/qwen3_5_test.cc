@@ -84,16 +84,21 @@ TEST_CASE("a token's operations count the state's products and attention's gate"
   CHECK(make_model("qwen3_5", tiny)->flops_per_token(100) == 6 * weights + state + attention);
 }
 
-TEST_CASE("the mixture has routed experts and one that computes every token") {
-  const auto model = make_model("qwen3_5", with(tiny, {{"model_type", std::string("qwen3_5_moe_text")},
-                                                       {"num_experts", integer(2)},
-                                                       {"expert_dim", integer(5)},
-                                                       {"shared_expert_dim", integer(7)}}));
+TEST_CASE("the mixture has routed experts and one that computes every token, each or all of them in a tensor") {
+  const auto mixture = with(tiny, {{"model_type", std::string("qwen3_5_moe_text")},
+                                   {"num_experts", integer(2)},
+                                   {"expert_dim", integer(5)},
+                                   {"shared_expert_dim", integer(7)}});
+  const auto model = make_model("qwen3_5", mixture);
   const auto files = files_of(*model);
   CHECK(files.at("layers.1.mlp.experts.1.up_proj.weight") == layout::Shape{5, 12});
   CHECK(files.at("layers.1.mlp.shared_expert.up_proj.weight") == layout::Shape{7, 12});
   CHECK(files.at("layers.1.mlp.shared_expert_gate.weight") == layout::Shape{1, 12});
   CHECK(model->file_map().architecture == "Qwen3_5MoeForCausalLM");
+  const auto together = files_of(*make_model("qwen3_5", with(mixture, {{"experts_together", true}})));
+  CHECK(together.at("layers.1.mlp.experts.gate_up_proj") == layout::Shape{2, 10, 12});
+  CHECK(together.at("layers.1.mlp.experts.down_proj") == layout::Shape{2, 12, 5});
+  CHECK(together.count("layers.1.mlp.experts.1.up_proj.weight") == 0);
 }
 
 TEST_CASE("what the architecture does not cover is refused by name") {

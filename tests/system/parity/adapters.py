@@ -18,11 +18,13 @@ import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 
+from families_gpt_oss import gpt_oss
 from families import VOCAB, bloom, gpt2, llama, mixtral, olmo2, qwen3
 from families_grouped import deepseek_v3, glm4_moe
 from families_qwen3_5 import CASES as QWEN3_5
 from families_neox_phi_ministral import gpt_neox, ministral3, phi3
 from families_llamas import glm4, granite, olmo3, smollm3
+from families_gemma import gemma2, gemma3, gemma4
 from families_wrappers import mistral3
 from models import auto_class, make_model, random_ids
 
@@ -51,7 +53,14 @@ CASES = {
     "granite": (granite, dict(target_modules=["q_proj", "down_proj"], r=3, lora_alpha=8, modules_to_save=["lm_head"])),
     "olmo3": (olmo3, dict(target_modules=["q_proj", "o_proj"], r=3, lora_alpha=8)),
     "glm4": (glm4, dict(target_modules=["k_proj", "gate_up_proj"], r=3, lora_alpha=8, bias="all")),
+    "gemma2": (gemma2, dict(target_modules=["q_proj", "v_proj", "gate_proj"], r=3, lora_alpha=8)),
+    "gemma3": (gemma3, dict(target_modules=["k_proj", "o_proj", "up_proj"], r=3, lora_alpha=8)),
+    "gpt_oss": (gpt_oss, dict(target_modules=["q_proj", "o_proj"], r=4, lora_alpha=8, target_parameters=[
+        "mlp.router.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
 }
+if hasattr(transformers, "Gemma4ForCausalLM"):
+    CASES["gemma4"] = (gemma4, dict(target_modules=["q_proj", "k_proj", "down_proj", "per_layer_projection"], r=3,
+                                    lora_alpha=8))
 if QWEN3_5:
     CASES["qwen3_5"] = (QWEN3_5["qwen3.5"], dict(target_modules=["in_proj_qkv", "in_proj_a", "out_proj", "q_proj"], r=4,
                                                  lora_alpha=8))

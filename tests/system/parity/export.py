@@ -203,7 +203,7 @@ def check_tokenizers(original, exported):
 def said_of(config, key):
     """Without what transformers passes over in a rotary table: another name of its type, and a length that stands next
     to the table too."""
-    value = getattr(config, key, None)
+    value = config.to_dict().get(key)  # the attribute is not there to see where blocks differ in it
     if not isinstance(value, dict):
         return value
     return {name: one for name, one in value.items() if name not in ("type", "max_position_embeddings")}
@@ -256,7 +256,8 @@ def write_logits(folder, out):
         save_file({"ids": ids, "logits": model(input_ids=ids).logits}, out)
 
 
-torch.set_num_threads(1)
-transformers.utils.logging.disable_progress_bar()
-commands = {"variants": variants, "qwen": lambda to: write_qwen(pathlib.Path(to)), "check": check, "logits": write_logits}
-commands[sys.argv[1]](*sys.argv[2:])
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    transformers.utils.logging.disable_progress_bar()
+    commands = {"variants": variants, "qwen": lambda to: write_qwen(pathlib.Path(to)), "check": check, "logits": write_logits}
+    commands[sys.argv[1]](*sys.argv[2:])

@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM
 OF_EACH_FAMILY = ("gpt2", "bloom-6-heads", "llama-3.1", "llama-biases", "llama-yarn", "mistral-window", "qwen2-window",
                   "mixtral-window", "qwen3-yarn", "qwen3-moe-dense", "olmo2-biases", "gemma2", "gemma3-capped",
                   "gpt-oss", "smollm3-window", "granite-yarn", "olmo3-yarn", "glm", "gpt_neox-in-turn", "phi3-long",
-                  "ministral3-window", "ministral")
+                  "ministral3-window", "ministral", "qwen3.5", "qwen3.5-moe")
 # Without these a file is none of the family, or of nothing; families' tokens of padding are beyond a tiny vocabulary.
 ALWAYS_THERE = {"architectures", "model_type", "vocab_size", "dtype", "torch_dtype", "transformers_version",
                 "pad_token_id"}
@@ -55,6 +55,8 @@ PLANTED = (
                                         "sliding_attention": {"rope_type": "default", "rope_theta": 5e5}}}, True),
     ("olmo3-yarn", {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 77.0},
                                         "sliding_attention": {"rope_type": "default", "rope_theta": 77.0}}}, False),
+    ("qwen3.5", {"attn_output_gate": False}, True), ("qwen3.5", {"mamba_ssm_dtype": "bfloat16"}, True),
+    ("qwen3.5", {"mtp_num_hidden_layers": 1}, False), ("qwen3.5-moe", {"norm_topk_prob": False}, True),
     ("smollm3-window", {"no_rope_layers": [0, 0, 1]}, False), ("smollm3-window", {"no_rope_layers": [1]}, True),
     ("gpt_neox-in-turn", {"rotary_pct": 0.5}, True), ("gpt_neox-in-turn", {"hidden_act": "relu"}, True),
     ("phi3-long", {"original_max_position_embeddings": 2}, True), ("phi3-long", {"attention_bias": True}, True),

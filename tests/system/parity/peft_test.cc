@@ -90,6 +90,15 @@ const Case all_cases[] = {
     {"glm4", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"gate_up_proj\"]\nbias = \"all\"\n",
      "rank = 4\ntargets = [\"linear_fc1\", \"linear_proj\"]\nbias = \"all\"\nmodules_to_save = "
      "[\"post_mlp_layernorm\"]\n"},
+    {"gemma2", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"v_proj\", \"gate_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"pre_feedforward_layernorm\"]\n"},
+    {"gemma3", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"o_proj\", \"up_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"q_norm\"]\n"},
+    {"gemma4", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"down_proj\", \"per_layer_projection\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"k_norm\"]\n", false},
+    // Experts and routers are peft's target_parameters.
+    {"gpt_oss", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\", \"router\", \"experts\"]\n",
+     "rank = 3\nalpha = 5\ntargets = [\"linear_qkv\", \"router\", \"experts\"]\nbias = \"all\"\n"},
 };
 
 const std::vector<Case> cases = [] {

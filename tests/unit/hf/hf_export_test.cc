@@ -37,6 +37,7 @@ FileMap all_kinds() {
     for (const char* part : {"w1", "w3"}) map.tensors["gate_up"].stack.push_back(cat(e, ".", part));
   }
   map.tensors["lm_head"] = {"lm_head.weight", false, {}, {}, {}};
+  map.tensors["ordered"] = {"ordered", false, {}, {0, 3, 2, 1}, {experts, h, 2 * ff}};
   return map;
 }
 
@@ -55,6 +56,7 @@ std::vector<Param> all_records() {
   add("qkv", {2, 3, 5, h});
   add("gate_up", {experts, 2, ff, h});
   add("lm_head", {7, h});
+  add("ordered", {experts, 2, ff, h});
   return out;
 }
 
@@ -74,7 +76,8 @@ std::vector<NamedTensor> original_tensors() {
   std::vector<NamedTensor> out{{"model.attn.weight", bits({h, 3 * h}, at::kBFloat16)},
                                {"model.attn.bias", bits({3 * h}, at::kFloat)},
                                {"model.qkv.weight", bits({30, h}, at::kBFloat16)},
-                               {"lm_head.weight", bits({7, h}, at::kBFloat16)}};
+                               {"lm_head.weight", bits({7, h}, at::kBFloat16)},
+                               {"model.ordered", bits({experts, h, 2 * ff}, at::kBFloat16)}};
   for (int e = 0; e < experts; ++e) {
     for (const char* part : {"w1", "w3"}) out.push_back({cat("model.", e, ".", part), bits({ff, h}, at::kBFloat16)});
   }
@@ -128,7 +131,7 @@ void go_in_and_out(bool frozen) {
   weights.map = all_kinds();
   weights.values = frozen ? static_cast<layout::Source*>(&never) : &original;
   weights.original = &original;
-  CHECK(write_by(1, weights, scratch / "one") == "1 files, 680 bytes");
+  CHECK(write_by(1, weights, scratch / "one") == "1 files, 920 bytes");
   CHECK(std::filesystem::exists(scratch / "one/model.safetensors"));
   CHECK_FALSE(std::filesystem::exists(scratch / "one/model.safetensors.index.json"));
   CHECK(bytes_of(scratch / "one") == bytes_of(scratch.path()));
@@ -136,11 +139,11 @@ void go_in_and_out(bool frozen) {
   CHECK(HfWriter(weights).dtype() == at::kBFloat16);
 
   weights.shard_bytes = 300;
-  CHECK(write_by(2, weights, scratch / "many") == "3 files, 680 bytes");
+  CHECK(write_by(2, weights, scratch / "many") == "4 files, 920 bytes");
   CHECK(bytes_of(scratch / "many") == bytes_of(scratch.path()));
   const auto index = Json::parse(read_file(scratch / "many/model.safetensors.index.json"));
-  CHECK(index.at("metadata").at("total_size") == 680);
-  CHECK(index.at("weight_map").at("lm_head.weight") == "model-00003-of-00003.safetensors");
+  CHECK(index.at("metadata").at("total_size") == 920);
+  CHECK(index.at("weight_map").at("lm_head.weight") == "model-00003-of-00004.safetensors");
   for (const auto& [name, file] : index.at("weight_map").items())
     CHECK(SafetensorsFile(scratch / "many" / file.get<std::string>()).has(name));
 }
@@ -175,7 +178,7 @@ TEST_CASE("each rank writes files of its own, with the tensors that belong in th
   for (const auto& [name, bytes] : bytes_of(scratch / "all")) names.insert(name);
   CHECK(names == std::set<std::string>{"lm_head.weight", "model.attn.bias", "model.attn.weight", "model.qkv.weight",
                                        "model.0.w1", "model.0.w3", "model.1.w1", "model.1.w3", "model.2.w1",
-                                       "model.2.w3"});
+                                       "model.2.w3", "model.ordered"});
 }
 
 TEST_CASE("what fp16 cannot hold, and what has no place, is refused") {

@@ -98,6 +98,68 @@ TEST_CASE("gradients of experts and router are the numeric ones") {
   CHECK(jacobian_error(function, {e.x, e.gate, e.gate_up, e.down}) < 1e-7);
 }
 
+namespace {
+
+struct BiasedExample : Example {
+  at::Tensor up_bias = numbers({count, 2, ff}, 0.9);
+  at::Tensor down_bias = numbers({count, hidden}, 1.1);
+  at::Tensor gate_bias = numbers({count}, 1.3);
+  at::Tensor expert(std::int64_t e, const at::Tensor& token) const {
+    const auto a = (gate_up[e][0].mv(token) + up_bias[e][0]).clamp_max(7);
+    const auto b = (gate_up[e][1].mv(token) + up_bias[e][1]).clamp(-7, 7);
+    return down[e].mv((b + 1) * a * (1.702 * a).sigmoid()) + down_bias[e];
+  }
+};
+
+nn::ExpertsKind clamped() {
+  nn::ExpertsKind kind;
+  kind.clamped.emplace();
+  return kind;
+}
+
+nn::RouterKind two_of_them() {
+  nn::RouterKind kind;
+  kind.experts_per_token = 2;
+  return kind;
+}
+
+// In the order of BiasedExample's members.
+nn::Mixture::Weights weights_of(const std::vector<at::Tensor>& in) {
+  return {bound("gate", in[1]),      bound("gate_up", in[2]), bound("down", in[3]),     bound("gate_bias", in[4]), nullptr,
+          bound("up_bias", in[5]), bound("down_bias", in[6])};
+}
+
+at::Tensor mixture_of(const std::vector<at::Tensor>& in) {
+  const nn::Mixture mixture(root(), weights_of(in), two_of_them(), clamped());
+  nn::RecomputeContext kept;
+  return mixture.forward(in[0].view({1, tokens, hidden}), kept).flatten(0, 1);
+}
+
+}  // namespace
+
+TEST_CASE("experts with biases and clamped gates, in a mixture and alone, are gpt-oss'") {
+  const BiasedExample e;
+  auto expected = at::zeros_like(e.x);
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const auto [logits, chosen] = (e.gate.mv(e.x[t]) + e.gate_bias).topk(2);
+    const auto weights = at::softmax(logits, -1);
+    for (std::int64_t i = 0; i < 2; ++i) expected[t] += weights[i] * e.expert(chosen[i].item<std::int64_t>(), e.x[t]);
+  }
+  const std::vector<at::Tensor> in{e.x, e.gate, e.gate_up, e.down, e.gate_bias, e.up_bias, e.down_bias};
+  CHECK(difference(mixture_of(in), expected) < 1e-12);
+  const nn::Router router(root(), "router", {bound("gate", e.gate), bound("gate_bias", e.gate_bias)}, two_of_them());
+  const nn::Experts alone(
+      root(), "experts",
+      {bound("gate_up", e.gate_up), bound("down", e.down), bound("up_bias", e.up_bias), bound("down_bias", e.down_bias)},
+      clamped());
+  CHECK(difference(alone.forward(e.x, router.forward(e.x)), expected) < 1e-12);
+}
+
+TEST_CASE("gradients of experts' and routers' biases are the numeric ones") {
+  const BiasedExample e;
+  CHECK(jacobian_error(mixture_of, {e.x, e.gate, e.gate_up, e.down, e.gate_bias, e.up_bias, e.down_bias}) < 1e-7);
+}
+
 TEST_CASE("the ports: an exchange gets sorted rows and counts, before and after act where ff is split") {
   const Example e;
   const auto routing = make_router(e.gate, 2).forward(e.x);

@@ -70,7 +70,7 @@ TEST_CASE("after a forward that gave states the last unit stays gathered until i
   const Events around_body{"before body", "after body", "before head"};
   CHECK(runner.forward(batch(nn::HeadOutput::states)).sizes() == at::IntArrayRef({2, 3}));
   CHECK(events == around_body);
-  CHECK(runner.matrix().size(0) == 5);
+  CHECK(runner.head().weight()->value().size(0) == 5);
   runner.release();
   runner.release();
   CHECK(events.back() == "after head");
@@ -85,7 +85,7 @@ TEST_CASE("after a forward that gave states the last unit stays gathered until i
 TEST_CASE("a model without a head of its own kind has no matrix to compare with") {
   Body body;
   step::FrozenRunner runner({&body}, "mine");
-  CHECK_THROWS_WITH(runner.matrix(), Contains("unit body") && Contains("has 0 of them"));
+  CHECK_THROWS_WITH(runner.head(), Contains("unit body") && Contains("has 0 of them"));
 }
 
 }  // namespace frozen_runner_test

@@ -64,7 +64,6 @@ TEST_CASE("what changes peft's sums and not ours is refused by its name, with wh
       {"use_bdlora", R"({"nblocks":2})"},
       {"lora_bias", "true"},
       {"layer_replication", "[[0,2]]"},
-      {"target_parameters", R"(["experts.down_proj"])"},
       {"trainable_token_indices", "[3]"},
       {"trainable_token_indices", R"({"embed_tokens":[3]})"},
       {"alora_invocation_tokens", "[7,8]"},

@@ -91,6 +91,26 @@ struct MixtureSpec {
   bool is_in(std::int64_t block) const { return count > 0 && !dense_blocks.contains(block); }
 };
 
+/// Keys and values of one block in others too (Gemma 4). Such blocks pass by nn::Region "attention": what they hand on
+/// must live as long as its readers.
+struct KeySharing {
+  bool gives = false;                   ///< later blocks use this one's keys and values
+  std::optional<std::int64_t> of = {};  ///< has no keys and values of its own, but those of this earlier block
+  std::size_t place = 0;                ///< how many givers stand before this one, or before the one that it reads
+};
+
+/// An embedding for each block of its own, which its states gate (Gemma 4's per-layer inputs); width 0: there is none.
+struct BlockInputsSpec {
+  std::int64_t width = 0;
+  std::int64_t vocab_size = 0;  ///< rows of their table [vocab_size, blocks · width]
+  std::string tokens = "model.embed_tokens_per_layer";
+  std::string model_projection = "model.per_layer_model_projection";
+  std::string projection_norm = "model.per_layer_projection_norm";
+  std::string gate = "per_layer_input_gate";  ///< of a block, as the following
+  std::string projection = "per_layer_projection";
+  std::string norm = "post_per_layer_input_norm";
+};
+
 /// Attention through latents (nn::LatentAttention), whose heads are those of Spec::attention, with as many key heads as
 /// query heads, and whose positions are Spec::rotary's, of the numbers that turn.
 struct LatentSpec {
@@ -156,6 +176,11 @@ struct Spec {
   bool projection_bias = false;
   bool output_gate = false;  ///< as nn::Attention::Kind says: q's module holds each head's query and gate
   HeadNorms head_norms = HeadNorms::none;
+  bool keys_are_values = false;  ///< as nn::Attention::Kind's: there is no v in names.qkv
+  bool value_norm = false;       ///< as nn::Attention::Kind's
+  KeySharing sharing = {};       ///< of a block, by `vary`
+  BlockInputsSpec inputs = {};
+  std::string output_factor = {};  ///< record [1] of each block, stored and never trained, that multiplies its output
   std::set<std::int64_t> blocks_without_window = {};  ///< they see all positions although attention.window is set
 
   nn::Mlp::Kind mlp;
