@@ -39,7 +39,7 @@ at::Tensor as_it_is(const SafetensorsFolder& tensors, const std::string& name) {
 }
 
 // Numbers in float32, wherever they lie in the file. A byte is a power of two (MX: 2^(byte - 127)).
-at::Tensor numbers(const SafetensorsFolder& tensors, const std::string& name) {
+at::Tensor read_numbers(const SafetensorsFolder& tensors, const std::string& name) {
   const auto* file = tensors.find(name);
   const auto& info = file->info(name);
   auto out = at::empty(info.shape, at::kFloat);
@@ -167,16 +167,16 @@ Quantised::FourBits Quantised::four_bits(const std::string& name) const {
   out.shape = *shape_of(name);
   out.block = state.at("blocksize").get<std::int64_t>();
   out.codes = as_it_is(*tensors_, name).view({-1});
-  out.numbers = numbers(*tensors_, name + ".quant_map").view({-1});
+  out.numbers = read_numbers(*tensors_, name + ".quant_map").view({-1});
   if (!tensors_->find(name + ".nested_absmax")) {
-    out.largest = numbers(*tensors_, name + ".absmax").view({-1});
+    out.largest = read_numbers(*tensors_, name + ".absmax").view({-1});
     return out;
   }
   const auto codes = as_it_is(*tensors_, name + ".absmax").view({-1}).to(at::kInt);
   const auto group = state.at("nested_blocksize").get<std::int64_t>();
-  const auto groups = numbers(*tensors_, name + ".nested_absmax").view({-1});
+  const auto groups = read_numbers(*tensors_, name + ".nested_absmax").view({-1});
   const auto scales = groups.repeat_interleave(group).narrow(0, 0, codes.numel());
-  const auto map = numbers(*tensors_, name + ".nested_quant_map").view({-1});
+  const auto map = read_numbers(*tensors_, name + ".nested_quant_map").view({-1});
   out.largest = map.index_select(0, codes).mul_(scales).add_(state.at("nested_offset").get<double>());
   return out;
 }
@@ -184,7 +184,7 @@ Quantised::FourBits Quantised::four_bits(const std::string& name) const {
 Quantised::Rows Quantised::fp8_rows(const std::string& name) const {
   const auto whole = as_it_is(*tensors_, name);
   const auto codes = whole.view({whole.size(0), -1});
-  const auto scales = numbers(*tensors_, name + scale_end);
+  const auto scales = read_numbers(*tensors_, name + scale_end);
   return [codes, scales, block = block_](std::int64_t first, std::int64_t rows) {
     const auto part = codes.narrow(0, first, rows).to(at::kFloat);
     if (scales.numel() == 1) return part * scales.item<float>();
