@@ -236,9 +236,9 @@ void FolderSource::fill_one(const FileTensor& tensor, const std::string& name, c
   }
   if (!place.file) throw Error(cat("it has no tensor '", name, "'"), {}, path_.string());
   if (const auto held = shape_of(place); held != expected) {
-    throw Error(
-        cat("tensor '", place.name, "' is ", layout::shape_text(held), ", the model needs ", layout::shape_text(expected)),
-        {}, place.file->path().string());
+    throw Error(cat("tensor '", place.name, "' is ", layout::shape_text(held), ", the model needs ",
+                    layout::shape_text(expected)),
+                {}, place.file->path().string());
   }
   if (!tensor.stack.empty()) return read(place, expected, box, out);
   if (!tensor.order.empty()) {

@@ -171,9 +171,10 @@ class Reader {
     if (!has) return;
     json_[tied_key] = !*has;
     const auto words = [](const std::optional<bool>& tied) { return !tied ? "not said" : *tied ? "true" : "false"; };
-    tied_note_ = cat(file_, ": ", tied_key, " is ", words(outer), " for the whole and ", words(inner), " in ",
-                     text_table, *has ? "; the files have a head, which is trained as a matrix of its own"
-                                      : "; the files have no head, so it is the embedding's table");
+    tied_note_ =
+        cat(file_, ": ", tied_key, " is ", words(outer), " for the whole and ", words(inner), " in ", text_table,
+            *has ? "; the files have a head, which is trained as a matrix of its own"
+                 : "; the files have no head, so it is the embedding's table");
   }
 
   // An option's name that the table does not know is used.
@@ -309,7 +310,8 @@ class Reader {
     for (const auto& spec : registration_.schema) {
       const bool is_size = std::find(sizes.begin(), sizes.end(), spec.key) != sizes.end();
       if (!is_size || is_optional(spec) || has(result_, spec)) continue;
-      faults_.add(where_, cat("it does not say how large the model is: ", join(read_names(spec), " or "), " is missing"),
+      faults_.add(where_,
+                  cat("it does not say how large the model is: ", join(read_names(spec), " or "), " is missing"),
                   cat("download it again, or set model.", spec.key));
     }
   }

@@ -80,9 +80,8 @@ void refuse_unknown_family(const std::string& folder, plugin::Host& host) {
   const auto& config = text_part(json);
   const auto what = cat("no model plugin computes models of type '", printable(family_of(config)), "'");
   const auto all = candidates(folder, config, host);
-  const auto nearest = std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
-    return a.differences.size() < b.differences.size();
-  });
+  const auto nearest = std::min_element(
+      all.begin(), all.end(), [](const auto& a, const auto& b) { return a.differences.size() < b.differences.size(); });
   if (nearest == all.end()) throw Error(what, "take another model; `capstan plugins` lists the plugins", file);
   throw Error(cat(what, ". The nearest known type is '", nearest->family, "': ", differences_text(*nearest)),
               cat("take another model, or, if its authors say that it is computed as a ", nearest->family,

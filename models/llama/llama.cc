@@ -81,18 +81,18 @@ capstan::config::Presets LlamaOptions::presets() {
   };
   const Preset wide_heads{{"head_dim", std::int64_t{128}}}, window{{"sliding_window", std::int64_t{4096}}};
   auto all = llama_presets();
-  all.merge(capstan::config::Presets{
-      {"mistral-7b-v0.1", mistral({32000, 4096, 32, 32, 8, 14336, 32768}, 1e4, window)},
-      {"mistral-7b-v0.3", mistral({32768, 4096, 32, 32, 8, 14336, 32768}, 1e6)},
-      {"mistral-nemo", mistral({131072, 5120, 40, 32, 8, 14336, 131072}, 1e6, wide_heads)},
-      {"mistral-small-24b", mistral({131072, 5120, 40, 32, 8, 32768, 32768}, 1e8, wide_heads)},
-      {"qwen2.5-0.5b", qwen({151936, 896, 24, 14, 2, 4864, 32768}, 1e-6, true)},
-      {"qwen2.5-1.5b", qwen({151936, 1536, 28, 12, 2, 8960, 131072}, 1e-6, true)},
-      {"qwen2.5-3b", qwen({151936, 2048, 36, 16, 2, 11008, 32768}, 1e-6, true)},
-      {"qwen2.5-7b", qwen({152064, 3584, 28, 28, 4, 18944, 131072}, 1e-6, false)},
-      {"qwen2.5-14b", qwen({152064, 5120, 48, 40, 8, 13824, 131072}, 1e-5, false)},
-      {"qwen2.5-32b", qwen({152064, 5120, 64, 40, 8, 27648, 131072}, 1e-5, false)},
-      {"qwen2.5-72b", qwen({152064, 8192, 80, 64, 8, 29568, 131072}, 1e-5, false)}});
+  all.merge(
+      capstan::config::Presets{{"mistral-7b-v0.1", mistral({32000, 4096, 32, 32, 8, 14336, 32768}, 1e4, window)},
+                               {"mistral-7b-v0.3", mistral({32768, 4096, 32, 32, 8, 14336, 32768}, 1e6)},
+                               {"mistral-nemo", mistral({131072, 5120, 40, 32, 8, 14336, 131072}, 1e6, wide_heads)},
+                               {"mistral-small-24b", mistral({131072, 5120, 40, 32, 8, 32768, 32768}, 1e8, wide_heads)},
+                               {"qwen2.5-0.5b", qwen({151936, 896, 24, 14, 2, 4864, 32768}, 1e-6, true)},
+                               {"qwen2.5-1.5b", qwen({151936, 1536, 28, 12, 2, 8960, 131072}, 1e-6, true)},
+                               {"qwen2.5-3b", qwen({151936, 2048, 36, 16, 2, 11008, 32768}, 1e-6, true)},
+                               {"qwen2.5-7b", qwen({152064, 3584, 28, 28, 4, 18944, 131072}, 1e-6, false)},
+                               {"qwen2.5-14b", qwen({152064, 5120, 48, 40, 8, 13824, 131072}, 1e-5, false)},
+                               {"qwen2.5-32b", qwen({152064, 5120, 64, 40, 8, 27648, 131072}, 1e-5, false)},
+                               {"qwen2.5-72b", qwen({152064, 8192, 80, 64, 8, 29568, 131072}, 1e-5, false)}});
   return all;
 }
 

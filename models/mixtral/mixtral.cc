@@ -36,9 +36,9 @@ void MixtralOptions::describe(capstan::config::OptionTable<MixtralOptions>& t) {
 capstan::config::Presets MixtralOptions::presets() {
   const auto mixtral = [](const decoder::RotarySizes& sizes, double balance) {
     auto out = decoder::rotary_preset("mixtral", sizes, 1e-5, 1e6, false);
-    out.insert(out.end(), {{"num_experts", std::int64_t{8}},
-                           {"experts_per_token", std::int64_t{2}},
-                           {"router_aux_loss_coef", balance}});
+    out.insert(
+        out.end(),
+        {{"num_experts", std::int64_t{8}}, {"experts_per_token", std::int64_t{2}}, {"router_aux_loss_coef", balance}});
     return out;
   };
   return {{"mixtral-8x7b", mixtral({32000, 4096, 32, 32, 8, 14336, 32768}, 0.02)},

@@ -181,7 +181,8 @@ std::string config_text(const nn::Adapter& adapter, const std::vector<PeftTensor
   const auto targets = targets_of(adapted, modules_of(files), !files.config_table.empty());
   json["target_modules"] = std::vector<std::string>(targets.begin(), targets.end());
   if (!parameters.empty()) {
-    const auto of = targets_of({parameters.begin(), parameters.end()}, parameters_of(files), !files.config_table.empty());
+    const auto of =
+        targets_of({parameters.begin(), parameters.end()}, parameters_of(files), !files.config_table.empty());
     json["target_parameters"] = std::vector<std::string>(of.begin(), of.end());
   }
   json["bias"] = whole.bias;

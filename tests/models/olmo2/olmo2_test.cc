@@ -12,8 +12,7 @@ using capstan::testing::model_host;
 
 TEST_CASE("presets have the published models' parameters") {
   const std::map<std::string, std::int64_t> published{
-      {"olmo2-1b", 1484916736}, {"olmo2-7b", 7298617344}, {"olmo2-13b", 13716198400},
-      {"olmo2-32b", 32234279936}};
+      {"olmo2-1b", 1484916736}, {"olmo2-7b", 7298617344}, {"olmo2-13b", 13716198400}, {"olmo2-32b", 32234279936}};
   CHECK(model_host().load("model", "olmo2").presets.size() == published.size());
   for (const auto& [preset, parameters] : published) {
     INFO(preset);

@@ -98,8 +98,8 @@ TEST_CASE("a text model's modules are transformers 5's, whatever the files call 
 TEST_CASE("what is inside of the text model and not one of its tensors is no tensor to keep") {
   const Scratch scratch;
   checkpoint::write_safetensors(scratch / "model.safetensors", {{"language_model.model.layers.0.w", at::ones({3, 4})},
-                                                    {"language_model.model.layers.1.w", at::ones({3, 4})},
-                                                    {"language_model.lm_head.weight", at::ones({5, 4})}});
+                                                                {"language_model.model.layers.1.w", at::ones({3, 4})},
+                                                                {"language_model.lm_head.weight", at::ones({5, 4})}});
   const hf::FolderSource source(scratch.path(), hf::in_wrapper(text_map()));
   const auto faults = faults_of(source, records());
   REQUIRE(faults.size() == 1);
@@ -111,10 +111,10 @@ TEST_CASE("layers that predict further tokens are kept byte for byte, and said t
   map.kept = {"layers.1.", "mtp."};
   const Scratch scratch;
   checkpoint::write_safetensors(scratch / "model.safetensors", {{"model.layers.0.w", at::ones({3, 4})},
-                                                    {"model.layers.1.w", at::ones({3, 4})},
-                                                    {"model.layers.10.w", at::ones({3, 4})},
-                                                    {"mtp.w", at::ones({1})},
-                                                    {"lm_head.weight", at::ones({5, 4})}});
+                                                                {"model.layers.1.w", at::ones({3, 4})},
+                                                                {"model.layers.10.w", at::ones({3, 4})},
+                                                                {"mtp.w", at::ones({1})},
+                                                                {"lm_head.weight", at::ones({5, 4})}});
   hf::FolderSource source(scratch.path(), map);
   CHECK(source.kept() == std::vector<std::string>{"model.layers.1.w", "mtp.w"});
   const auto faults = faults_of(source, records());

@@ -45,8 +45,8 @@ TEST_CASE("FP8 by blocks: an element is its code times the scale of its block, i
   const auto scales = at::arange(1, 7, at::kFloat).view({2, 3}).div_(3);
   write_file(scratch / "config.json", blocks);
   checkpoint::write_safetensors(scratch / "model.safetensors", {{"model.w.weight", codes(shape)},
-                                                    {"model.w.weight_scale_inv", scales},
-                                                    {"model.w.activation_scale", at::ones({})}});
+                                                                {"model.w.weight_scale_inv", scales},
+                                                                {"model.w.activation_scale", at::ones({})}});
   hf::FolderSource source(scratch.path(), map_of("w.weight"));
   const auto param = record("w.weight", shape);
   Diagnostics faults;
@@ -72,7 +72,7 @@ TEST_CASE("FP8 with one scale for the matrix, in bfloat16, and a record that see
              R"({"text_config": {}, "quantization_config": {"quant_method": "fp8", "weight_block_size": null}})");
   const auto scale = at::scalar_tensor(0.3, at::kBFloat16);
   checkpoint::write_safetensors(scratch / "model.safetensors",
-                    {{"w.weight", codes({6, 4})}, {"w.weight_scale_inv", scale}});
+                                {{"w.weight", codes({6, 4})}, {"w.weight_scale_inv", scale}});
   auto map = map_of("w.weight");
   map.tensors["w.weight"].file_shape = {6, 4};
   hf::FolderSource source(scratch.path(), map);

@@ -35,7 +35,8 @@ plugin::Registration tiny() {
   registration.kind = "model";
   registration.name = "tinies";
   registration.schema = config::Options<Options>::schema();
-  registration.file_defaults = {{"around", {{"tie_word_embeddings", true}}}, {"tiny", {{"tie_word_embeddings", false}}}};
+  registration.file_defaults = {{"around", {{"tie_word_embeddings", true}}},
+                                {"tiny", {{"tie_word_embeddings", false}}}};
   registration.file_keys = {
       {"config.json", "", {{"model_type"}, {"dtype", Use::neutral}}, config::FileKeys::Unknown::named},
       {"config.json of around",
@@ -99,13 +100,13 @@ TEST_CASE("where a wrapper's flag and its text model's differ, the files say whe
   CHECK_THAT(tied(yes, inner_no, true).note, Contains("tie_word_embeddings is true for the whole and false in "
                                                       "text_config; the files have a head, which is trained"));
   CHECK_THAT(tied(yes, "", false).note, Contains("the files have no head, so it is the embedding's table"));
-  const std::vector<config::Entry> own{
-      {"tie_word_embeddings", false, {config::Origin::Layer::command_line, "", 0}}};
+  const std::vector<config::Entry> own{{"tie_word_embeddings", false, {config::Origin::Layer::command_line, "", 0}}};
   CHECK_FALSE(read(begin + yes + R"("text_config": {"model_type": "tiny"}})", false, own).options->tied);
 }
 
 TEST_CASE("a wrapper's config.json is written as it was, but for what the configuration changes") {
-  const auto text = begin + "\n" + R"("text_config": {"model_type": "tiny", "hidden_size": 16},   "dtype": "bfloat16"})";
+  const auto text =
+      begin + "\n" + R"("text_config": {"model_type": "tiny", "hidden_size": 16},   "dtype": "bfloat16"})";
   auto map = hf::in_wrapper({});
   map.architecture = "TinyForCausalLM";
   const auto plain = read(text, true);
@@ -114,8 +115,7 @@ TEST_CASE("a wrapper's config.json is written as it was, but for what the config
   quantised["quantization_config"] = Json{{"quant_method", "fp8"}};
   const auto decoded = Json::parse(hf::config_json({plain.options.resolved(), map, quantised.dump(), {}, "bfloat16"}));
   CHECK(decoded == Json::parse(text));
-  const auto changed =
-      read(text, true, {{"width", std::int64_t{32}, {config::Origin::Layer::command_line, "", 0}}});
+  const auto changed = read(text, true, {{"width", std::int64_t{32}, {config::Origin::Layer::command_line, "", 0}}});
   auto expected = Json::parse(text);
   expected["text_config"]["hidden_size"] = 32;
   expected["dtype"] = "float32";
