@@ -31,7 +31,7 @@ void Gemma3Options::describe(capstan::config::OptionTable<Gemma3Options>& t) {
   t.add("global_every", &Gemma3Options::global_every)
       .min(1)
       .spelling("sliding_window_pattern")
-      .doc("every so many blocks one is global, where layer_types is empty");
+      .doc("every n-th block is global, where layer_types is empty");
   decoder::describe_query_scalar(t);
   decoder::describe_linear_scaling(t, global_rope);
   t.add("local_rope_theta", &Gemma3Options::local_rope_theta)

@@ -43,7 +43,7 @@ struct Gemma4Options : decoder::GemmaOptions {
     return at;
   }
   decoder::KeySharing sharing(std::int64_t block) const;
-  /// Of a global block's pairs of numbers.
+  /// How many of a global head's numbers turn.
   std::int64_t turned() const {
     return 2 *
            static_cast<std::int64_t>(std::floor(turned_part.value_or(1) * static_cast<double>(global_head_dim) / 2));
@@ -60,7 +60,7 @@ decoder::KeySharing Gemma4Options::sharing(std::int64_t block) const {
   const bool reads = block >= first_sharing();
   if (reads) made.of = giver;
   made.gives = !reads && giver == block;
-  // Of the two kinds' givers the earlier one comes first.
+  // The earlier one of the two kinds' givers comes first.
   for (std::int64_t i = 0; i < giver; ++i) made.place += giver_of(i) == i ? 1 : 0;
   return made;
 }
@@ -94,7 +94,7 @@ void Gemma4Options::describe(capstan::config::OptionTable<Gemma4Options>& t) {
   t.add("sharing_layers", &O::sharing_layers)
       .min(0)
       .spelling("num_kv_shared_layers")
-      .doc("so many last blocks use keys and values of the last block of their kind before them");
+      .doc("this number of last blocks use keys and values of the last block of their kind before them");
   t.add("double_wide_mlp", &O::double_wide_mlp)
       .spelling("use_double_wide_mlp")
       .doc("feed-forward layers of those blocks are twice as wide");
@@ -201,8 +201,8 @@ void Gemma4::check(capstan::Diagnostics& diagnostics) const {
     refuse(&O::local_rope_theta, "model.local_rope_theta is not set", "set it, to 1e4 in published models");
   if (o.global_head_dim % 2 != 0 || o.global_head_dim > 512 || o.turned() < 2)
     refuse(&O::global_head_dim,
-           cat("global attention heads of ", o.global_head_dim, " numbers, of which ", o.turned(),
-               " turn, are not supported"),
+           cat("global attention heads of ", o.global_head_dim, " numbers, with ", o.turned(),
+               " that turn, are not supported"),
            "use an even global_head_dim of at most 512, and a larger turned_part");
   if (const auto keys = o.global_kv_heads.value_or(1); o.num_heads % keys != 0)
     refuse(&O::global_kv_heads,

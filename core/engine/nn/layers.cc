@@ -44,16 +44,17 @@ ops::SharedInput for_both(const Port<at::Tensor(const at::Tensor&, const at::Ten
 }  // namespace
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  // BLOOM's [head, 3, dim, hidden] is a matrix to the product.
-  const auto type = x.scalar_type(), own_type = weight_->value().scalar_type();
-  const at::Tensor matrix = weight_->value().flatten(0, -2).to(type);
-  const auto bias = bias_ ? std::optional(bias_->value().flatten().to(type)) : std::nullopt;
+  // BLOOM's [head, 3, dim, hidden] is a matrix to the product. States in float32 take it in float32: routers need it.
+  const auto type = weight_->value().scalar_type();
+  const bool widens = x.scalar_type() == at::kFloat && (type == at::kBFloat16 || type == at::kHalf);
+  const auto as_x = [&](const at::Tensor& own) { return widens ? own.to(at::kFloat) : own; };
+  const at::Tensor matrix = as_x(weight_->value().flatten(0, -2));
+  const auto bias = bias_ ? std::optional(as_x(bias_->value().flatten())) : std::nullopt;
   const auto input = for_both(adapter, before ? before(x) : x);
   if (!adapter && !after) return multiplied(multiply, input.base, matrix, bias);
   at::Tensor y = multiplied(multiply, input.base, matrix, {});
-  if (adapter && type == own_type) y = adapter(input.adapter, y);
-  if (adapter && type != own_type)
-    y = y + adapter(input.adapter.to(own_type), at::zeros(y.sizes(), y.options().dtype(own_type)));
+  if (adapter && !widens) y = adapter(input.adapter, y);
+  if (adapter && widens) y = y + adapter(input.adapter.to(type), at::zeros(y.sizes(), y.options().dtype(type)));
   if (after) y = after(y);
   return bias ? y + *bias : y;
 }

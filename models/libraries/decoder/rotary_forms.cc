@@ -58,8 +58,11 @@ nn::RotaryScaling RotaryOptions::scaling() const {
   made.slow_turns = rope_slow_turns.value_or(made.slow_turns);
   made.whole_limits = rope_whole_limits;
   made.attention_factor = attention_factor_of(*this);
-  if (made.kind == Kind::longrope)
-    made.divisors = seq_length > rope_original_length ? rope_long_factors : rope_short_factors;
+  if (made.kind != Kind::longrope) return made;
+  made.divisors = seq_length > rope_original_length ? rope_long_factors : rope_short_factors;
+  const auto pairs = turned_part(dim(), partial_rotary_factor) / 2;
+  // A model with faults is made too, so that all of them can be said.
+  if (static_cast<std::int64_t>(made.divisors.size()) != pairs) made.kind = Kind::none;
   return made;
 }
 

@@ -58,7 +58,7 @@ BlockInputs::BlockInputs(nn::Layer& parent, const Spec& s)
       scale_(1 / std::sqrt(static_cast<double>(s.hidden_size))),
       table_(parent, last_part(s.inputs.tokens), nn::WeightSplit::none,
              matrix_of(s.inputs.tokens + ".weight", {s.inputs.vocab_size, s.num_layers * width_}, s.init_std)),
-      projection_(parent, last_part(s.inputs.model_projection), nn::WeightSplit::none,
+      projection_(parent, "linear_inputs", nn::WeightSplit::none,
                   matrix_of(s.inputs.model_projection + ".weight", {s.num_layers * width_, s.hidden_size}, s.init_std),
                   nullptr),
       norm_(parent, last_part(s.inputs.projection_norm),
@@ -74,9 +74,9 @@ at::Tensor BlockInputs::forward(const at::Tensor& x, const nn::Batch& batch) con
 BlockInput::BlockInput(nn::Layer& parent, const Spec& s, std::int64_t block, const std::string& records)
     : block_(block),
       activation_(s.mlp.activation),
-      gate_(parent, s.inputs.gate, nn::WeightSplit::none,
+      gate_(parent, "linear_input_gate", nn::WeightSplit::none,
             matrix_of(records + s.inputs.gate + ".weight", {s.inputs.width, s.hidden_size}, s.init_std), nullptr),
-      projection_(parent, s.inputs.projection, nn::WeightSplit::none,
+      projection_(parent, "linear_input_proj", nn::WeightSplit::none,
                   matrix_of(records + s.inputs.projection + ".weight", {s.hidden_size, s.inputs.width}, s.init_std),
                   nullptr),
       norm_(parent, s.inputs.norm, vector_of(records + s.inputs.norm + ".weight", s.hidden_size, layout::Init::ones()),
@@ -85,6 +85,11 @@ BlockInput::BlockInput(nn::Layer& parent, const Spec& s, std::int64_t block, con
 at::Tensor BlockInput::forward(const at::Tensor& x, const std::vector<at::Tensor>& carried) const {
   const auto own = carried.front().select(2, block_);
   return x + norm_.forward(projection_.forward(nn::activated(activation_, gate_.forward(x)) * own));
+}
+
+at::Tensor CarriedParts::completed(const nn::Hidden& hidden) const {
+  const auto x = input ? input->forward(hidden.states, hidden.carried) : hidden.states;
+  return factor ? x * factor->value() : x;
 }
 
 }  // namespace capstan::decoder

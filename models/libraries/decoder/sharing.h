@@ -60,4 +60,14 @@ class BlockInput {
   nn::RmsNorm norm_;
 };
 
+/// What a block has besides its layers, or nothing.
+struct CarriedParts {
+  std::optional<SharingAttention> sharing;
+  std::optional<BlockInput> input;
+  nn::WeightPtr factor;  ///< of its output
+
+  /// The states that leave the block, of those that its layers make.
+  at::Tensor completed(const nn::Hidden& hidden) const;
+};
+
 }  // namespace capstan::decoder

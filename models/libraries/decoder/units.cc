@@ -244,16 +244,13 @@ class Block : public nn::Unit {
   Norm norm2_;
   std::unique_ptr<TokenMixer> mixer_;
   std::unique_ptr<nn::AttentionCore> attention_;  // where there is no mixer
-  std::optional<SharingAttention> sharing_;
   void make_feed_forward(const Spec& s, std::int64_t index, const std::string& file);
   at::Tensor attended(const at::Tensor& in, const Batch& batch, KVCache* cache, std::vector<at::Tensor>& carried) const;
-  at::Tensor completed(const Hidden& hidden) const;
   std::optional<nn::Mlp> mlp_;
   std::optional<nn::Mixture> mixture_;
   std::optional<SharedExpert> shared_;  // beside the mixture
   std::unique_ptr<FeedForward> own_;
-  std::optional<BlockInput> input_;
-  WeightPtr factor_;
+  CarriedParts parts_;
   Norm post_norm1_;
   Norm post_norm2_;
   nn::Dropout dropout1_;
@@ -277,11 +274,11 @@ Block::Block(const Spec& s, std::int64_t index, const std::string& file)
       dropout1_(*this, name() + ".dropout1", s.dropout),
       dropout2_(*this, name() + ".dropout2", s.dropout) {
   make_feed_forward(s, index, file);
-  if (s.sharing.gives || s.sharing.of) sharing_.emplace(dynamic_cast<nn::Attention&>(*attention_), s, index);
-  if (s.inputs.width > 0) input_.emplace(*this, s, index, file);
+  if (s.sharing.gives || s.sharing.of) parts_.sharing.emplace(dynamic_cast<nn::Attention&>(*attention_), s, index);
+  if (s.inputs.width > 0) parts_.input.emplace(*this, s, index, file);
   if (s.output_factor.empty()) return;
-  factor_ = add(vector_of(file + s.output_factor, 1, Init::ones()), nn::Use::states);
-  factor_->records().front().trainable = false;
+  parts_.factor = add(vector_of(file + s.output_factor, 1, Init::ones()), nn::Use::states);
+  parts_.factor->records().front().trainable = false;
 }
 
 void Block::make_feed_forward(const Spec& s, std::int64_t index, const std::string& file) {
@@ -302,15 +299,10 @@ void Block::make_feed_forward(const Spec& s, std::int64_t index, const std::stri
 
 at::Tensor Block::attended(const at::Tensor& in, const Batch& batch, KVCache* cache,
                            std::vector<at::Tensor>& carried) const {
-  if (sharing_) return sharing_->forward(in, batch, cache, carried);
+  if (parts_.sharing) return parts_.sharing->forward(in, batch, cache, carried);
   return attention_region_(in, [this, batch, cache](const at::Tensor& x) {
     return mixer_ ? mixer_->forward(x, batch, cache) : attention_->forward(x, batch, cache);
   });
-}
-
-at::Tensor Block::completed(const Hidden& hidden) const {
-  const auto x = input_ ? input_->forward(hidden.states, hidden.carried) : hidden.states;
-  return factor_ ? x * factor_->value() : x;
 }
 
 Hidden Block::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
@@ -329,14 +321,14 @@ Hidden Block::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
     const auto other = norm2_.forward(hidden.states);
     const auto fed = dropout2_.forward(post_norm2_.forward(mlp_region_(other, feed)), batch);
     hidden.states = in.sum + scaled(added) + scaled(fed);
-    hidden.states = completed(hidden);
+    hidden.states = parts_.completed(hidden);
     if (mixture_) mixture_->count(hidden, other, batch, *kept, balanced_);
     return hidden;
   }
   const auto mid = norm2_.forward_sum(residual_after_norm_ ? in.normed : in.sum, scaled(added));
   const auto fed = dropout2_.forward(post_norm2_.forward(mlp_region_(mid.normed, feed)), batch);
   hidden.states = (residual_after_norm_ ? mid.normed : mid.sum) + scaled(fed);
-  hidden.states = completed(hidden);
+  hidden.states = parts_.completed(hidden);
   if (mixture_) mixture_->count(hidden, mid.normed, batch, *kept, balanced_);
   return hidden;
 }

@@ -25,6 +25,11 @@ struct Scaled : decoder::RotaryOptions {
   }
 };
 
+Names together(Names all, const Names& more) {
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE("YaRN keeps wavelengths that turn more often than those that it divides") {
@@ -77,14 +82,17 @@ TEST_CASE("a file has only the options of its scaling, and the longest sequence 
   options.seq_length = 100;
   layout::FileMap plain;
   decoder::describe_rotary_scaling_files(options, plain);
-  CHECK(plain.left_out.size() == 8);
+  CHECK(plain.left_out.size() == 13);
   CHECK(plain.more.empty());
 
   options.rope_type = "llama3";
   options.rope_factor = 8;
   layout::FileMap llama3;
   decoder::describe_rotary_scaling_files(options, llama3);
-  CHECK(llama3.left_out == Names{"rope_fast_turns", "rope_slow_turns", "rope_attention_factor"});
+  const Names of_longrope{"rope_short_factors", "rope_long_factors"};
+  const Names of_yarn{"rope_fast_turns",       "rope_slow_turns", "rope_whole_limits",
+                      "rope_attention_factor", "rope_mscale",     "rope_mscale_all"};
+  CHECK(llama3.left_out == together(of_yarn, of_longrope));
   CHECK(llama3.more.empty());
   options.seq_length = 16;  // asked for, and shorter than the model allows
   layout::FileMap shortened;
@@ -95,9 +103,18 @@ TEST_CASE("a file has only the options of its scaling, and the longest sequence 
   options.rope_slow_turns = 2;
   layout::FileMap yarn;
   decoder::describe_rotary_scaling_files(options, yarn);
-  CHECK(yarn.left_out ==
-        Names{"rope_low_frequency_factor", "rope_high_frequency_factor", "rope_fast_turns", "rope_attention_factor"});
+  CHECK(yarn.left_out == together({"rope_low_frequency_factor", "rope_high_frequency_factor", "rope_fast_turns",
+                                   "rope_whole_limits", "rope_attention_factor", "rope_mscale", "rope_mscale_all"},
+                                  of_longrope));
   CHECK(yarn.more.at("max_position_embeddings") == "128");
+
+  options.rope_type = "longrope";
+  options.rope_factor = 2.0625;  // the ratio of two lengths, 33 and 16
+  layout::FileMap longrope;
+  decoder::describe_rotary_scaling_files(options, longrope);
+  CHECK(longrope.left_out ==
+        together({"rope_low_frequency_factor", "rope_high_frequency_factor"}, together(of_yarn, {"rope_factor"})));
+  CHECK(longrope.more.at("max_position_embeddings") == "33");
 }
 
 }  // namespace rotary_options_test

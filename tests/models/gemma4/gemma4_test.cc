@@ -76,7 +76,7 @@ TEST_CASE("what a Gemma 4 cannot be is refused") {
   };
   CHECK_THAT(fault_of({{"sharing_layers", integer(5)}}), Contains("do not stand before these"));
   CHECK_THAT(fault_of({{"sharing_layers", integer(4)}}), Contains("do not stand before these"));
-  CHECK_THAT(fault_of({{"turned_part", 0.1}}), Contains("global attention heads of 10 numbers, of which 0"));
+  CHECK_THAT(fault_of({{"turned_part", 0.1}}), Contains("global attention heads of 10 numbers, with 0"));
   CHECK_THAT(fault_of({{"global_head_dim", integer(514)}}), Contains("at most 512"));
   CHECK_THAT(fault_of({{"global_kv_heads", integer(3)}}), Contains("not divisible by model.global_kv_heads 3"));
   CHECK_THAT(fault_of({{"inputs_vocab_size", integer(30)}}), Contains("below model.vocab_size 31"));

@@ -80,6 +80,9 @@ TEST_CASE("longrope's lists fit the part that turns, and no sequence is longer t
   CHECK(model_faults("phi3", with(short_enough, "rope_long_factors", std::vector<double>{1, 2})) ==
         Faults{"a.toml:16: model.rope_long_factors has 2 numbers, but 3 frequencies turn a head\n"
                "    fix: give one for each of them"});
+  Diagnostics faults;
+  CHECK(make_model("phi3", with(short_enough, "rope_long_factors", std::vector<double>{}), faults)->facts().num_heads ==
+        4);  // asked for before faults are told
   CHECK(model_faults("phi3", with(short_enough, "partial_rotary_factor", 0.7)) ==
         Faults{"a.toml:11: model.partial_rotary_factor 0.7 turns 5 of a head's 8 numbers\n"
                "    fix: numbers turn in pairs: use a factor that makes an even number of them",

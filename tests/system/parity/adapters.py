@@ -59,8 +59,8 @@ CASES = {
         "mlp.router.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
 }
 if hasattr(transformers, "Gemma4ForCausalLM"):
-    CASES["gemma4"] = (gemma4, dict(target_modules=["q_proj", "k_proj", "down_proj", "per_layer_projection"], r=3,
-                                    lora_alpha=8))
+    CASES["gemma4"] = (lambda: gemma4(hidden_size_per_layer_input=6),
+                       dict(target_modules=["q_proj", "k_proj", "down_proj", "per_layer_projection"], r=3, lora_alpha=8))
 if QWEN3_5:
     CASES["qwen3_5"] = (QWEN3_5["qwen3.5"], dict(target_modules=["in_proj_qkv", "in_proj_a", "out_proj", "q_proj"], r=4,
                                                  lora_alpha=8))

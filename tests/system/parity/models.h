@@ -66,7 +66,7 @@ inline const std::vector<Case> all_cases{
     {"gemma3", "gemma3"},
     {"gemma3-capped", "gemma3"},
     {"gemma4", "gemma4", false},
-    {"gemma4-plain", "gemma4", false},
+    {"gemma4-inputs", "gemma4", false},
     {"gpt-oss", "gpt_oss"},
     {"gpt-oss-aux", "gpt_oss", false},
     {"glm4-moe", "glm4_moe"},

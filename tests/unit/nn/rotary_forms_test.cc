@@ -82,13 +82,13 @@ TEST_CASE("a part may have the whole head's first frequencies") {
   auto form = part(4);
   form.of_whole_head = true;
   const nn::Rotary rotary(dim, 100, {}, form);
-  const auto& whole = nn::Rotary(dim, 100, {}).frequencies(at::kDouble);
+  const auto whole = nn::Rotary(dim, 100, {}).frequencies(at::kDouble);
   CHECK(rotary.frequencies(at::kDouble) == std::vector<double>{whole[0], whole[1]});
 }
 
 TEST_CASE("longrope divides each frequency by its own number, and q and k grow by one factor") {
-  const auto& divided = nn::Rotary(6, 100, longrope()).frequencies(at::kDouble);
-  const auto& plain = nn::Rotary(6, 100, {}).frequencies(at::kDouble);
+  const auto divided = nn::Rotary(6, 100, longrope()).frequencies(at::kDouble);
+  const auto plain = nn::Rotary(6, 100, {}).frequencies(at::kDouble);
   for (std::size_t i = 0; i < 3; ++i) CHECK(divided[i] == Approx(plain[i] / longrope().divisors[i]).epsilon(1e-15));
   const auto each = std::sqrt(1 + std::log(4.0) / std::log(16.0));
   CHECK(longrope().score_factor() == Approx(each * each).epsilon(1e-15));

@@ -21,7 +21,7 @@ struct GemmaOptions : RotaryOptions {
     tie_word_embeddings = true;
   }
   std::vector<std::string> layer_types;
-  std::int64_t global_every = 2;  ///< where layer_types is empty: every so many blocks one is global
+  std::int64_t global_every = 2;  ///< where layer_types is empty: every n-th block is global
   bool attention_bias = false;
   std::int64_t query_pre_attn_scalar = 256;
   std::optional<double> logits_cap;
