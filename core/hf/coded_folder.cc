@@ -132,6 +132,13 @@ void CodedFolder::judge(const Param& param, Unread& unread, Diagnostics& diagnos
   }
 }
 
+// What a codec keeps is not decoded.
+std::vector<std::string> CodedFolder::notes(const std::vector<const Param*>& params) const {
+  auto others = params;
+  std::erase_if(others, [&](const auto* param) { return codecs_.contains(param->name); });
+  return FolderSource::notes(others);
+}
+
 void CodedFolder::check(const std::vector<const Param*>& params, Diagnostics& diagnostics) const {
   std::vector<const Param*> plain;
   Unread unread;
@@ -139,7 +146,10 @@ void CodedFolder::check(const std::vector<const Param*>& params, Diagnostics& di
     const auto* tensor = mapped(*param);
     const auto is_packed = [&](const std::string& name) { return form_of(find(name)) != nullptr; };
     const auto names = tensor ? names_of(*tensor) : std::vector<std::string>();
-    if (std::any_of(names.begin(), names.end(), is_packed)) {
+    const bool is_kept = tensor && codecs_.contains(param->name) && is_plain_place(*tensor);
+    const auto is_decoded = [&](const std::string& name) { return quantised_.shape_of(find(name).name).has_value(); };
+    const bool decodes = !is_kept && std::all_of(names.begin(), names.end(), is_decoded);
+    if (!decodes && std::any_of(names.begin(), names.end(), is_packed)) {
       judge(*param, unread, diagnostics);
     } else {
       plain.push_back(param);

@@ -21,6 +21,8 @@ class CodedFolder : public FolderSource {
   /// FolderSource's faults, and a packed matrix that no codec takes, or not as it is.
   void check(const std::vector<const layout::Param*>& params, Diagnostics& diagnostics) const override;
 
+  std::vector<std::string> notes(const std::vector<const layout::Param*>& params) const override;
+
   /// Decodes what is coded, for which `box` is whole matrices.
   void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override;
   std::vector<nn::CodedMatrix> coded(const layout::Param& param, const layout::Box& box) const override;

@@ -11,9 +11,8 @@ namespace {
 
 std::unique_ptr<Folder> open(const FolderToOpen& folder) { return std::make_unique<CodedFolder>(folder); }
 
-constexpr Door the_door{plugin_of_folder, check_family,    quantization_of_folder,
-                        refuse_adapter,   with_model_file, open,
-                        folder_tensors,   not_exportable,  write_folder};
+constexpr Door the_door{plugin_of_folder, check_family, quantization_of_folder, refuse_adapter, with_model_file,
+                        map_in_folder,    open,         folder_tensors,         not_exportable, write_folder};
 
 }  // namespace
 }  // namespace capstan::hf

@@ -82,7 +82,9 @@ void require_equal(const Pair& pair, const Box& box) {
 }  // namespace
 
 FolderSource::FolderSource(std::filesystem::path folder, layout::FileMap map, const std::string& file)
-    : path_(std::move(folder)), folder_(path_, faults_, file), map_(std::move(map)) {}
+    : path_(std::move(folder)), folder_(path_, faults_, file), map_(std::move(map)) {
+  if (file.empty()) quantised_ = Quantised(path_, folder_);
+}
 
 const FileTensor* FolderSource::mapped(const Param& param) const {
   const auto found = map_.tensors.find(param.name);
@@ -133,7 +135,29 @@ std::optional<FolderSource::InFile> FolderSource::in_file(const std::string& nam
     const auto packed = find_packed(name);
     return packed ? std::optional<InFile>({packed->name(), c10::kByte}) : std::nullopt;
   }
-  return InFile{place.name, torch_dtype(place.file->info(place.name).dtype)};
+  return InFile{place.name, torch_dtype(place.file->info(place.name).dtype),
+                quantised_.shape_of(place.name).has_value()};
+}
+
+layout::Shape FolderSource::shape_of(const Place& place) const {
+  return quantised_.shape_of(place.name).value_or(place.file->info(place.name).shape);
+}
+
+void FolderSource::read(const Place& place, const layout::Shape& shape, const Box& box, const at::Tensor& out) const {
+  if (quantised_.shape_of(place.name)) return quantised_.read(place.name, shape, box, out);
+  place.file->read(place.name, shape, box, out);
+}
+
+std::string FolderSource::kind_fault(const Place& place, const layout::Shape& expected) const {
+  const auto shape = shape_of(place);
+  if (shape != expected)
+    return cat(place.name, " is ", layout::shape_text(shape), ", the model needs ", layout::shape_text(expected));
+  if (quantised_.shape_of(place.name)) return quantised_.fault_of(place.name);
+  const auto dtype = place.file->info(place.name).dtype;
+  const auto type = torch_dtype(dtype);
+  if (c10::isFloat8Type(type))
+    return cat(place.name, " holds ", dtype_name(dtype), ", and config.json does not say by which quantization_config");
+  return c10::isFloatingType(type) ? "" : cat(place.name, " holds ", dtype_name(dtype), ", not floating-point numbers");
 }
 
 bool FolderSource::is_ignored(const std::string& name) const {
@@ -176,13 +200,7 @@ void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& d
       if (!lost && !may_be_absent) missing.push_back(name);
       return;
     }
-    const auto& info = place.file->info(place.name);
-    if (info.shape != expected) {
-      wrong.push_back(
-          cat(place.name, " is ", layout::shape_text(info.shape), ", the model needs ", layout::shape_text(expected)));
-    } else if (!c10::isFloatingType(torch_dtype(info.dtype))) {
-      wrong.push_back(cat(place.name, " holds ", dtype_name(info.dtype), ", not floating-point numbers"));
-    }
+    if (auto fault = kind_fault(place, expected); !fault.empty()) wrong.push_back(std::move(fault));
   };
   for (const auto* param : params) {
     const auto* tensor = mapped(*param);
@@ -198,7 +216,8 @@ void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& d
   }
   std::vector<std::string> unexpected;
   for (auto& name : folder_.names()) {
-    if (!used.contains(name) && !is_ignored(name)) unexpected.push_back(std::move(name));
+    if (!used.contains(name) && !is_ignored(name) && quantised_.matrix_of(name).empty() && !is_kept(name))
+      unexpected.push_back(std::move(name));
   }
   const auto where = path_.string();
   add_list(diagnostics, where, missing, missing_without(map_.prefixes, used), "is it a folder of this model's family?");
@@ -216,22 +235,21 @@ void FolderSource::fill_one(const FileTensor& tensor, const std::string& name, c
     return packed->read(tensor, shape, box, out);
   }
   if (!place.file) throw Error(cat("it has no tensor '", name, "'"), {}, path_.string());
-  const auto& info = place.file->info(place.name);
-  if (info.shape != expected) {
-    throw Error(cat("tensor '", place.name, "' is ", layout::shape_text(info.shape), ", the model needs ",
+  if (const auto held = shape_of(place); held != expected) {
+    throw Error(cat("tensor '", place.name, "' is ", layout::shape_text(held), ", the model needs ",
                     layout::shape_text(expected)),
                 {}, place.file->path().string());
   }
-  if (!tensor.stack.empty()) return place.file->read(place.name, box, out);
+  if (!tensor.stack.empty()) return read(place, expected, box, out);
   if (!tensor.order.empty()) {
     const auto in_file = in_order(Box::whole(shape), tensor.order).size;
-    return place.file->read(place.name, in_file, in_order(box, tensor.order), out.permute(tensor.order));
+    return read(place, in_file, in_order(box, tensor.order), out.permute(tensor.order));
   }
   auto part = fused_box(tensor, box);
-  if (!tensor.transposed) return place.file->read(place.name, tensor.fused_shape(shape), part, out);
+  if (!tensor.transposed) return read(place, tensor.fused_shape(shape), part, out);
   std::swap(part.offset[0], part.offset[1]);
   std::swap(part.size[0], part.size[1]);
-  place.file->read(place.name, part, out.t());
+  read(place, expected, part, out.t());
 }
 
 void FolderSource::fill(const Param& param, const Box& box, const at::Tensor& out) {

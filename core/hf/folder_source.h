@@ -5,11 +5,13 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "hf/door.h"
 #include "hf/mxfp4.h"
+#include "hf/quantised.h"
 #include "hf/safetensors_folder.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -25,6 +27,7 @@ class FolderSource : public Folder {
 
   const Diagnostics& faults() const override { return faults_; }
   void check(const std::vector<const layout::Param*>& params, Diagnostics& diagnostics) const override;
+  std::vector<std::string> notes(const std::vector<const layout::Param*>& params) const override;
   bool may_lack(const layout::Param& param) const override;
   std::vector<nn::CodedMatrix> coded(const layout::Param&, const layout::Box&) const override { return {}; }
 
@@ -32,8 +35,14 @@ class FolderSource : public Folder {
   struct InFile {
     std::string name;       ///< the full name
     c10::ScalarType dtype;  ///< how the file holds it
+    bool coded = false;     ///< in codes, not in numbers
   };
   std::optional<InFile> in_file(const std::string& name) const;
+
+  /// The folder's tensors that are none of the model's and are written again as they are: FileMap::kept.
+  std::vector<std::string> kept() const;
+  /// One of them, which may only be read and only while this lives.
+  at::Tensor kept_tensor(const std::string& full_name) const;
 
   bool concurrent() const override { return true; }
   bool has(const layout::Param& param) const override;
@@ -56,11 +65,18 @@ class FolderSource : public Folder {
   Diagnostics faults_;          ///< what is wrong with its files
   SafetensorsFolder folder_;    ///< their tensors
   layout::FileMap map_;         ///< where each record is
+  Quantised quantised_;         ///< matrices that are decoded as they are read
 
  private:
   void fill_one(const layout::FileTensor& tensor, const std::string& name, const layout::Shape& shape,
                 const layout::Box& box, const at::Tensor& out) const;
+  layout::Shape shape_of(const Place& place) const;
+  void read(const Place& place, const layout::Shape& shape, const layout::Box& box, const at::Tensor& out) const;
+  std::string kind_fault(const Place& place, const layout::Shape& expected) const;
   bool is_ignored(const std::string& name) const;
+  bool is_kept(const std::string& name) const;
+  bool is_kept_around(const std::string& name) const;  // as what is not the text model's
+  std::set<std::string> own_names() const;
   /// Whether the tensor is in the folder, as numbers or packed.
   bool is_there(const std::string& name) const;
 };

@@ -108,6 +108,7 @@ HfWriter::HfWriter(HfWeights weights) : weights_(std::move(weights)) {
     if (place.stack.empty()) add(place.name, {record, &place, 0});
     for (std::size_t i = 0; i < place.stack.size(); ++i) add(place.stack[i], {record, &place, i});
   }
+  add_kept();
   share_out();
 }
 
@@ -130,7 +131,7 @@ void HfWriter::add(const std::string& name, const RecordPart& piece) {
   }
   const auto* codec = codec_of(piece);
   // What is or was in a codec's form has been rounded to what the run computes with.
-  const bool was_coded = in_file && !c10::isFloatingType(in_file->dtype);
+  const bool was_coded = in_file && (in_file->coded || !c10::isFloatingType(in_file->dtype));
   const bool is_buffer = piece.record->usage == layout::Usage::buffer;
   const auto fallback = is_buffer ? c10::kFloat : weights_.dtype.value_or(weights_.fallback);
   const auto dtype = codec || was_coded ? weights_.compute : in_file ? in_file->dtype : fallback;
@@ -138,6 +139,14 @@ void HfWriter::add(const std::string& name, const RecordPart& piece) {
                        piece.place->expected_shape(piece.record->shape)},
                       {piece},
                       codec});
+}
+
+void HfWriter::add_kept() {
+  if (!weights_.original) return;
+  for (const auto& name : weights_.original->kept()) {
+    const auto value = weights_.original->kept_tensor(name);
+    tensors_.push_back({{name, value.scalar_type(), value.sizes().vec()}, {}, nullptr, /*is_kept=*/true});
+  }
 }
 
 void HfWriter::share_out() {
@@ -160,7 +169,9 @@ std::int64_t HfWriter::bytes() const {
 
 c10::ScalarType HfWriter::dtype() const {
   std::map<c10::ScalarType, std::int64_t> elements;
-  for (const auto& tensor : tensors_) elements[tensor.head.dtype] += layout::numel(tensor.head.shape);
+  for (const auto& tensor : tensors_) {
+    if (!tensor.is_kept) elements[tensor.head.dtype] += layout::numel(tensor.head.shape);
+  }
   const auto most = std::max_element(elements.begin(), elements.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == elements.end() ? weights_.fallback : most->first;
@@ -174,6 +185,7 @@ layout::Source& HfWriter::source_of(const Param& record) const {
 }
 
 at::Tensor HfWriter::read(const Tensor& tensor) const {
+  if (tensor.is_kept) return weights_.original->kept_tensor(tensor.head.name);
   const auto options = at::TensorOptions(tensor.head.dtype);
   const auto& first = tensor.pieces.front();
   if (!first.place->stack.empty()) {
@@ -232,7 +244,7 @@ void HfWriter::write_file(const std::filesystem::path& path, const std::vector<s
     if (tensor->codec && tensor != last) parts = encoded(*tensor);
     const auto value = tensor->codec ? parts.at(head.name) : read(*tensor);
     last = tensor;
-    check_finite(value, head.name);
+    if (!tensor->is_kept) check_finite(value, head.name);
     writer.add(value);
   }
   writer.finish();
@@ -253,7 +265,7 @@ bool HfWriter::has_codes() const {
 std::vector<std::string> HfWriter::plain_modules() const {
   constexpr std::string_view end = ".weight";
   std::vector<std::string> modules;
-  for (const auto& [head, pieces, codec] : tensors_) {
+  for (const auto& [head, pieces, codec, is_kept] : tensors_) {
     if (!codec && head.shape.size() > 1 && head.name.ends_with(end))
       modules.push_back(head.name.substr(0, head.name.size() - end.size()));
   }

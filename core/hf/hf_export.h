@@ -76,12 +76,14 @@ class HfWriter {
     checkpoint::TensorHead head;
     std::vector<RecordPart> pieces;
     const nn::Codec* codec = nullptr;  // null: written as numbers
+    bool is_kept = false;              // no record's: the original's tensor
     std::vector<checkpoint::TensorHead> heads() const;
     std::int64_t bytes() const;
   };
   using Parts = std::map<std::string, at::Tensor>;           // by full name
   const nn::Codec* codec_of(const RecordPart& piece) const;  // null: numbers
   void add(const std::string& name, const RecordPart& piece);
+  void add_kept();
   void share_out();
   at::Tensor read(const Tensor& tensor) const;
   Parts encoded(const Tensor& tensor) const;

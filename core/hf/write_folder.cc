@@ -46,6 +46,14 @@ TokenIds ids_of(const tokenizer::Tokenizer* tokenizer) {
   return ids;
 }
 
+// What a model around a text model reads images and sounds by.
+void copy_processors(const fs::path& original, const fs::path& folder) {
+  for (const char* name : {"processor_config.json", "preprocessor_config.json", "image_processor_config.json",
+                           "video_preprocessor_config.json", "feature_extractor_config.json", "chat_template.json"}) {
+    if (is_there(original / name) && !is_there(folder / name)) write_file(folder / name, read_file(original / name));
+  }
+}
+
 // Writes all that is not weights, and says so.
 void write_descriptions(const ModelToWrite& model, const layout::FileMap& map, const std::string& quantization,
                         const fs::path& folder, WrittenModel& written) {
@@ -63,6 +71,7 @@ void write_descriptions(const ModelToWrite& model, const layout::FileMap& map, c
   }
   write_file(folder / "config.json", text);
   written.has_tokenizer = model.tokenizer.save(folder);
+  if (!map.config_table.empty()) copy_processors(original, folder);
 }
 
 HfWeights weights_of(const ModelToWrite& model, const session::ExportForm& form, int world_size) {

@@ -49,11 +49,9 @@ capstan::config::Presets BloomOptions::presets() {
   const auto sizes = [](std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
     return decoder::layer_norm_preset(250880, hidden, layers, heads);
   };
-  return {{"bloom-560m", sizes(1024, 24, 16)},
-          {"bloom-1b1", sizes(1536, 24, 16)},
-          {"bloom-1b7", sizes(2048, 24, 16)},
-          {"bloom-3b", sizes(2560, 30, 32)},
-          {"bloom-7b1", sizes(4096, 30, 32)}};
+  return {{"bloom-560m", sizes(1024, 24, 16)}, {"bloom-1b1", sizes(1536, 24, 16)},
+          {"bloom-1b7", sizes(2048, 24, 16)},  {"bloom-3b", sizes(2560, 30, 32)},
+          {"bloom-7b1", sizes(4096, 30, 32)},  {"bloom-176b", sizes(14336, 70, 112)}};
 }
 
 capstan::config::Presets BloomOptions::file_defaults() {

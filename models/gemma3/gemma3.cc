@@ -66,7 +66,8 @@ capstan::config::Presets Gemma3Options::file_defaults() {
                                                                       {"query_pre_attn_scalar", std::int64_t{256}},
                                                                       {"sliding_window", std::int64_t{4096}},
                                                                       {"global_every", std::int64_t{6}},
-                                                                      {"local_rope_theta", 1e4}})}};
+                                                                      {"local_rope_theta", 1e4}})},
+          {"gemma3", {{"tie_word_embeddings", true}}}};
 }
 
 std::vector<capstan::config::FileKeys> Gemma3Options::file_keys() {
@@ -78,7 +79,8 @@ std::vector<capstan::config::FileKeys> Gemma3Options::file_keys() {
   for (const char* name : {"rope_type", "type"})
     keys.push_back(
         {local_rope + name, Use::only, "local blocks with scaled positions are not supported", {"\"default\""}});
-  return decoder::file_keys({decoder::family_keys("gemma3_text", std::move(keys))});
+  return decoder::file_keys({decoder::family_keys("gemma3_text", std::move(keys)),
+                             decoder::wrapper_keys("gemma3", "Gemma3ForConditionalGeneration")});
 }
 
 class Gemma3 : public decoder::Model {

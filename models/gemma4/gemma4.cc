@@ -115,7 +115,8 @@ capstan::config::Presets Gemma4Options::file_defaults() {
                                                                       {"sliding_window", std::int64_t{512}},
                                                                       {"global_head_dim", std::int64_t{512}},
                                                                       {"inputs_width", std::int64_t{256}},
-                                                                      {"inputs_vocab_size", std::int64_t{262144}}})}};
+                                                                      {"inputs_vocab_size", std::int64_t{262144}}})},
+          {"gemma4", {{"tie_word_embeddings", true}}}};
 }
 
 std::vector<capstan::config::FileKeys> Gemma4Options::file_keys() {
@@ -129,7 +130,8 @@ std::vector<capstan::config::FileKeys> Gemma4Options::file_keys() {
        {decoder::neutral_keys({"num_experts", "top_k_experts", "moe_intermediate_size"}, "only mixtures have experts"),
         decoder::gemma_keys(), decoder::rotary_keys({"partial_rotary_factor"}, global_rope)})
     keys.insert(keys.end(), more.begin(), more.end());
-  return decoder::file_keys({decoder::family_keys("gemma4_text", std::move(keys))});
+  return decoder::file_keys({decoder::family_keys("gemma4_text", std::move(keys)),
+                             decoder::wrapper_keys("gemma4", "Gemma4ForConditionalGeneration")});
 }
 
 class Gemma4 : public decoder::Model {

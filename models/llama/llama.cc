@@ -44,31 +44,62 @@ void LlamaOptions::describe(capstan::config::OptionTable<LlamaOptions>& t) {
 }
 
 // The published config.json files' numbers.
-capstan::config::Presets LlamaOptions::presets() {
-  const auto llama2 = [](const decoder::RotarySizes& sizes) {
-    return decoder::rotary_preset("llama", sizes, 1e-5, 1e4, false);
+capstan::config::Presets llama_presets() {
+  const auto llama = [](const decoder::RotarySizes& sizes, double epsilon = 1e-5, double theta = 1e4) {
+    return decoder::rotary_preset("llama", sizes, epsilon, theta, false);
   };
-  const auto llama3 = [](const decoder::RotarySizes& sizes, double factor, bool tied) {
+  const auto llama3 = [](const decoder::RotarySizes& sizes, double factor, bool tied = false) {
     auto out = decoder::rotary_preset("llama", sizes, 1e-5, 5e5, tied);
     out.insert(out.end(), {{"rope_type", std::string("llama3")}, {"rope_factor", factor}});
     return out;
   };
-  return {
-      {"llama2-7b", llama2({32000, 4096, 32, 32, 32, 11008, 4096})},
-      {"llama2-13b", llama2({32000, 5120, 40, 40, 40, 13824, 4096})},
-      {"llama2-70b", llama2({32000, 8192, 80, 64, 8, 28672, 4096})},
-      {"llama3.1-8b", llama3({128256, 4096, 32, 32, 8, 14336, 131072}, 8, false)},
-      {"llama3.1-70b", llama3({128256, 8192, 80, 64, 8, 28672, 131072}, 8, false)},
-      {"llama3.2-1b", llama3({128256, 2048, 16, 32, 8, 8192, 131072}, 32, true)},
-      {"llama3.2-3b", llama3({128256, 3072, 28, 24, 8, 8192, 131072}, 32, true)},
-      {"mistral-7b-v0.3", decoder::rotary_preset("mistral", {32768, 4096, 32, 32, 8, 14336, 32768}, 1e-5, 1e6, false)},
-      {"qwen2.5-0.5b", decoder::rotary_preset("qwen2", {151936, 896, 24, 14, 2, 4864, 32768}, 1e-6, 1e6, true)},
-      {"qwen2.5-7b", decoder::rotary_preset("qwen2", {152064, 3584, 28, 28, 4, 18944, 131072}, 1e-6, 1e6, false)}};
+  return {{"llama-7b", llama({32000, 4096, 32, 32, 32, 11008, 2048}, 1e-6)},
+          {"llama-13b", llama({32000, 5120, 40, 40, 40, 13824, 2048}, 1e-6)},
+          {"llama-30b", llama({32000, 6656, 60, 52, 52, 17920, 2048}, 1e-6)},
+          {"llama-65b", llama({32000, 8192, 80, 64, 64, 22016, 2048})},
+          {"llama2-7b", llama({32000, 4096, 32, 32, 32, 11008, 4096})},
+          {"llama2-13b", llama({32000, 5120, 40, 40, 40, 13824, 4096})},
+          {"llama2-70b", llama({32000, 8192, 80, 64, 8, 28672, 4096})},
+          {"llama3-8b", llama({128256, 4096, 32, 32, 8, 14336, 8192}, 1e-5, 5e5)},
+          {"llama3-70b", llama({128256, 8192, 80, 64, 8, 28672, 8192}, 1e-5, 5e5)},
+          {"llama3.1-8b", llama3({128256, 4096, 32, 32, 8, 14336, 131072}, 8)},
+          {"llama3.1-70b", llama3({128256, 8192, 80, 64, 8, 28672, 131072}, 8)},
+          {"llama3.1-405b", llama3({128256, 16384, 126, 128, 8, 53248, 131072}, 8)},
+          {"llama3.2-1b", llama3({128256, 2048, 16, 32, 8, 8192, 131072}, 32, true)},
+          {"llama3.2-3b", llama3({128256, 3072, 28, 24, 8, 8192, 131072}, 32, true)},
+          {"llama3.3-70b", llama3({128256, 8192, 80, 64, 8, 28672, 131072}, 8)}};
+}
+
+capstan::config::Presets LlamaOptions::presets() {
+  const auto mistral = [](const decoder::RotarySizes& sizes, double theta, const Preset& more = {}) {
+    auto out = decoder::rotary_preset("mistral", sizes, 1e-5, theta, false);
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  };
+  const auto qwen = [](const decoder::RotarySizes& sizes, double epsilon, bool tied) {
+    return decoder::rotary_preset("qwen2", sizes, epsilon, 1e6, tied);
+  };
+  const Preset wide_heads{{"head_dim", std::int64_t{128}}}, window{{"sliding_window", std::int64_t{4096}}};
+  auto all = llama_presets();
+  all.merge(
+      capstan::config::Presets{{"mistral-7b-v0.1", mistral({32000, 4096, 32, 32, 8, 14336, 32768}, 1e4, window)},
+                               {"mistral-7b-v0.3", mistral({32768, 4096, 32, 32, 8, 14336, 32768}, 1e6)},
+                               {"mistral-nemo", mistral({131072, 5120, 40, 32, 8, 14336, 131072}, 1e6, wide_heads)},
+                               {"mistral-small-24b", mistral({131072, 5120, 40, 32, 8, 32768, 32768}, 1e8, wide_heads)},
+                               {"qwen2.5-0.5b", qwen({151936, 896, 24, 14, 2, 4864, 32768}, 1e-6, true)},
+                               {"qwen2.5-1.5b", qwen({151936, 1536, 28, 12, 2, 8960, 131072}, 1e-6, true)},
+                               {"qwen2.5-3b", qwen({151936, 2048, 36, 16, 2, 11008, 32768}, 1e-6, true)},
+                               {"qwen2.5-7b", qwen({152064, 3584, 28, 28, 4, 18944, 131072}, 1e-6, false)},
+                               {"qwen2.5-14b", qwen({152064, 5120, 48, 40, 8, 13824, 131072}, 1e-5, false)},
+                               {"qwen2.5-32b", qwen({152064, 5120, 64, 40, 8, 27648, 131072}, 1e-5, false)},
+                               {"qwen2.5-72b", qwen({152064, 8192, 80, 64, 8, 29568, 131072}, 1e-5, false)}});
+  return all;
 }
 
 capstan::config::Presets LlamaOptions::file_defaults() {
   const std::int64_t window = 4096, late = 28;
   return {{"llama", decoder::rotary_defaults({}, {{"attention_bias", false}, {"mlp_bias", false}})},
+          {"mistral3", {{"tie_word_embeddings", true}}},
           {"mistral", decoder::rotary_defaults({.length = 131072},
                                                {{"num_kv_heads", std::int64_t{8}}, {"sliding_window", window}})},
           {"qwen2", decoder::rotary_defaults({.length = 32768}, {{"num_kv_heads", std::int64_t{32}},
@@ -85,7 +116,8 @@ std::vector<capstan::config::FileKeys> LlamaOptions::file_keys() {
   qwen2.push_back(
       {"use_mrope", capstan::config::FileKey::Use::only, "positions of images are not supported", {"false"}});
   return decoder::file_keys({decoder::family_keys("llama", llama), decoder::family_keys("mistral", llama),
-                             decoder::family_keys("qwen2", std::move(qwen2))});
+                             decoder::family_keys("qwen2", std::move(qwen2)),
+                             decoder::wrapper_keys("mistral3", "Mistral3ForConditionalGeneration")});
 }
 
 class Llama : public decoder::Model {

@@ -60,7 +60,7 @@ capstan::config::Presets Ministral3Options::file_defaults() {
   for (auto& [key, value] : all) {
     if (key == "rope_type") value = std::string("yarn");
   }
-  return {{"ministral3", std::move(all)}};
+  return {{"ministral3", std::move(all)}, {"mistral3", {{"tie_word_embeddings", true}}}};
 }
 
 std::vector<capstan::config::FileKeys> Ministral3Options::file_keys() {
@@ -70,7 +70,8 @@ std::vector<capstan::config::FileKeys> Ministral3Options::file_keys() {
   keys.insert(keys.end(), rotary.begin(), rotary.end());
   for (const char* key : {"rope_scaling.max_position_embeddings", "rope_parameters.max_position_embeddings"})
     keys.push_back({key, Use::neutral, "transformers reads the one next to the table"});
-  return decoder::file_keys({decoder::family_keys("ministral3", std::move(keys))});
+  return decoder::file_keys({decoder::family_keys("ministral3", std::move(keys)),
+                             decoder::wrapper_keys("mistral3", "Mistral3ForConditionalGeneration")});
 }
 
 class Ministral3 : public decoder::Model {

@@ -32,13 +32,17 @@ void MixtralOptions::describe(capstan::config::OptionTable<MixtralOptions>& t) {
   decoder::describe_rotary_rest(t);
 }
 
-// The published config.json's numbers.
+// The published config.json files' numbers.
 capstan::config::Presets MixtralOptions::presets() {
-  auto mixtral = decoder::rotary_preset("mixtral", {32000, 4096, 32, 32, 8, 14336, 32768}, 1e-5, 1e6, false);
-  mixtral.insert(
-      mixtral.end(),
-      {{"num_experts", std::int64_t{8}}, {"experts_per_token", std::int64_t{2}}, {"router_aux_loss_coef", 0.02}});
-  return {{"mixtral-8x7b", std::move(mixtral)}};
+  const auto mixtral = [](const decoder::RotarySizes& sizes, double balance) {
+    auto out = decoder::rotary_preset("mixtral", sizes, 1e-5, 1e6, false);
+    out.insert(
+        out.end(),
+        {{"num_experts", std::int64_t{8}}, {"experts_per_token", std::int64_t{2}}, {"router_aux_loss_coef", balance}});
+    return out;
+  };
+  return {{"mixtral-8x7b", mixtral({32000, 4096, 32, 32, 8, 14336, 32768}, 0.02)},
+          {"mixtral-8x22b", mixtral({32000, 6144, 56, 48, 8, 16384, 65536}, 0.001)}};
 }
 
 capstan::config::Presets MixtralOptions::file_defaults() {

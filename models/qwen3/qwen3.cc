@@ -70,15 +70,23 @@ capstan::config::Presets Qwen3Options::presets() {
     out.emplace_back("head_dim", std::int64_t{128});
     return out;
   };
-  auto mixture = decoder::rotary_preset("qwen3_moe", {151936, 2048, 48, 32, 4, 6144, 40960}, 1e-6, 1e6, false);
-  mixture.insert(mixture.end(), {{"head_dim", std::int64_t{128}},
-                                 {"expert_dim", std::int64_t{768}},
-                                 {"num_experts", std::int64_t{128}},
-                                 {"experts_per_token", std::int64_t{8}},
-                                 {"normalise_weights", true}});
+  const auto mixture = [](const decoder::RotarySizes& sizes, std::int64_t expert_dim) {
+    auto out = decoder::rotary_preset("qwen3_moe", sizes, 1e-6, 1e6, false);
+    out.insert(out.end(), {{"head_dim", std::int64_t{128}},
+                           {"expert_dim", expert_dim},
+                           {"num_experts", std::int64_t{128}},
+                           {"experts_per_token", std::int64_t{8}},
+                           {"normalise_weights", true}});
+    return out;
+  };
   return {{"qwen3-0.6b", dense({151936, 1024, 28, 16, 8, 3072, 40960}, true)},
+          {"qwen3-1.7b", dense({151936, 2048, 28, 16, 8, 6144, 40960}, true)},
+          {"qwen3-4b", dense({151936, 2560, 36, 32, 8, 9728, 40960}, true)},
           {"qwen3-8b", dense({151936, 4096, 36, 32, 8, 12288, 40960}, false)},
-          {"qwen3-30b-a3b", std::move(mixture)}};
+          {"qwen3-14b", dense({151936, 5120, 40, 40, 8, 17408, 40960}, false)},
+          {"qwen3-32b", dense({151936, 5120, 64, 64, 8, 25600, 40960}, false)},
+          {"qwen3-30b-a3b", mixture({151936, 2048, 48, 32, 4, 6144, 40960}, 768)},
+          {"qwen3-235b-a22b", mixture({151936, 4096, 94, 64, 4, 12288, 40960}, 1536)}};
 }
 
 capstan::config::Presets Qwen3Options::file_defaults() {

@@ -56,7 +56,11 @@ capstan::config::Presets Qwen35Options::file_defaults() {
                                  {"shared_expert_dim", std::int64_t{512}},
                                  {"router_aux_loss", false},
                                  {"router_aux_loss_coef", 0.001}});
-  return {{"qwen3_5_text", with(4)}, {"qwen3_5_moe_text", std::move(mixture)}};
+  const capstan::config::Preset around{{"tie_word_embeddings", false}};
+  return {{"qwen3_5_text", with(4)},
+          {"qwen3_5_moe_text", std::move(mixture)},
+          {"qwen3_5", around},
+          {"qwen3_5_moe", around}};
 }
 
 std::vector<capstan::config::FileKeys> Qwen35Options::file_keys() {
@@ -65,7 +69,9 @@ std::vector<capstan::config::FileKeys> Qwen35Options::file_keys() {
   for (const auto& more : {hybrid_keys(), decoder::rotary_keys({"partial_rotary_factor"})})
     keys.insert(keys.end(), more.begin(), more.end());
   return decoder::file_keys(
-      {decoder::family_keys("qwen3_5_text", keys), decoder::family_keys("qwen3_5_moe_text", keys)});
+      {decoder::family_keys("qwen3_5_text", keys), decoder::family_keys("qwen3_5_moe_text", keys),
+       decoder::wrapper_keys("qwen3_5", "Qwen3_5ForConditionalGeneration"),
+       decoder::wrapper_keys("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration")});
 }
 
 }  // namespace qwen3_5

@@ -69,6 +69,7 @@ class Qwen35 : public decoder::Model {
   void describe_files(capstan::layout::FileMap& map) const override {
     const auto& o = *options_;
     map.architecture = o.has_experts() ? "Qwen3_5MoeForCausalLM" : "Qwen3_5ForCausalLM";
+    map.kept = {"mtp."};
     decoder::describe_rotary_files(o, map);
     decoder::describe_rotary_scaling_files(o, map);
     describe_hybrid_files(o, o.num_layers, map);

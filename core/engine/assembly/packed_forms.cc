@@ -13,10 +13,11 @@ namespace capstan::assembly {
 
 std::vector<nn::PackedForm> forms_of_folder(const std::string& folder, std::vector<nn::PackedForm> known,
                                             plugin::Host& host) {
-  const auto method = hf::door().quantization_of_folder(folder);
-  if (!method) return known;
+  const auto quantization = hf::door().quantization_of_folder(folder);
+  if (!quantization || quantization->is_decodable) return known;
+  const auto& method = quantization->method;
   const auto is_known = [&] {
-    return std::any_of(known.begin(), known.end(), [&](const auto& form) { return *method == form.method; });
+    return std::any_of(known.begin(), known.end(), [&](const auto& form) { return method == form.method; });
   };
   if (is_known()) return known;  // whether its tensors can be taken is judged where they are read
   std::string installed;
@@ -27,9 +28,9 @@ std::vector<nn::PackedForm> forms_of_folder(const std::string& folder, std::vect
     }
   }
   if (is_known()) return known;
-  throw Error(cat("its weights are quantized", method->empty() ? "" : " (" + *method + ")", ", which is not supported"),
-              cat("take the model that it was quantized from",
-                  installed.empty() ? "" : ", or one that was quantized by " + installed),
+  throw Error(cat("its weights are quantized", method.empty() ? "" : " (" + method + ")", ", which is not supported"),
+              cat("take the model that it was quantized from, or one in a form of docs/model-files.md",
+                  installed.empty() ? "" : cat(", or of ", installed)),
               (std::filesystem::path(folder) / "config.json").string());
 }
 

@@ -4,9 +4,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "assembly/folder_model.h"
 #include "assembly/model_start.h"
 #include "assembly/packed_forms.h"
 #include "assembly/plugins.h"
@@ -88,10 +90,17 @@ class Loader {
     const bool usable = own.empty();
     for (const auto& diagnostic : own.list()) faults_.add(diagnostic);
     if (!usable) return;
-    made.object = std::static_pointer_cast<Interface>(registration.make(section, faults_));
-    made.make_another = [section, make = registration.make] {
+    const auto make = [section, start, make = registration.make](Diagnostics& faults) {
+      auto object = std::static_pointer_cast<Interface>(make(section, faults));
+      if constexpr (std::is_same_v<Interface, nn::Model>) {
+        if (start.folder) object = in_folder(std::move(object), start.folder->path);
+      }
+      return object;
+    };
+    made.object = make(faults_);
+    made.make_another = [make] {
       Diagnostics none;
-      return std::static_pointer_cast<Interface>(make(section, none));
+      return make(none);
     };
   }
 

@@ -41,7 +41,7 @@ void judge_start(Job& job, Diagnostics& faults) {
   }
   if (from_start) {
     setup::collect(faults, [&] { check_added_files(job.plugins); });
-    setup::collect(faults, [&] { note_absent_tensors(job.plugins, job.model->own); });
+    setup::collect(faults, [&] { note_model_files(job.plugins, job.model->own); });
   }
 }
 

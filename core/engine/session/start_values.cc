@@ -133,18 +133,20 @@ void check_model_files(const assembly::Plugins& plugins, const std::vector<nn::W
       ->check(records, diagnostics);
 }
 
-void note_absent_tensors(assembly::Plugins& plugins, const std::vector<nn::WeightPtr>& own) {
+void note_model_files(assembly::Plugins& plugins, const std::vector<nn::WeightPtr>& own) {
   const auto map = plugins.model.object->file_map();
   const auto& path = plugins.model_options->path;
-  if (!path || own.empty() || map.may_be_absent.empty()) return;
-  const auto folder = hf::door().open({.path = *path, .map = map});
+  if (!path || own.empty()) return;
+  const auto folder = hf::door().open({*path, map, {}, assembly::codecs_of(own), plugins.packed_forms});
+  auto& note = plugins.model.note;
+  const auto records = assembly::records_of(own);
+  for (const auto& line : folder->notes(records)) note += cat(note.empty() ? "" : "\n", line);
   std::vector<std::string> absent;
-  for (const auto* record : assembly::records_of(own)) {
+  for (const auto* record : records) {
     if (folder->may_lack(*record))
       absent.push_back(cat(record->name, record->trainable ? "" : " (which is not trained)"));
   }
   if (absent.empty()) return;
-  auto& note = plugins.model.note;
   note += cat(note.empty() ? "" : "\n", *path, " has no tensor of ", join(absent),
               absent.size() == 1 ? ": it begins with its initial values" : ": they begin with their initial values");
 }

@@ -24,8 +24,9 @@ void check_model_files(const assembly::Plugins& plugins, const std::vector<nn::W
                        Diagnostics& diagnostics);
 /// The same for files from which strategies take what they added: throws what they say when they open them.
 void check_added_files(const assembly::Plugins& plugins);
-/// Adds to the model's note which records its folder has no tensor of, as layout::FileMap::may_be_absent allows.
-void note_absent_tensors(assembly::Plugins& plugins, const std::vector<nn::WeightPtr>& own);
+/// Adds to the model's note what becomes of its folder's tensors: those that are kept, those that are decoded, and the
+/// records that have none, as layout::FileMap::may_be_absent allows.
+void note_model_files(assembly::Plugins& plugins, const std::vector<nn::WeightPtr>& own);
 
 }  // namespace session
 CAPSTAN_END_NAMESPACE

@@ -1,3 +1,4 @@
+#include <capstan/base/text.h>
 #include <capstan/decoder/file_keys.h>
 
 #include <utility>
@@ -183,6 +184,40 @@ FileKeys family_keys(const std::string& family, Keys keys) {
       "config.json of " + family,
       "What transformers writes for this family, besides the options of its plugin and the keys of every config.json.",
       std::move(keys), FileKeys::Unknown::named};
+}
+
+FileKeys wrapper_keys(const std::string& family, const std::string& architecture) {
+  Keys keys{{"architectures", Use::only, "only this class's text model is read", {cat("[\"", architecture, "\"]")}},
+            {"text_config", Use::used, "the options of the text model, which is trained"},
+            {"tie_word_embeddings", Use::used, "with the text model's and the files: whether the head is the table"}};
+  append(keys, neutral_keys({"vision_config",
+                             "audio_config",
+                             "image_token_index",
+                             "image_token_id",
+                             "video_token_id",
+                             "audio_token_id",
+                             "vision_start_token_id",
+                             "vision_end_token_id",
+                             "boi_token_index",
+                             "eoi_token_index",
+                             "boi_token_id",
+                             "eoi_token_id",
+                             "boa_token_id",
+                             "eoa_token_id",
+                             "eoa_token_index",
+                             "boa_token_index",
+                             "mm_tokens_per_image",
+                             "projector_hidden_act",
+                             "multimodal_projector_bias",
+                             "spatial_merge_size",
+                             "vision_feature_layer",
+                             "vision_soft_tokens_per_image",
+                             "audio_soft_tokens_per_image"},
+                            "it is of images or sounds, whose tensors are kept as they are"));
+  append(keys, neutral_keys({"initializer_range"}, "the text model's own table says it"));
+  return {"config.json of " + family,
+          cat("transformers writes it with ", architecture, ", a model around the text model of text_config."),
+          std::move(keys), FileKeys::Unknown::named};
 }
 
 std::vector<FileKeys> file_keys(std::vector<FileKeys> families) {

@@ -143,9 +143,12 @@ std::set<std::string> parameters_of(const layout::FileMap& files) {
   return names;
 }
 
-// The shortest name suffixes that only adapted modules have: peft adapts every module with such a suffix.
-std::set<std::string> targets_of(const std::set<std::string>& adapted, const std::set<std::string>& modules) {
+// The shortest name suffixes that only adapted modules have: peft adapts every module with such a suffix. What is
+// around a text model may have modules of any names: inside of it they are whole names.
+std::set<std::string> targets_of(const std::set<std::string>& adapted, const std::set<std::string>& modules,
+                                 bool is_inside) {
   std::set<std::string> targets;
+  if (is_inside) return adapted;
   for (const auto& module : adapted) {
     auto begin = module.rfind('.');
     for (; begin != std::string::npos && begin > 0; begin = module.rfind('.', begin - 1)) {
@@ -175,10 +178,11 @@ std::string config_text(const nn::Adapter& adapter, const std::vector<PeftTensor
   // peft refuses dropout with parameters; an evaluation has none.
   json["lora_dropout"] = parameters.empty() ? adapter.dropout : 0.0;
   json["use_rslora"] = adapter.rank_stabilised;
-  const auto targets = targets_of(adapted, modules_of(files));
+  const auto targets = targets_of(adapted, modules_of(files), !files.config_table.empty());
   json["target_modules"] = std::vector<std::string>(targets.begin(), targets.end());
   if (!parameters.empty()) {
-    const auto of = targets_of({parameters.begin(), parameters.end()}, parameters_of(files));
+    const auto of =
+        targets_of({parameters.begin(), parameters.end()}, parameters_of(files), !files.config_table.empty());
     json["target_parameters"] = std::vector<std::string>(of.begin(), of.end());
   }
   json["bias"] = whole.bias;

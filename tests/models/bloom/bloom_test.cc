@@ -16,11 +16,9 @@ std::int64_t integer(std::int64_t value) { return value; }
 }  // namespace
 
 TEST_CASE("presets have the published models' parameters") {
-  const std::map<std::string, std::int64_t> published{{"bloom-560m", 559214592},
-                                                      {"bloom-1b1", 1065314304},
-                                                      {"bloom-1b7", 1722408960},
-                                                      {"bloom-3b", 3002557440},
-                                                      {"bloom-7b1", 7069016064}};
+  const std::map<std::string, std::int64_t> published{{"bloom-560m", 559214592}, {"bloom-1b1", 1065314304},
+                                                      {"bloom-1b7", 1722408960}, {"bloom-3b", 3002557440},
+                                                      {"bloom-7b1", 7069016064}, {"bloom-176b", 176247271424}};
   CHECK(parameters_of_presets("bloom") == published);
 }
 

@@ -15,11 +15,16 @@ std::int64_t integer(std::int64_t value) { return value; }
 }  // namespace
 
 TEST_CASE("presets have the published models' parameters") {
-  const std::map<std::string, std::int64_t> published{{"llama2-7b", 6738415616},     {"llama2-13b", 13015864320},
-                                                      {"llama2-70b", 68976648192},   {"llama3.1-8b", 8030261248},
-                                                      {"llama3.1-70b", 70553706496}, {"llama3.2-1b", 1235814400},
-                                                      {"llama3.2-3b", 3212749824},   {"mistral-7b-v0.3", 7248023552},
-                                                      {"qwen2.5-0.5b", 494032768},   {"qwen2.5-7b", 7615616512}};
+  const std::map<std::string, std::int64_t> published{
+      {"llama2-7b", 6738415616},       {"llama2-13b", 13015864320},     {"llama2-70b", 68976648192},
+      {"llama3.1-8b", 8030261248},     {"llama3.1-70b", 70553706496},   {"llama3.2-1b", 1235814400},
+      {"llama3.2-3b", 3212749824},     {"mistral-7b-v0.3", 7248023552}, {"qwen2.5-0.5b", 494032768},
+      {"qwen2.5-7b", 7615616512},      {"llama-7b", 6738415616},        {"llama-13b", 13015864320},
+      {"llama-30b", 32528943616},      {"llama-65b", 65285660672},      {"llama3-8b", 8030261248},
+      {"llama3-70b", 70553706496},     {"llama3.1-405b", 405853388800}, {"llama3.3-70b", 70553706496},
+      {"mistral-7b-v0.1", 7241732096}, {"mistral-nemo", 12247782400},   {"mistral-small-24b", 23572403200},
+      {"qwen2.5-1.5b", 1543714304},    {"qwen2.5-3b", 3085938688},      {"qwen2.5-14b", 14770033664},
+      {"qwen2.5-32b", 32763876352},    {"qwen2.5-72b", 72706203648}};
   CHECK(parameters_of_presets("llama") == published);
 }
 

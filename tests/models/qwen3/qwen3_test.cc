@@ -25,7 +25,9 @@ const ModelOptions tiny{{"num_layers", integer(1)},   {"hidden_size", integer(12
 
 TEST_CASE("presets have the published models' parameters") {
   const std::map<std::string, std::int64_t> published{
-      {"qwen3-0.6b", 596049920}, {"qwen3-8b", 8190735360}, {"qwen3-30b-a3b", 30532122624}};
+      {"qwen3-0.6b", 596049920},      {"qwen3-1.7b", 1720574976},       {"qwen3-4b", 4022468096},
+      {"qwen3-8b", 8190735360},       {"qwen3-14b", 14768307200},       {"qwen3-32b", 32762123264},
+      {"qwen3-30b-a3b", 30532122624}, {"qwen3-235b-a22b", 235093634560}};
   CHECK(model_host().load("model", "qwen3").presets.size() == published.size());
   for (const auto& [preset, parameters] : published) {
     INFO(preset);

@@ -17,7 +17,6 @@ import torch
 import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
 
 from families_gpt_oss import gpt_oss
 from families import VOCAB, bloom, gpt2, llama, mixtral, olmo2, qwen3
@@ -26,7 +25,8 @@ from families_qwen3_5 import CASES as QWEN3_5
 from families_neox_phi_ministral import gpt_neox, ministral3, phi3
 from families_llamas import glm4, granite, olmo3, smollm3
 from families_gemma import gemma2, gemma3, gemma4
-from models import ONLY, make_model, random_ids
+from families_wrappers import mistral3
+from models import ONLY, auto_class, make_model, random_ids
 
 CASES = {
     "gpt": (gpt2, dict(target_modules=["c_attn", "mlp.c_proj"], r=4, lora_alpha=9, fan_in_fan_out=True)),
@@ -39,6 +39,8 @@ CASES = {
                   r=4, lora_alpha=8, modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
     "mixtral": (mixtral, dict(target_modules=["q_proj", "k_proj", "v_proj"], r=4, lora_alpha=8)),
     "qwen3": (qwen3, dict(target_modules=["q_proj", "o_proj", "gate_proj"], r=4, lora_alpha=8)),
+    "mistral3": (mistral3, dict(target_modules=r"model\.language_model\..*\.(q_proj|v_proj|down_proj)", r=4, lora_alpha=8,
+                                modules_to_save=["lm_head"])),
     # Not at shared experts: peft with transformers 5 takes their names for those of the fused experts.
     "glm4_moe": (glm4_moe, dict(target_modules=["q_proj", "o_proj"], r=3, lora_alpha=8)),
     "deepseek_v3": (deepseek_v3, dict(target_modules=["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"], r=3,
@@ -107,7 +109,7 @@ def make(folder):
 
 def load(folder, name):
     for case in CASES:
-        base = AutoModelForCausalLM.from_pretrained(folder / case, attn_implementation="eager").eval()
+        base = auto_class(folder / case).from_pretrained(folder / case, attn_implementation="eager").eval()
         plain = logits(base)["logits"]
         adapted = PeftModel.from_pretrained(base, folder / case / name).eval()
         state = adapted.state_dict()

@@ -158,12 +158,12 @@ def listening():
 def load(folder, dtype):
     """(model, everything that was said while it was loaded)"""
     with listening() as said:
-        model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, output_loading_info=True, **tiny.PLAIN)
+        model, info = tiny.auto_class(folder).from_pretrained(folder, dtype=dtype, output_loading_info=True, **tiny.PLAIN)
     return model.eval(), said + [f"{kind}: {names}" for kind, names in info.items() if names]
 
 
 def logits(model):
-    ids = torch.randint(0, model.config.vocab_size, (2, 17), generator=torch.Generator().manual_seed(3))
+    ids = torch.randint(0, model.config.get_text_config().vocab_size, (2, 17), generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
         return model(input_ids=ids).logits
 
@@ -228,6 +228,10 @@ def check_pair(original, exported, dtype):
         assert said_of(ours.config, key) == said_of(theirs.config, key), key
     if own:
         compare_bytes(original, exported)
+    if own and "text_config" in config:
+        assert (exported / "config.json").read_bytes() == (original / "config.json").read_bytes()
+        gone = set(all_tensors(original)) - set(all_tensors(exported))
+        assert not gone, gone
     if (original / "tokenizer.json").exists():
         check_tokenizers(original, exported)
 

@@ -75,6 +75,7 @@ TEST_CASE("models of every family go in and out by the byte, and load without a 
 TEST_CASE("a model that came from no folder is written only from its options", "[transformers4]") {
   Pairs pairs;
   for (const auto& one : parity::cases) {
+    if (one.is_inside) continue;  // options say nothing of what is around it
     const auto original = parity::folders() / one.name;
     const auto job = without_path(parity::prepare(one, "fp32"), pairs.folder(one.name + ".toml"));
     pairs.add(original, write(job, original, pairs.folder(one.name), {}).folder, "float32");

@@ -22,6 +22,7 @@ struct Case {
   std::string plugin;
   bool in_transformers_4 = true;
   std::string options = {};  ///< more of [model], besides what the folder says
+  bool is_inside = false;  ///< a text model in a model around it
 };
 
 inline const std::vector<Case> all_cases{
@@ -82,6 +83,11 @@ inline const std::vector<Case> all_cases{
     {"glm", "glm4"},
     {"deepseek-v3", "deepseek_v3"},
     {"deepseek-v3-states", "deepseek_v3"},
+    {"mistral3", "llama", true, "", true},
+    {"mistral3-tied", "llama", true, "", true},
+    {"ministral3-inside", "ministral3", false, "", true},
+    {"gemma3-inside", "gemma3", true, "", true},
+    {"qwen3.5-inside", "qwen3_5", false, "", true},
 };
 
 /// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or

@@ -37,6 +37,7 @@ No dropout. In float64 transformers' own float32 detours (norms, softmax, rotary
 """
 import contextlib
 import copy
+import json
 import os
 import pathlib
 import sys
@@ -62,6 +63,12 @@ if int(transformers.__version__.split(".")[0]) >= 5:
 # Those of CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), or all.
 ONLY = os.environ.get("CAPSTAN_PARITY_CASES", "")
 CASES = {name: make for name, make in CASES.items() if not ONLY or name in ONLY.split(",")}
+
+
+def auto_class(folder):
+    """The one that opens this folder: models around a text model have their own."""
+    config = json.loads((pathlib.Path(folder) / "config.json").read_text())
+    return transformers.AutoModelForImageTextToText if "text_config" in config else transformers.AutoModelForCausalLM
 
 
 @contextlib.contextmanager
@@ -158,7 +165,9 @@ def gradients_of(model):
     state = model.state_dict(keep_vars=True)
     tied = {"lm_head.weight", "embed_out.weight"} if model.config.tie_word_embeddings else set()
     other = set(buffers_in_files(model)) | tied
-    own = {name: parameter.grad.detach().clone() for name, parameter in state.items() if name not in other}
+    # What is beside a text model has none.
+    own = {name: parameter.grad.detach().clone() for name, parameter in state.items()
+           if name not in other and parameter.grad is not None}
     return as_published(model, own)
 
 
@@ -249,6 +258,9 @@ def write_case(folder, kind, config):
         at.mkdir()
         save_file(gradients, at / "model.safetensors", {"format": "pt"})
     names = set(load_file(folder / "model.safetensors")) - set(buffers_in_files(kind._from_config(config)))
+    if hasattr(config, "text_config"):  # under the names of modules, as files may have them too
+        names = {name.replace("language_model.model.", "model.language_model.").replace("language_model.lm_head", "lm_head")
+                 for name in names if "language_model." in name or "lm_head." in name}
     assert names <= set(gradients), names - set(gradients)
 
 

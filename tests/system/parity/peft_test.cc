@@ -57,6 +57,10 @@ const Case all_cases[] = {
      // Not at mixtral's experts: peft 0.21 with transformers 5 scales those otherwise, its own too (docs/lora.md).
      "rank = 4\nalpha = 3\nrank_stabilised = true\ntargets = [\"linear_qkv\", \"linear_fc2\"]\n"
      "modules_to_save = [\"q_norm\"]\n"},
+    // Its tower has modules of the same names, which get no adapters.
+    {"mistral3",
+     "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"v_proj\", \"down_proj\"]\nmodules_to_save = [\"lm_head\"]\n",
+     "rank = 4\ntargets = [\"linear_qkv\", \"o_proj\"]\nmodules_to_save = [\"norm\"]\n"},
     {"glm4_moe", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\"]\n",
      "rank = 4\nalpha = 3\ntargets = [\"linear_qkv\", \"linear_proj\"]\nmodules_to_save = "
      "[\"post_attention_layernorm\"]\n"},
@@ -129,7 +133,7 @@ session::Job prepare(const std::string& plugin, const std::string& lora,
                      setup::Purpose purpose = setup::Purpose::train) {
   const auto config = folders() / "job.toml";
   std::ofstream(config)
-      << "[run]\ndevice = \"cpu\"\nseed = 9\n[model]\nplugin = \"" << (plugin == "tied" ? "llama" : plugin)
+      << "[run]\ndevice = \"cpu\"\nseed = 9\n[model]\nplugin = \"" << (plugin == "tied" || plugin == "mistral3" ? "llama" : plugin)
       << "\"\npath = \"" << plugin << "\"\n[data]\nplugin = \"synthetic\"\ntokenizer = \"byte\"\n"
       << "eval_samples = 1\n[train]\nmax_steps = 1\nglobal_batch = 1\nprecision = \"fp32\"\n[strategy.lora]\n"
       << lora;

@@ -10,7 +10,7 @@ namespace packed_forms_test {
 
 using namespace capstan;
 
-TEST_CASE("a folder of quantized weights is taken as a strategy that is installed reads it, or refused by its name") {
+TEST_CASE("a folder of quantized weights is decoded, read by a strategy, or refused by its method's name") {
   const Scratch scratch;
   plugin::Host host;
   std::size_t forms = 0;
@@ -21,10 +21,14 @@ TEST_CASE("a folder of quantized weights is taken as a strategy that is installe
   CHECK(fault(R"({"quantization_config": {"quant_method": "gptq"}})") ==
         (scratch / "config.json").string() +
             ": its weights are quantized (gptq), which is not supported\n    fix: take the model that it was quantized "
-            "from, or one that was quantized by bitsandbytes (strategy.nf4)");
+            "from, or one in a form of docs/model-files.md, or of bitsandbytes (strategy.nf4)");
+  CHECK_THAT(fault(R"({"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": true}})"),
+             Contains("quantized (bitsandbytes in 8 bits)"));
   CHECK(forms == 0);
+  // These are decoded where no strategy keeps them.
   CHECK(fault(R"({"quantization_config": {"quant_method": "bitsandbytes"}})").empty());
-  CHECK(forms == 1);
+  CHECK(fault(R"({"quantization_config": {"quant_method": "fp8"}})").empty());
+  CHECK(forms == 0);
 }
 
 }  // namespace packed_forms_test

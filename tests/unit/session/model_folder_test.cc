@@ -42,7 +42,7 @@ TEST_CASE("a folder in a form of a strategy's own is written, recognised and rea
              Contains("14 tensors are in halves, and nothing in this run keeps them so: ") &&
                  Contains("fix: add [strategy.halves], or take the model that it was quantized from"));
   CHECK_THAT(fault_of(""), Contains("its weights are quantized (halving), which is not supported") &&
-                               Contains("or one that was quantized by bitsandbytes (strategy.nf4)"));
+                               Contains("or one in a form of docs/model-files.md"));
 }
 
 }  // namespace model_folder_test

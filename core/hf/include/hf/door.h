@@ -53,6 +53,8 @@ class Folder : public layout::Source, public nn::CodedSource {
   /// a floating-point dtype, tensors that no record uses, each kind one fault with its names; packed matrices that no
   /// codec takes, or not as they are.
   virtual void check(const std::vector<const layout::Param*>& params, Diagnostics& diagnostics) const = 0;
+  /// For people: what becomes of tensors that are read otherwise than as they are, or not at all.
+  virtual std::vector<std::string> notes(const std::vector<const layout::Param*>& params) const = 0;
   /// Whether nothing of the parameter is in the folder, as FileMap::may_be_absent allows.
   virtual bool may_lack(const layout::Param& param) const = 0;
 };
@@ -83,14 +85,15 @@ struct Door {
   /// Refuses a folder whose config.json is of a family that this plugin does not read, by its name.
   void (*check_family)(const config::Section& section, const ModelFolder& folder,
                        const plugin::Registration& registration, plugin::Host& host);
-  /// The method by which the folder's weights are quantized; "" where it does not say which; nothing: they are not, or
-  /// they are decoded as they are read.
-  std::optional<std::string> (*quantization_of_folder)(const std::string& folder);
+  /// How the folder's weights are quantized; nothing: they are not.
+  std::optional<Quantization> (*quantization_of_folder)(const std::string& folder);
   /// Refuses a folder that has an adapter and no model, or both where no strategy reads the adapter.
   void (*refuse_adapter)(const ModelFolder& folder);
   /// Adds what the folder's config.json says of the model's options, as a layer below the configuration.
   FromFolder (*with_model_file)(const config::Section& section, const ModelFolder& folder,
                                 const plugin::Registration& registration);
+  /// Where a model's records are in this folder: `map`, or the same inside of a model around it.
+  layout::FileMap (*map_in)(const std::string& folder, layout::FileMap map);
   /// Its tensors; what is wrong with single files is in faults(). Throws Error for a folder that holds no safetensors.
   std::unique_ptr<Folder> (*open)(const FolderToOpen& folder);
   /// The tensors that `map` makes of records, under their published names, in memory.

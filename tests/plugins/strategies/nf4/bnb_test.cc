@@ -221,10 +221,9 @@ TEST_CASE("a folder in 4 bits trains as the one that it was made of, on other la
     const auto tables = cat(lora, nf4_table, layout);
     CHECK(differences(run(tables, scratch / "packed", world), plain, 1e-10) == "");
   }
-  CHECK_THAT(error_of(lora, scratch / "packed"),
-             Contains("14 tensors are in 4 bits (bitsandbytes)") && Contains("add [strategy.lora] and [strategy.nf4]"));
-  CHECK_THAT(error_of(lora + nf4_table + "targets = [\"linear_fc1\"]\n", scratch / "packed"),
-             Contains("10 tensors are in 4 bits (bitsandbytes)"));
+  // What no strategy keeps is decoded.
+  CHECK(error_of(lora, scratch / "packed") == "");
+  CHECK(error_of(lora + nf4_table + "targets = [\"linear_fc1\"]\n", scratch / "packed") == "");
 }
 
 TEST_CASE("a folder in 4 bits that lacks a part, has too much or packs otherwise is refused by name") {

@@ -21,6 +21,10 @@ std::vector<config::FileKeys> file_keys(std::vector<config::FileKeys> families);
 /// The table "config.json of FAMILY".
 config::FileKeys family_keys(const std::string& family, std::vector<config::FileKey> keys);
 
+/// The table "config.json of FAMILY" of models around a text model, such as "mistral3" with "text_config" in it and the
+/// class "Mistral3ForConditionalGeneration". With it a plugin says that it trains the text model in their folders.
+config::FileKeys wrapper_keys(const std::string& family, const std::string& architecture);
+
 /// Keys that change nothing, for one reason.
 std::vector<config::FileKey> neutral_keys(const std::vector<std::string>& names, const std::string& reason);
 /// Names of Capstan's options that no config.json has: transformers does not read them there, and so Capstan does not.

@@ -1,5 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/layout/file_tensor.h>
 #include <capstan/plugin/host.h>
 
 #include <optional>
@@ -20,9 +21,11 @@ std::string plugin_of_folder(const std::string& folder, plugin::Host& host);
 void check_family(const config::Section& section, const ModelFolder& folder, const plugin::Registration& registration,
                   plugin::Host& host);
 
-/// The method by which the folder's weights are quantized, as its config.json has it; "" where it does not say which;
-/// nothing: they are not, or they are decoded as they are read.
-std::optional<std::string> quantization_of_folder(const std::string& folder);
+/// How the folder's weights are quantized, as its config.json says; nothing: they are not.
+std::optional<Quantization> quantization_of_folder(const std::string& folder);
+
+/// Where a model's records are in the folder: `map`, or the same inside of a model around it (in_wrapper).
+layout::FileMap map_in_folder(const std::string& folder, layout::FileMap map);
 
 /// Refuses a folder that has a PEFT adapter and no model, or both where no strategy reads the adapter: transformers
 /// would load it. Throws Error at `where`, or at the folder where that is empty.

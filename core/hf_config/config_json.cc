@@ -7,6 +7,7 @@
 
 #include "hf/config_file.h"
 #include "hf/json_keys.h"
+#include "hf/wrapper.h"
 
 namespace capstan::hf {
 namespace {
@@ -72,17 +73,44 @@ void put_ids(Json& json, const TokenIds& ids) {
   json["pad_token_id"] = one(ids.pad);
 }
 
+bool is_left_out(const layout::FileMap& map, const config::Resolved& option) {
+  return std::find(map.left_out.begin(), map.left_out.end(), option.spec.key) != map.left_out.end();
+}
+
+void put_quantization(Json& json, const std::string& quantization) {
+  json.erase("quantization_config");
+  if (!quantization.empty()) json["quantization_config"] = Json::parse(quantization);
+}
+
+// The file as it was, but for what the configuration says otherwise of the text model, and for the tensors' form.
+std::string wrapper_json(const ConfigJson& from, Json json) {
+  const auto before = json;
+  auto& inside = json[text_table];
+  for (const auto& option : from.options) {
+    const bool is_asked = option.origin.layer > config::Origin::Layer::model_file;
+    if (is_asked && !is_left_out(from.map, option)) put_option(inside, option, /*has_original=*/true);
+    if (is_asked && option.spec.key == "tie_word_embeddings") json[option.spec.key] = json_of(option.value);
+  }
+  for (auto* part : {&json, &inside}) {
+    for (const char* key : {"dtype", "torch_dtype"}) {
+      if (part->contains(key)) (*part)[key] = from.dtype;
+    }
+  }
+  inside.erase("quantization_config");
+  put_quantization(json, from.quantization);
+  return json == before ? from.original : json.dump(2) + "\n";
+}
+
 }  // namespace
 
 std::string config_json(const ConfigJson& from) {
   if (from.map.architecture.empty()) throw Error("this model has no Hugging Face architecture");
   const bool has_original = !from.original.empty();
   auto json = has_original ? parse_config(from.original, "config.json") : Json::object();
+  if (is_wrapper(json)) return wrapper_json(from, std::move(json));
   json["architectures"] = Json::array({from.map.architecture});
   for (const auto& option : from.options) {
-    const auto& left_out = from.map.left_out;
-    if (std::find(left_out.begin(), left_out.end(), option.spec.key) == left_out.end())
-      put_option(json, option, has_original);
+    if (!is_left_out(from.map, option)) put_option(json, option, has_original);
   }
   for (const auto& [key, text] : from.map.more) {
     // A length that is made up here gives way to the original's.
@@ -91,8 +119,7 @@ std::string config_json(const ConfigJson& from) {
   if (!has_original) put_ids(json, from.ids);
   // The file has one of the two names; older programs know only "torch_dtype".
   json[json.contains("dtype") ? "dtype" : "torch_dtype"] = from.dtype;
-  json.erase("quantization_config");
-  if (!from.quantization.empty()) json["quantization_config"] = Json::parse(from.quantization);
+  put_quantization(json, from.quantization);
   return json.dump(2) + "\n";
 }
 

@@ -16,6 +16,7 @@
 #include "hf/json_keys.h"
 #include "hf/layer_config.h"
 #include "hf/rope_tables.h"
+#include "hf/wrapper.h"
 
 namespace capstan::hf {
 namespace {
@@ -60,12 +61,16 @@ std::string short_text(const Json& value) {
 constexpr std::array<std::pair<const char*, const char*>, 3> neutral_in_tables{
     {{"partial_rotary_factor", "1"}, {"factor", "1"}, {"truncate", "true"}}};
 
+constexpr const char* tied_key = "tie_word_embeddings";
+
 // Reads one config.json for one plugin.
 class Reader {
  public:
   Reader(const config::Section& section, const plugin::Registration& registration, std::string file)
       : file_(std::move(file)),
-        json_(parse_config(read_file(file_), file_)),
+        whole_(parse_config(read_file(file_), file_)),
+        json_(text_part(whole_)),
+        where_(is_wrapper(whole_) ? cat(file_, ": ", text_table) : file_),
         registration_(registration),
         result_(section),
         family_(family()),
@@ -73,13 +78,17 @@ class Reader {
 
   FromFolder read() {
     settle_tables();
+    settle_tied();
     auto unknown = judge();
+    judge_wrapper(unknown);
     for (const auto& spec : registration_.schema) {
       if (!has(result_, spec)) take(spec);
     }
     require_sizes();
     faults_.throw_if_any();
-    return {std::move(result_), with_decoding(std::move(unknown))};
+    auto note = with_decoding(note_of(unknown));
+    if (!tied_note_.empty()) note += cat(note.empty() ? "" : "\n", tied_note_);
+    return {std::move(result_), std::move(note), std::move(unknown)};
   }
 
  private:
@@ -92,9 +101,11 @@ class Reader {
   }
 
   // What the plugin says of this kind of file, the family's own keys first, and its options.
-  FileKeys table_of(const std::string& kind) const {
+  FileKeys table_of(const std::string& kind) const { return table_of(kind, family_); }
+
+  FileKeys table_of(const std::string& kind, const std::string& family) const {
     FileKeys all{kind, {}, {}, FileKeys::Unknown::named};
-    for (const auto& file : {cat(kind, " of ", family_), kind}) {
+    for (const auto& file : {cat(kind, " of ", family), kind}) {
       for (const auto& each : registration_.file_keys) {
         if (each.file == file) all.keys.insert(all.keys.end(), each.keys.begin(), each.keys.end());
       }
@@ -102,9 +113,11 @@ class Reader {
     return all;
   }
 
-  const config::Preset& defaults() const {
+  const config::Preset& defaults() const { return defaults_of(family_); }
+
+  const config::Preset& defaults_of(const std::string& family) const {
     static const config::Preset none;
-    const auto found = registration_.file_defaults.find(family_);
+    const auto found = registration_.file_defaults.find(family);
     return found == registration_.file_defaults.end() ? none : found->second;
   }
 
@@ -131,11 +144,37 @@ class Reader {
     };
     reader.longest = default_length("max_position_embeddings");
     reader.original = default_length("original_max_position_embeddings");
-    settle_rope(json_, reader, file_, faults_);
+    settle_rope(json_, reader, where_, faults_);
     const auto& schema = registration_.schema;
     const bool has_global_heads =
         std::any_of(schema.begin(), schema.end(), [](const auto& spec) { return spec.key == "global_head_dim"; });
     if (has_global_heads) settle_layers(json_);
+  }
+
+  std::optional<bool> tied_in(const Json& json, const std::string& family) const {
+    const auto said = json.value(tied_key, Json());
+    if (said.is_boolean()) return said.get<bool>();
+    for (const auto& [key, value] : defaults_of(family)) {
+      const auto* tied = std::get_if<bool>(&value);
+      if (tied && key == tied_key) return *tied;
+    }
+    return {};
+  }
+
+  // transformers 5 goes by the wrapper's flag and the head that is in the files, transformers 4 by the text model's:
+  // where the two flags differ the files decide.
+  void settle_tied() {
+    if (!is_wrapper(whole_) || result_.find(tied_key)) return;
+    const auto outer = tied_in(whole_, family_of(whole_)), inner = tied_in(json_, family_);
+    if (!outer || outer == inner) return;
+    const auto has = has_head(std::filesystem::path(file_).parent_path().string());
+    if (!has) return;
+    json_[tied_key] = !*has;
+    const auto words = [](const std::optional<bool>& tied) { return !tied ? "not said" : *tied ? "true" : "false"; };
+    tied_note_ =
+        cat(file_, ": ", tied_key, " is ", words(outer), " for the whole and ", words(inner), " in ", text_table,
+            *has ? "; the files have a head, which is trained as a matrix of its own"
+                 : "; the files have no head, so it is the embedding's table");
   }
 
   // An option's name that the table does not know is used.
@@ -150,9 +189,9 @@ class Reader {
     return names;
   }
 
-  // Returns the note about unknown keys. In a table of which options are known ("rope_scaling") a key that none of them
+  // Returns unknown keys. In a table of which options are known ("rope_scaling") a key that none of them
   // has is one that is misspelt, or one that changes the model in a way that Capstan does not know.
-  std::string judge() {
+  std::vector<std::string> judge() {
     std::vector<std::string> tables;
     auto top = table_;
     std::erase_if(top.keys, [](const auto& key) { return key.name.find('.') != std::string::npos; });
@@ -172,18 +211,26 @@ class Reader {
         inside.keys.push_back({cat(table, ".", key), FileKey::Use::only, "such models are not supported", {value}});
       judge_table(inside, table);
     }
-    auto unknown = config::judge_keys(top, json_.dump(), file_, faults_);
-    return note_of(std::move(unknown));
+    return config::judge_keys(top, json_.dump(), where_, faults_);
+  }
+
+  // What stands beside the text model's table.
+  void judge_wrapper(std::vector<std::string>& unknown) {
+    if (!is_wrapper(whole_) || !reads_wrapper(registration_, family_of(whole_))) return;
+    auto beside = whole_;
+    beside.erase(text_table);
+    const auto table = table_of("config.json", family_of(whole_));
+    for (auto& key : config::judge_keys(table, beside.dump(), file_, faults_)) unknown.push_back(std::move(key));
   }
 
   void judge_table(const FileKeys& inside, const std::string& table) {
     const auto* found = find_key(json_, table);
     if (!found || found->is_null()) return;
     if (!found->is_object()) {
-      faults_.add(file_, cat(table, " is ", short_text(*found), ", not an object"), "download the file again");
+      faults_.add(where_, cat(table, " is ", short_text(*found), ", not an object"), "download the file again");
       return;
     }
-    config::judge_keys(inside, Json{{table, *found}}.dump(), file_, faults_);
+    config::judge_keys(inside, Json{{table, *found}}.dump(), where_, faults_);
   }
 
   std::string note_of(std::vector<std::string> unknown) const {
@@ -201,7 +248,7 @@ class Reader {
 
   // With what becomes of weights that are packed in a way that a folder's source knows.
   std::string with_decoding(std::string note) const {
-    const auto* method = find_key(json_, "quantization_config.quant_method");
+    const auto* method = find_key(whole_, "quantization_config.quant_method");
     if (!method || *method != "mxfp4") return note;
     return cat(note, note.empty() ? "" : "\n", file_,
                " says that experts are in MXFP4: what no strategy keeps so is decoded as it is read, and written as "
@@ -218,7 +265,7 @@ class Reader {
       is_null = is_null || found->is_null();
       if (found->is_null() || (value && *value == *found)) continue;
       if (value) {
-        faults_.add(file_,
+        faults_.add(where_,
                     cat(said, " = ", short_text(*value), " and ", name, " = ", short_text(*found),
                         " mean the same, and disagree"),
                     cat("keep the one that is right, or set model.", spec.key));
@@ -228,7 +275,7 @@ class Reader {
       said = name;
     }
     if (value) {
-      add(spec.key, value_of(*value, spec.type), file_);
+      add(spec.key, value_of(*value, spec.type), where_);
     } else if (!is_null || !is_optional(spec)) {
       take_default(spec);
     }
@@ -249,7 +296,7 @@ class Reader {
   void take_default(const config::OptionSpec& spec) {
     if (has_table_of(spec)) return;
     for (const auto& [key, value] : defaults()) {
-      if (key == spec.key) add(key, value, cat(file_, " (left out: what transformers takes for ", family_, ")"));
+      if (key == spec.key) add(key, value, cat(where_, " (left out: what transformers takes for ", family_, ")"));
     }
   }
 
@@ -263,17 +310,21 @@ class Reader {
     for (const auto& spec : registration_.schema) {
       const bool is_size = std::find(sizes.begin(), sizes.end(), spec.key) != sizes.end();
       if (!is_size || is_optional(spec) || has(result_, spec)) continue;
-      faults_.add(file_, cat("it does not say how large the model is: ", join(read_names(spec), " or "), " is missing"),
+      faults_.add(where_,
+                  cat("it does not say how large the model is: ", join(read_names(spec), " or "), " is missing"),
                   cat("download it again, or set model.", spec.key));
     }
   }
 
   std::string file_;
-  Json json_;
+  Json whole_;
+  Json json_;          // what it says of the model that is trained: whole_, or a part of it
+  std::string where_;  // for messages about json_
   const plugin::Registration& registration_;
   config::Section result_;
   std::string family_;
   FileKeys table_;
+  std::string tied_note_;  // which of two flags counts
   Diagnostics faults_;
 };
 
