@@ -51,7 +51,7 @@ at::Tensor choose_tokens(const at::Tensor& logits, const Sampling& sampling, con
   return std::get<1>(sorted).gather(1, index).squeeze(1);
 }
 
-Generator::Generator(session::Session& session, std::int64_t ask_every)
+Generator::Generator(step::Session& session, std::int64_t ask_every)
     : session_(session),
       job_(*session.job),
       tokenizer_(*job_.samples.tokenizer.object),

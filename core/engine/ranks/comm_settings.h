@@ -8,7 +8,7 @@
 #include "setup/options.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace launch {
+namespace ranks {
 
 using Variables = std::map<std::string, std::string>;
 
@@ -30,5 +30,5 @@ CommSettings comm_settings(const setup::CommOptions& options, const Variables& e
 /// "NCCL_ALGO=Tree NCCL_IB_HCA=mlx5"; "" when there are none.
 std::string text(const Variables& variables);
 
-}  // namespace launch
+}  // namespace ranks
 CAPSTAN_END_NAMESPACE

@@ -59,11 +59,11 @@ execution::Evaluation evaluation_of(const strategy::Objective& objective, const 
 
 }  // namespace
 
-data::EvalPlan eval_plan(const session::Job& job, std::int64_t samples) {
+data::EvalPlan eval_plan(const job::Job& job, std::int64_t samples) {
   return {samples, job.topology.batch.data_parallel_size, job.config.train->eval_batch};
 }
 
-std::vector<double> sum_over_ranks(const session::Session& session, const std::vector<double>& mine) {
+std::vector<double> sum_over_ranks(const Session& session, const std::vector<double>& mine) {
   auto numbers = at::tensor(mine, at::kDouble);
   session.world_host->all_reduce(numbers, comm::ReduceOp::sum, "all-reduce evaluation sums");
   const auto* begin = numbers.const_data_ptr<double>();

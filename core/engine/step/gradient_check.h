@@ -17,7 +17,7 @@ namespace step {
 class GradientCheck {
  public:
   /// `session` must outlive it.
-  explicit GradientCheck(const session::Session& session);
+  explicit GradientCheck(const Session& session);
   /// Throws Error, the same on all ranks, that names the records, the units that they are moved with, and the ranks; or
   /// the ports that no rank's forward asked, and who fills them.
   /// If all is well it says so in the log, with the experts that no token reached. `expert_tokens`: what each computed,
@@ -44,7 +44,7 @@ class GradientCheck {
   bool had_tokens(const Trained& trained, int rank, const at::Tensor& expert_tokens) const;
   [[noreturn]] void refuse(const std::vector<Missing>& missing) const;
 
-  const session::Session& session_;
+  const Session& session_;
   const layout::Mesh& mesh_;
   std::vector<Trained> weights_;  ///< of the whole model, in its order
   bool done_ = false;

@@ -27,7 +27,7 @@ struct Channel {
 };
 /// A group of two ranks for each, the sender first: what goes one way waits for nothing that goes another.
 using Channels = std::map<Channel, std::shared_ptr<comm::Group>>;
-/// Those of a position; `ranks` by position. `make` makes the group of two ranks, in an order that is the same for all
+/// A position's channels; `ranks` by position. `make` makes the group of two ranks, in one order for all
 /// positions.
 Channels channels_of(const strategy::Stages& stages, int position, const std::vector<int>& ranks,
                      const std::function<std::shared_ptr<comm::Group>(const Channel&, const std::vector<int>&)>& make);

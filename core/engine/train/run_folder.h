@@ -19,7 +19,7 @@
 #include "train/statistics.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace observe {
+namespace train {
 
 /// What the checkpoints of this process took.
 struct SaveTotals {
@@ -81,5 +81,5 @@ class RunFolder : public monitor::Monitor {
   std::map<std::filesystem::path, std::string> unwritten_;  ///< reports for which there was no room yet
 };
 
-}  // namespace observe
+}  // namespace train
 CAPSTAN_END_NAMESPACE

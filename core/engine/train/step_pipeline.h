@@ -24,7 +24,7 @@ class StepPipeline {
  public:
   /// `folder`: for dumps of steps that are not finite. `wishes`: this rank's, asked once a step. Session and observers
   /// must outlive it.
-  StepPipeline(session::Session& session, const std::filesystem::path& folder, observe::Observers& observers,
+  StepPipeline(step::Session& session, const std::filesystem::path& folder, Observers& observers,
                std::function<step::Wishes()> wishes);
   const step::Feed& feed() const { return feed_; }
   step::Step& step() { return step_; }
@@ -46,7 +46,7 @@ class StepPipeline {
   /// observers know all steps that were taken.
   void leave_out();
   /// It is to be told of this rank's collectives: each step's numbers say who was slowest.
-  const std::shared_ptr<observe::CollectiveClock>& clock() const { return clock_; }
+  const std::shared_ptr<CollectiveClock>& clock() const { return clock_; }
   /// 0 before a step is done.
   double longest_step_s() const { return longest_step_s_; }
 
@@ -64,15 +64,15 @@ class StepPipeline {
   void report();
   const data::Plan& plan() const { return job_.samples.plan; }
 
-  const session::Job& job_;
+  const job::Job& job_;
   const c10::Device device_;
   step::Feed feed_;
   Control control_;
   step::Step step_;
   NonFiniteSteps nonfinite_;
-  observe::Observers& observers_;
+  Observers& observers_;
   std::function<step::Wishes()> wishes_;
-  std::shared_ptr<observe::CollectiveClock> clock_;
+  std::shared_ptr<CollectiveClock> clock_;
   step::StepInput next_;
   std::optional<UnderWay> under_way_;
   step::Wishes agreed_;

@@ -32,7 +32,7 @@ struct Settled {
 struct JobRequest {
   std::string file;
   std::vector<std::string> overrides;
-  Settled settled = {};  ///< what session::settle has made of "auto"
+  Settled settled = {};  ///< what job::settle has made of "auto"
   int world_size = 1;
   int rank = 0;
   std::string device = "cpu";  ///< what run.device = "auto" means here

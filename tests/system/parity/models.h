@@ -53,7 +53,8 @@ inline const std::vector<Case> all_cases{
     {"olmo2-biases", "olmo2"},
 };
 
-/// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or all.
+/// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or
+/// all.
 inline const std::vector<Case> cases = [] {
   const char* given = std::getenv("CAPSTAN_PARITY_CASES");
   const auto only = given ? "," + std::string(given) + "," : std::string();
@@ -83,9 +84,8 @@ inline std::filesystem::path steps(const std::string& name, const std::string& d
   return folders() / name / ("steps-" + dtype + ".safetensors");
 }
 
-inline session::Job prepare(const std::string& plugin, const std::filesystem::path& folder,
-                            const std::string& precision, const std::string& tokenizer = "byte",
-                            const std::string& device = "cpu") {
+inline job::Job prepare(const std::string& plugin, const std::filesystem::path& folder, const std::string& precision,
+                        const std::string& tokenizer = "byte", const std::string& device = "cpu") {
   const auto config = folder / ("job-" + precision + ".toml");
   std::ofstream(config)
       << "[run]\ndevice = \"" << device << "\"\n[model]\nplugin = \"" << plugin << "\"\npath = \"" << folder.string()
@@ -101,7 +101,7 @@ inline session::Job prepare(const std::string& plugin, const std::filesystem::pa
   return capstan::testing::job_of(request);
 }
 
-inline session::Job prepare(const Case& one, const std::string& precision) {
+inline job::Job prepare(const Case& one, const std::string& precision) {
   return prepare(one.plugin, folders() / one.name, precision);
 }
 

@@ -36,8 +36,8 @@ void with_pipeline(const Wishes& wishes, const Work& work) {
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const auto rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, {"train.max_steps=6", "train.global_batch=24"}, 2, rank);
-    auto session = session::materialise(job, communicator);
-    observe::Observers observers;
+    auto session = step::materialise(job, communicator);
+    train::Observers observers;
     Watcher watcher;
     observers.add("", watcher);
     int calls = 0;
