@@ -20,7 +20,7 @@
 namespace capstan::generation {
 namespace {
 
-constexpr std::int64_t steps_ahead = 8;  // of the host, which waits for a GPU only after them
+constexpr std::int64_t steps_ahead = 8;  // the host waits for a GPU only after them
 
 at::TensorOptions longs(c10::Device device = c10::Device(c10::DeviceType::CPU)) {
   return at::TensorOptions().dtype(at::kLong).device(device);

@@ -105,8 +105,8 @@ class ActionCounter {
   const job::Topology& topology_;
   std::vector<plan::ActionWork> actions_;
   plan::MicroStepWork* now_ = nullptr;
-  plan::Transfers waited_;                     // of the action, since add_computed()
-  std::map<const void*, std::size_t> copies_;  // which were begun in the action: their places
+  plan::Transfers waited_;                     // the action's, since add_computed()
+  std::map<const void*, std::size_t> copies_;  // begun in the action: their places
   bool is_first_ = false;
   std::optional<comm::PlannedCalls> listening_;
   std::optional<WorkCounter> compute_;

@@ -59,7 +59,7 @@ setup::JobRequest settle_length(const setup::JobRequest& request, plugin::Host& 
   if (!loaded.data) return settled;
   const auto longest = longest_sample(loaded, open, host, unknown);
   if (longest == 0) return settled;
-  const auto multiple = open.row_multiple();  // of a row's columns, which are one less than the sample's tokens
+  const auto multiple = open.row_multiple();  // a row has one column less than the sample has tokens
   const auto length = std::min((longest + multiple - 2) / multiple * multiple + 1, loaded.model_facts.max_positions);
   settled.settled.values.back().value = length;
   settled.settled.note += cat("max_length auto: ", length, ", the longest sample has ", thousands(longest), " tokens",

@@ -18,7 +18,7 @@ namespace job {
 
 /// The model as its plugin builds it: logical shapes, nothing is placed or allocated.
 struct BuiltModel {
-  std::vector<std::unique_ptr<nn::Unit>> units;  ///< which strategies change later
+  std::vector<std::unique_ptr<nn::Unit>> units;  ///< strategies change them later
   std::vector<nn::WeightPtr> own;                ///< the weights that the model's plugin made itself
   nn::ModelSummary built;                        ///< what the model was before strategies changed it
 };

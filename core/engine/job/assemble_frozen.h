@@ -23,7 +23,7 @@ struct FrozenPlugin {
 /// The same as this rank computes it.
 struct FrozenModel {
   FrozenPlugin plugin;
-  Strategies strategies;  ///< which placed it, and whose objects its layers may use
+  Strategies strategies;  ///< they placed it; its layers may use their objects
   std::shared_ptr<const AssembledModel> model;
 };
 

@@ -95,7 +95,7 @@ std::optional<DataSourceTable> load_source(const setup::Configuration& config, S
   using Options = config::Options<setup::DataSourceOptions>;
   refuse_common(table, faults);
   DataSourceTable source{{}, Options(config::take(table, Options::schema()), faults), {}, {}};
-  if (source.options->plugin.empty()) return {};  // which is a fault
+  if (source.options->plugin.empty()) return {};  // a fault says so
   table.entries.push_back(*source.options.section().find("plugin"));
   const auto chosen = config::chosen_plugin(table, faults);
   if (chosen.name.empty()) return {};

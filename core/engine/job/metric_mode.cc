@@ -38,7 +38,7 @@ Metrics scores_of(const Samples& samples, const data::DataSource& source) {
 bool is_of_other_split(const LoadedPlugins& plugins, const std::string& figure) {
   const auto is_its = [&](const std::string& source) { return figure == "loss_" + source; };
   const auto& sources = plugins.data_parts.form.sources;
-  const auto sets = plugins.data->object->evaluation_sets();  // those that have
+  const auto sets = plugins.data->object->evaluation_sets();  // the ones with a name
   return std::any_of(sources.begin(), sources.end(), is_its) && std::none_of(sets.begin(), sets.end(), is_its);
 }
 

@@ -30,7 +30,7 @@ class Loader {
   Loader(plugin::Host& host, Diagnostics& faults, std::vector<nn::PackedForm> forms = {})
       : host_(host), faults_(faults), forms_(std::move(forms)) {}
 
-  /// Those of the strategies, and what the model's folder made necessary.
+  /// The strategies' forms, and what the model's folder made necessary.
   const std::vector<nn::PackedForm>& forms() const { return forms_; }
 
   template <class Interface>

@@ -64,7 +64,7 @@ void refuse_vanished(const fs::path& run_folder) {
   if (!is_gone && !entries_of(folder).empty()) return;
   std::error_code no_link;
   const auto target = fs::read_symlink(folder, no_link);
-  const char* anew = "to train from the beginning, take another run.name, or move metrics.jsonl away";
+  const char* again = "to train from the beginning, take another run.name, or move metrics.jsonl away";
   if (is_gone && !no_link) {
     throw Error(cat("it is a link to ", target.string(), ", which is not there"),
                 "mount what it leads to, or repair the link; to train from the beginning, remove it", folder.string());
@@ -72,7 +72,7 @@ void refuse_vanished(const fs::path& run_folder) {
   if (!has_saved(run_folder)) return;
   throw Error(cat("this run has saved checkpoints here, as its metrics.jsonl says, but the folder is ",
                   is_gone ? "gone" : "empty"),
-              cat("put them back, or mount their disk; ", anew), folder.string());
+              cat("put them back, or mount their disk; ", again), folder.string());
 }
 
 Resume own(const Job& job, checkpoint::Depth depth, comm::Group* group) {

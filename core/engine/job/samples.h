@@ -34,13 +34,13 @@ struct Samples {
   std::int64_t longest_prompt = 0;  ///< longest one that leaves room for train.max_new_tokens tokens
   std::shared_ptr<const data::DataSource> train;  ///< null without data
   std::shared_ptr<const data::DataSource> eval;   ///< null without an evaluation file
-  std::vector<EvalSet> eval_sets;                 ///< those with a name, besides it
+  std::vector<EvalSet> eval_sets;                 ///< sets with a name, besides it
   bool evaluates = false;                         ///< there are any, or the options name one where none is opened
   data::Plan plan;                                ///< the plan of training
   std::optional<data::Content> content;           ///< the training data's content, where the run may be resumed
   std::vector<std::string> lacking;               ///< "data.train (squad.json)": what is not there yet
   std::string notes;                              ///< lines for people: shares for evaluation, the order's own
-  bool lowest_is_best = true;                     ///< of checkpoint.metric
+  bool lowest_is_best = true;                     ///< does a lower checkpoint.metric mean better?
 
   bool has_eval() const { return eval || !eval_sets.empty(); }
   /// What a split is opened with that has samples of at most this length.

@@ -72,7 +72,7 @@ std::shared_ptr<layout::Source> folder(const Job& job, const Records& records) {
 }
 
 bool is_given(const Job& job, const Records& added, const checkpoint::Reader* resumed) {
-  if (!job.config.request.weights.empty()) return true;  // which open_weights has seen to
+  if (!job.config.request.weights.empty()) return true;  // open_weights has seen to it
   return resumed && std::all_of(added.begin(), added.end(),
                                 [&](const auto* record) { return resumed->has(saved_name("model", record->name, 0)); });
 }

@@ -62,7 +62,7 @@ std::vector<config::ResolvedTable> Job::tables() const {
   tables.push_back(table_of(plugins.data.value_or(Made<data::Data>{}), data_options.resolved()));
   for (const auto& source : plugins.data_parts.sources) {
     auto own = source.options.resolved();
-    std::erase_if(own, [](const auto& option) { return option.spec.key == "plugin"; });  // which the host's entries say
+    std::erase_if(own, [](const auto& option) { return option.spec.key == "plugin"; });  // the host's entries say it
     tables.push_back(table_of(source.made, own));
   }
   if (plugins.tokenizer) tables.push_back(table_of(*plugins.tokenizer));

@@ -19,7 +19,7 @@ Variables all_variables();
 struct CommSettings {
   std::string interface;  ///< for rendezvous and Gloo; empty: the one that reaches the rendezvous
   Variables set;          ///< to be set before NCCL starts
-  Variables all;          ///< those of the environment and `set`: shown and recorded
+  Variables all;          ///< the environment's and `set`: shown and recorded
   std::vector<std::string> warnings;
 };
 

@@ -112,7 +112,7 @@ launch::RunArguments arguments_for(const RanksCall& ranks_call, const ModelChoic
                       : use == ModelUse::evaluate ? setup::Purpose::evaluate
                                                   : setup::Purpose::generate;
   if (use == ModelUse::train)
-    arguments.overrides.emplace_back("checkpoint.resume=none");  // of a run, which this is not
+    arguments.overrides.emplace_back("checkpoint.resume=none");  // a run resumes, and this is none
   return arguments;
 }
 

@@ -115,7 +115,7 @@ void judge_memory(const job::Job& job, const Rank& rank, plugin::Host& host) {
 
 // Where memory has run out the error says too what was predicted of it and what the parts hold.
 [[noreturn]] void rethrow_with_memory(const std::exception& error, const train::Run& run) {
-  const bool is_peers = dynamic_cast<const comm::PeerFailed*>(&error) != nullptr;  // whose text may say it too
+  const bool is_peers = dynamic_cast<const comm::PeerFailed*>(&error) != nullptr;  // its text may say it too
   if (is_peers || !train::is_out_of_memory(error)) throw;
   const auto known = in_words(error);
   const auto* own = known ? &*known : dynamic_cast<const Error*>(&error);

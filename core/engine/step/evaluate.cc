@@ -101,7 +101,7 @@ execution::Evaluation Evaluator::loss(const data::DataSource& source, const std:
   const auto plan = step::eval_plan(job_, source.size());
   const auto& objective = passes_.objective();
   const auto terms = objective.plan().terms.size(), counted = objective.plan().counts.size();
-  at::Tensor device_sums;                 // of terms, then of figures
+  at::Tensor device_sums;                 // the sums of terms, then of figures
   std::vector<double> mine(counted + 1);  // counts, then samples
   auto own = feed_.by_length(source, plan.rows_of(job_.topology.data_coordinate()));
   mine.back() = static_cast<double>(own.size());

@@ -52,7 +52,7 @@ class Feed {
   const job::Job& job_;
   data::Batches batches_;
   data::Padding padding_;
-  std::vector<std::int32_t> lengths_;  // of training samples that were asked for, else 0
+  std::vector<std::int32_t> lengths_;  // training samples' that were asked for, else 0
 };
 
 }  // namespace step

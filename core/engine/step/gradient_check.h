@@ -31,7 +31,7 @@ class GradientCheck {
   struct Trained {
     const nn::Weight* weight;
     std::string joined;         // the units that it is moved with, or its own where another rank has it
-    std::int64_t expert_layer;  // of the model; -1: it is none of a layer of experts
+    std::int64_t expert_layer;  // counted in the model; -1: it is none of a layer of experts
   };
   // One that would never learn, and on which ranks.
   struct Missing {
@@ -46,7 +46,7 @@ class GradientCheck {
 
   const Session& session_;
   const layout::Mesh& mesh_;
-  std::vector<Trained> weights_;  ///< of the whole model, in its order
+  std::vector<Trained> weights_;  ///< the whole model's, in its order
   bool done_ = false;
 };
 

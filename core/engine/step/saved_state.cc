@@ -82,9 +82,9 @@ void refuse_half_states(const Session& session, const checkpoint::Reader& reader
     if (own.empty() || job::is_accepted(*job.config.checkpoint, name)) continue;
     const bool is_half = !reader.tensors(cat(shared_kind, step.plugin, "/")).empty();
     const auto* word = dynamic_cast<const strategy::OwnState*>(step.hooks.get());
-    const auto wish =
+    const auto asked =
         word ? word->on_other_mesh() : (is_half ? strategy::OnOtherMesh::refuse : strategy::OnOtherMesh::start_anew);
-    if (wish == strategy::OnOtherMesh::start_anew) continue;
+    if (asked == strategy::OnOtherMesh::start_anew) continue;
     faults.add(
         reader.path().string(),
         cat("strategy '", step.plugin, "' has saved tensors of each rank of the mesh ", reader.meta().mesh, " (",

@@ -34,12 +34,12 @@ struct FrozenSession {
 
 /// The last stage: an assembled model in memory, with its peers.
 struct Session {
-  const job::Job* job = nullptr;  ///< which outlives it
+  const job::Job* job = nullptr;  ///< it outlives the session
   comm::Communicator* communicator = nullptr;
   c10::Device device{c10::DeviceType::CPU};
   std::vector<nn::Unit*> units;       ///< the whole model's; the runner has those that this rank computes
   std::unique_ptr<StateStore> state;  ///< strategies' own tensors
-  std::vector<StepHooksOf> steps;     ///< those of the strategies that have any
+  std::vector<StepHooksOf> steps;     ///< one for each strategy that has any
   std::unique_ptr<shard::Engine> engine;
   std::unique_ptr<UnitRunner> runner;
   std::unique_ptr<Interpreter> interpreter;    ///< runs programs on it

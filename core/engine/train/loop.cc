@@ -70,7 +70,7 @@ Loop::Loop(step::Session& session, RunFolder& folder, const step::Stop& stop, co
       folder_(folder),
       stop_(stop),
       started_(std::move(started)),
-      pipeline_(session, folder.path(), observers_, [this] { return wishes(); }),
+      pipeline_(session, folder.path(), observers_, [this] { return requests(); }),
       evaluations_(session, pipeline_.feed(),
                    step::StopAgreement(session.world_host, stop, [this] { return time_is_up(); }), observers_, folder),
       checkpoints_(session, folder.path(), pipeline_.step().updates(), observers_, setting),
@@ -115,7 +115,9 @@ bool Loop::time_is_up() const {
   return step_s > 0 && stop_.time_is_up(std::chrono::duration<double>(ending_s));
 }
 
-step::Wishes Loop::wishes() const { return {stop_.asked(), stop_.asks() > 1, time_is_up(), checkpoints_.clock_asks()}; }
+step::Requests Loop::requests() const {
+  return {stop_.asked(), stop_.asks() > 1, time_is_up(), checkpoints_.clock_asks()};
+}
 
 double Loop::usual_step_s(std::int64_t steps_done) const {
   if (steps_done < 2) return 0;

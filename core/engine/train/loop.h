@@ -41,7 +41,7 @@ class Loop {
   /// It has saved checkpoints, from which a later one continues.
   bool saves() const { return checkpoints_.on(); }
   /// What all ranks agreed on when they stopped.
-  const step::Wishes& agreed() const { return pipeline_.agreed(); }
+  const step::Requests& agreed() const { return pipeline_.agreed(); }
   /// What is said of the folder that transformers loads; empty when none was asked for.
   const std::string& model() const { return model_; }
   /// Why the run ended before its last step, by train.stop_after_evals; empty: it did not.
@@ -58,7 +58,7 @@ class Loop {
   monitor::RunEnded run_all();
   monitor::RunEnded ended_after(std::int64_t steps_done) const;
   std::int64_t run_steps();
-  step::Wishes wishes() const;
+  step::Requests requests() const;
   bool time_is_up() const;
   void pass_boundary(std::int64_t steps_done);
   void judge_progress(std::int64_t steps_done);

@@ -28,7 +28,7 @@ struct BadOutput {
   int rank = 0;                  ///< the first one that sees it …
   std::int64_t micro_batch = 0;  ///< … in its first micro-batch that does
   std::string weight;            ///< the unit's weight with the largest element; "" for a unit without any
-  double largest = 0;            ///< that element's magnitude
+  double largest = 0;            ///< the element's magnitude
   std::string text() const;
 };
 

@@ -29,7 +29,7 @@ struct SaveTotals {
   double most_stall_s = 0;  ///< … for one of them
   double write_s = 0;
   std::string last;                      ///< the newest that is committed
-  std::optional<checkpoint::Best> best;  ///< that was evaluated and saved
+  std::optional<checkpoint::Best> best;  ///< the best one that was evaluated and saved
   std::int64_t weights_step = 0;         ///< after which step the final weights were so
 };
 

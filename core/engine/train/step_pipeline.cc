@@ -14,7 +14,7 @@
 namespace capstan::train {
 
 StepPipeline::StepPipeline(step::Session& session, const std::filesystem::path& folder, Observers& observers,
-                           std::function<step::Wishes()> wishes)
+                           std::function<step::Requests()> requests)
     : job_(*session.job),
       device_(session.device),
       feed_(job_),
@@ -22,12 +22,12 @@ StepPipeline::StepPipeline(step::Session& session, const std::filesystem::path& 
       step_(session),
       nonfinite_(session, step_.updates().loss_scale(), folder),
       observers_(observers),
-      wishes_(std::move(wishes)),
+      requests_(std::move(requests)),
       clock_(std::make_shared<CollectiveClock>(session.device)) {}
 
 void StepPipeline::begin(std::int64_t first_step) {
   next_ = feed_.draw(first_step);
-  control_.start(next_, wishes_(), {});
+  control_.start(next_, requests_(), {});
   leave_out();
 }
 
@@ -63,7 +63,7 @@ monitor::StepEnded StepPipeline::event_of(std::int64_t step, const StepTotals& t
 
 bool StepPipeline::take(std::int64_t step) {
   const auto totals = control_.wait();
-  agreed_ = totals.wishes;
+  agreed_ = totals.requests;
   if (agreed_.stop || agreed_.time_is_up) return false;
   const double lr = setup::learning_rate(*job_.config.optimizer, step, plan().steps);
   auto event = event_of(step, totals, lr);
@@ -77,7 +77,7 @@ bool StepPipeline::take(std::int64_t step) {
   report();
   under_way_ = UnderWay{std::move(event), std::move(input), std::move(numbers), divisor, arrived};
   if (device_.is_cpu()) report();
-  if (following < plan().steps) control_.start(next_, wishes_(), observers_.values(), clock_->next_step());
+  if (following < plan().steps) control_.start(next_, requests_(), observers_.values(), clock_->next_step());
   return true;
 }
 

@@ -19,7 +19,7 @@ struct BatchShape {
   std::int64_t accumulation = 1;  ///< micro-steps of an optimizer step
   std::int64_t global_batch = 1;  ///< samples of an optimizer step, over all data coordinates
   std::int64_t data_parallel_size = 1;
-  std::int64_t sequences = 1;  ///< of a sample
+  std::int64_t sequences = 1;  ///< a sample's
 
   /// The rows of a micro-batch, each a sequence, where they are not packed.
   std::int64_t rows() const { return micro_batch * sequences; }
