@@ -27,7 +27,7 @@ void refuse_empty(CLI::App& app, const std::set<const CLI::Option*>& texts) {
 
 struct Arguments::Parser {
   CLI::App app;
-  std::set<const CLI::Option*> texts;  // which may be empty
+  std::set<const CLI::Option*> texts;  // they may be empty
 };
 
 Argument Argument::required() { return Argument(option_->required()); }

@@ -17,12 +17,12 @@ class AnswerRows {
  public:
   struct Limits {
     std::int64_t rows = 1;       ///< at most
-    std::int64_t tokens = 1;     ///< of an answer, at most
-    std::int64_t positions = 1;  ///< of the model
+    std::int64_t tokens = 1;     ///< an answer has no more
+    std::int64_t positions = 1;  ///< the model has no more
     std::int64_t least = 1;      ///< rows, if need be without a prompt
   };
   struct Row {
-    std::size_t prompt = 0;   ///< which of the prompts
+    std::size_t prompt = 0;   ///< index of the prompt
     std::int64_t length = 1;  ///< tokens of the prompt and of its answer so far
     bool alive = false;       ///< its answer has not ended
   };

@@ -20,12 +20,12 @@ constexpr int eager_steps = 2;
 
 }  // namespace
 
-std::shared_ptr<ops::GraphRecorder> DecodeSteps::recorder_for(const session::Session& session) {
+std::shared_ptr<ops::GraphRecorder> DecodeSteps::recorder_for(const step::Session& session) {
   const bool records = session.job->config.train->cuda_graphs != "off" && session.runner->stages().is_whole();
   return records ? ops::graph_recorder(session.device) : nullptr;
 }
 
-DecodeSteps::DecodeSteps(session::Session& session, std::int64_t rows, std::int64_t capacity,
+DecodeSteps::DecodeSteps(step::Session& session, std::int64_t rows, std::int64_t capacity,
                          std::shared_ptr<ops::GraphRecorder> recorder)
     : session_(session),
       capacity_(capacity),

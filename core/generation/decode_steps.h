@@ -21,9 +21,9 @@ namespace generation {
 class DecodeSteps {
  public:
   /// What steps are recorded with, null: they are not; the same on all ranks.
-  static std::shared_ptr<ops::GraphRecorder> recorder_for(const session::Session& session);
+  static std::shared_ptr<ops::GraphRecorder> recorder_for(const step::Session& session);
   /// Rows of at most `capacity` tokens, prompts and answers. `session` must outlive it.
-  DecodeSteps(session::Session& session, std::int64_t rows, std::int64_t capacity,
+  DecodeSteps(step::Session& session, std::int64_t rows, std::int64_t capacity,
               std::shared_ptr<ops::GraphRecorder> recorder);
   /// Begins `rows` [n] int64 again with prompts [n, S], padded on the right; the others stay as they are. The logits of
   /// each prompt's token `last` [n, vocabulary]; undefined on positions on pp without the model's end. Later tokens
@@ -38,7 +38,7 @@ class DecodeSteps {
   void on_all(const std::function<void()>& work) const;
   void record();
 
-  session::Session& session_;
+  step::Session& session_;
   std::int64_t capacity_;
   std::shared_ptr<ops::GraphRecorder> recorder_;  // null: steps are not recorded
   nn::KVCache cache_;

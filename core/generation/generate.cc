@@ -20,7 +20,7 @@
 namespace capstan::generation {
 namespace {
 
-constexpr std::int64_t steps_ahead = 8;  // of the host, which waits for a GPU only after them
+constexpr std::int64_t steps_ahead = 8;  // the host waits for a GPU only after them
 
 at::TensorOptions longs(c10::Device device = c10::Device(c10::DeviceType::CPU)) {
   return at::TensorOptions().dtype(at::kLong).device(device);
@@ -51,7 +51,7 @@ at::Tensor choose_tokens(const at::Tensor& logits, const Sampling& sampling, con
   return std::get<1>(sorted).gather(1, index).squeeze(1);
 }
 
-Generator::Generator(session::Session& session, std::int64_t ask_every)
+Generator::Generator(step::Session& session, std::int64_t ask_every)
     : session_(session),
       job_(*session.job),
       tokenizer_(*job_.samples.tokenizer.object),

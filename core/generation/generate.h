@@ -39,7 +39,7 @@ class Generator {
   /// `session` must outlive it. Answers are looked at after each `ask_every` tokens, until then they stay on the
   /// device, which meanwhile computes one more; what rows compute after their ends is dropped. 0: after each one on
   /// CPU, where nothing is gained, else after 8.
-  explicit Generator(session::Session& session, std::int64_t ask_every = 0);
+  explicit Generator(step::Session& session, std::int64_t ask_every = 0);
   /// The answers as tokens, all at once; a text that ends one is still there. A prompt that is empty, or longer than
   /// the model's positions, has an empty one. Collective over the world; every rank has its own prompts, none too.
   std::vector<std::vector<std::int64_t>> tokens(const std::vector<Prompt>& prompts,
@@ -68,8 +68,8 @@ class Generator {
   std::vector<std::string> texts(const std::vector<std::vector<std::int64_t>>& answers,
                                  const execution::AnswerEnd& end) const;
 
-  session::Session& session_;
-  const session::Job& job_;
+  step::Session& session_;
+  const job::Job& job_;
   const tokenizer::Tokenizer& tokenizer_;
   Sampling sampling_;  // draws are keyed by its seed
   std::int64_t ask_every_;

@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 // A split's questions, which each rank asks its share of. Every rank runs the same number of unit calls.
 class Questions {
  public:
-  Questions(session::Session& session, const data::DataSource& source, const step::StopAgreement* agreement)
+  Questions(step::Session& session, const data::DataSource& source, const step::StopAgreement* agreement)
       : session_(session), job_(*session.job), source_(source), agreement_(agreement) {}
   Evaluation answers(std::int64_t wanted);
 
@@ -38,8 +38,8 @@ class Questions {
   void gather(const Scores& scores, Evaluation& evaluation);
   std::vector<Answer> gather(const std::vector<Answer>& mine);
 
-  session::Session& session_;
-  const session::Job& job_;
+  step::Session& session_;
+  const job::Job& job_;
   const data::DataSource& source_;
   const step::StopAgreement* agreement_;  // null: none
 };
@@ -150,11 +150,11 @@ std::vector<Answer> Questions::gather(const std::vector<Answer>& mine) {
 
 class OwnGeneration final : public Generation {
  public:
-  Evaluation answers(session::Session& session, const data::DataSource& source, std::int64_t samples,
+  Evaluation answers(step::Session& session, const data::DataSource& source, std::int64_t samples,
                      const step::StopAgreement* agreement) const override {
     return Questions(session, source, agreement).answers(samples);
   }
-  std::vector<std::string> texts(session::Session& session, const std::vector<Prompt>& prompts,
+  std::vector<std::string> texts(step::Session& session, const std::vector<Prompt>& prompts,
                                  const execution::AnswerEnd& end) const override {
     return Generator(session).answer_all(prompts, end);
   }

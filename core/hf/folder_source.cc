@@ -211,7 +211,7 @@ void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& d
     const bool may_be_absent = may_lack(*param);
     for (const auto& name : names_of(*tensor)) judge(name, tensor->expected_shape(param->shape), may_be_absent);
   }
-  for (const auto& [copy, original] : map_.copies) {  // which are compared where they are read
+  for (const auto& [copy, original] : map_.copies) {  // they are compared where they are read
     if (const auto place = find(copy); place.file) used.insert(place.name);
   }
   std::vector<std::string> unexpected;

@@ -70,7 +70,7 @@ class HfWriter {
   struct RecordPart {
     const layout::Param* record = nullptr;
     const layout::FileTensor* place = nullptr;
-    std::size_t stacked = 0;  // which of place->stack
+    std::size_t stacked = 0;  // index into place->stack
   };
   struct Tensor {
     checkpoint::TensorHead head;

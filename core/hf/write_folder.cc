@@ -8,16 +8,17 @@
 #include <algorithm>
 #include <set>
 
-#include "assembly/assemble.h"
-#include "assembly/packed_forms.h"
+#include "checkpoint/whole_folder.h"
 #include "comm/agree.h"
 #include "hf/coded_folder.h"
 #include "hf/config_json.h"
 #include "hf/decoded_source.h"
 #include "hf/hf_export.h"
 #include "hf/merged_source.h"
-#include "session/adapter_state.h"
-#include "session/exports.h"
+#include "job/adapter_state.h"
+#include "job/assemble.h"
+#include "job/exporters.h"
+#include "job/packed_forms.h"
 
 namespace capstan::hf {
 namespace {
@@ -76,14 +77,14 @@ void write_descriptions(const ModelToWrite& model, const layout::FileMap& map, c
 
 HfWeights weights_of(const ModelToWrite& model, const session::ExportForm& form, int world_size) {
   HfWeights weights;
-  weights.records = assembly::records_of(model.units);
+  weights.records = job::records_of(model.units);
   weights.map = model.plugins.model.object->file_map();
   weights.merged = form.merge;
   if (form.merge || !form.quantization.empty()) {
     std::erase_if(weights.records, [&](const auto* record) { return !weights.map.tensors.contains(record->name); });
   }
   weights.dtype = dtype_called(form.dtype);
-  const auto precision = assembly::precision_of(model.train.precision, c10::Device(c10::DeviceType::CPU));
+  const auto precision = job::precision_of(model.train.precision, c10::Device(c10::DeviceType::CPU));
   weights.fallback = precision.master;
   weights.compute = precision.compute;
   weights.shard_bytes = form.shard_bytes;
@@ -121,8 +122,8 @@ std::string quantization_of(const HfWriter& writer, const nn::Codecs& codecs, c1
 }
 
 // What to do where no file has the numbers of frozen weights.
-std::string without_numbers(const assembly::Plugins& plugins) {
-  const auto options = session::export_options(plugins.strategies);
+std::string without_numbers(const job::Plugins& plugins) {
+  const auto options = job::export_options(plugins.strategies);
   return cat(options.empty() ? "" : cat("export only the adapters (", options, "), or "),
              "train from a model's folder (model.path)");
 }
@@ -161,15 +162,15 @@ void together(comm::Communicator& communicator, bool mine, const Step& step) {
 }
 
 // A folder that the model came from has the head's name.
-std::string misnamed_head(const assembly::Plugins& plugins, const std::vector<nn::Unit*>& units,
+std::string misnamed_head(const job::Plugins& plugins, const std::vector<nn::Unit*>& units,
                           const layout::FileMap& map) {
   return plugins.model_options->path ? std::string() : hf::misnamed_head(units, map);
 }
 
 // How else a run is written whose records have no place in the model's files.
-std::string otherwise(const assembly::Plugins& plugins, const std::vector<nn::Unit*>& units) {
-  const auto options = session::export_options(plugins.strategies);
-  if (session::adapters_of(units).empty()) return options.empty() ? "" : cat("write it with ", options);
+std::string otherwise(const job::Plugins& plugins, const std::vector<nn::Unit*>& units) {
+  const auto options = job::export_options(plugins.strategies);
+  if (job::adapters_of(units).empty()) return options.empty() ? "" : cat("write it with ", options);
   return options.empty() ? "add its adapters into it with --merge"
                          : cat("write its adapters with ", options, ", or add them into it with --merge");
 }
@@ -187,10 +188,10 @@ void refuse_unfaithful(const ModelToWrite& model, const session::ExportForm& for
 
 }  // namespace
 
-std::string not_exportable(const assembly::Plugins& plugins, const std::vector<nn::Unit*>& units) {
+std::string not_exportable(const job::Plugins& plugins, const std::vector<nn::Unit*>& units) {
   const auto map = plugins.model.object->file_map();
   if (map.architecture.empty()) return cat("model plugin ", plugins.model.name, " has no Hugging Face architecture");
-  const auto names = without_place(assembly::records_of(units), map);
+  const auto names = without_place(job::records_of(units), map);
   if (names.empty()) return misnamed_head(plugins, units, map);
   return cat(
       names.front(),
@@ -203,25 +204,25 @@ WrittenModel write_folder(const ModelToWrite& model, layout::Source& values, con
   refuse_unfaithful(model, form);
   const auto& world = communicator.world();
   auto weights = weights_of(model, form, world.size);
-  const auto original = open_original(model, weights, assembly::codecs_of(weights_in(model.units)), form.quantization);
+  const auto original = open_original(model, weights, job::codecs_of(weights_in(model.units)), form.quantization);
   weights.values = &values;
   DecodedSource base(weights.frozen ? *weights.frozen : values, model.units, weights.compute,
                      without_numbers(model.plugins));
-  MergedSource merged(base, values, session::adapters_of(model.units));
+  MergedSource merged(base, values, job::adapters_of(model.units));
   if (form.merge) weights.values = &merged;
   const HfWriter writer(weights);
   WrittenModel written{folder, writer.bytes(), writer.files(), c10::getDtypeNames(writer.dtype()).first, false};
-  const auto temporary = session::temporary_of(folder);
+  const auto temporary = checkpoint::temporary_of(folder);
   const bool first = world.rank == 0;
   together(communicator, first, [&] {
-    session::make_temporary(folder);
+    checkpoint::make_temporary(folder);
     const auto quantization = quantization_of(writer, weights.codecs, weights.compute);
     write_descriptions(model, weights.map, quantization, temporary, written);
   });
   together(communicator, true, [&] { writer.write(temporary, world.rank, world.size); });
   together(communicator, first, [&] {
     writer.write_index(temporary);
-    session::put_in_place(folder);
+    checkpoint::put_in_place(folder);
   });
   return written;
 }

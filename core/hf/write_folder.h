@@ -15,7 +15,7 @@ WrittenModel write_folder(const ModelToWrite& model, layout::Source& values, con
                           const session::ExportForm& form, comm::Communicator& communicator);
 
 /// Door::not_exportable.
-std::string not_exportable(const assembly::Plugins& plugins, const std::vector<nn::Unit*>& units);
+std::string not_exportable(const job::Plugins& plugins, const std::vector<nn::Unit*>& units);
 
 }  // namespace hf
 CAPSTAN_END_NAMESPACE

@@ -80,7 +80,7 @@ struct JsonBuilder {
 
   const JsonParsing& how_;
   std::vector<Json*> open_;
-  Json* member_ = nullptr;  // of the innermost object
+  Json* member_ = nullptr;  // the innermost object's
 };
 
 Json Json::parse(std::string_view text, const JsonParsing& how) {

@@ -7,7 +7,7 @@
 
 #include "step_time/step_time.h"
 
-namespace capstan::plan {
+namespace capstan::predict {
 namespace {
 
 std::string bytes(std::int64_t number) { return bytes_text(static_cast<double>(number)); }
@@ -27,16 +27,16 @@ bool is_there_before_steps(const layout::Footprint& part) {
 
 }  // namespace
 
-std::optional<Figures> figures_of_device(const std::string& description, std::int64_t bytes) {
+std::optional<plan::Figures> figures_of_device(const std::string& description, std::int64_t bytes) {
   constexpr std::int64_t most_of_40 = std::int64_t{60} << 30;
   const auto has = [&](const char* name) { return description.find(name) != std::string::npos; };
-  if (has("H200")) return figures_of("h200-141g");
-  if (has("H100") && has("HBM3")) return figures_of("h100-80g");
-  if (has("A100-SXM")) return figures_of(bytes < most_of_40 ? "a100-40g" : "a100-80g");
+  if (has("H200")) return plan::figures_of("h200-141g");
+  if (has("H100") && has("HBM3")) return plan::figures_of("h100-80g");
+  if (has("A100-SXM")) return plan::figures_of(bytes < most_of_40 ? "a100-40g" : "a100-80g");
   return {};
 }
 
-std::string against_actual(const assembly::Prediction& prediction, const std::string& device, const Actual& actual,
+std::string against_actual(const job::Prediction& prediction, const std::string& device, const Actual& actual,
                            double predicted_step_s) {
   // On CPUs two things are not predicted: a step's time, and the process's memory that is not the engine's.
   if (device == "cpu" || !prediction.activations) return {};
@@ -59,13 +59,13 @@ std::string against_actual(const assembly::Prediction& prediction, const std::st
   return table_text(rows);
 }
 
-std::string against_actual(const session::Job& job, const Actual& actual) {
+std::string against_actual(const job::Job& job, const Actual& actual) {
   const auto& prediction = job.prediction;
   const auto figures = figures_of_device(actual.gpu, actual.gpu_bytes);
   double step_s = 0;
   if (prediction.work && figures)
-    step_s = step_time(prediction.work_of_positions(), job.topology.batch.accumulation, *figures).total();
+    step_s = plan::step_time(prediction.work_of_positions(), job.topology.batch.accumulation, *figures).total();
   return against_actual(prediction, job.config.device, actual, step_s);
 }
 
-}  // namespace capstan::plan
+}  // namespace capstan::predict

@@ -12,33 +12,31 @@ namespace {
 class Library final : public Door {
  public:
   setup::JobRequest settle(const setup::JobRequest& request, plugin::Host& host, Diagnostics& unknown) const override {
-    return session::settle_by_memory(session::settle_length(request, host, unknown), host);
+    return settle_by_memory(settle_length(request, host, unknown), host);
   }
-  void add_micro_step(const std::vector<assembly::Position>& positions, const assembly::PredictionInputs& inputs,
-                      std::vector<assembly::Prediction>& predictions) const override {
-    assembly::add_micro_step(positions, inputs, predictions);
+  void add_micro_step(const std::vector<job::Position>& positions, const job::PredictionInputs& inputs,
+                      std::vector<job::Prediction>& predictions) const override {
+    predict::add_micro_step(positions, inputs, predictions);
   }
-  plan::Gpu gpu_named(const std::string& text) const override { return plan::gpu_named(text); }
-  void judge_gpu(const plan::Gpu& gpu, const std::string& precision, int cuda_major,
-                 Diagnostics& faults) const override {
-    plan::judge_gpu(gpu, precision, cuda_major, faults);
+  Gpu gpu_named(const std::string& text) const override { return predict::gpu_named(text); }
+  void judge_gpu(const Gpu& gpu, const std::string& precision, int cuda_major, Diagnostics& faults) const override {
+    predict::judge_gpu(gpu, precision, cuda_major, faults);
   }
-  plan::Fit judge_fit(const session::Job& job, const plan::Gpu& gpu, const plan::RankCounts& ranks,
-                      plugin::Host& host) const override {
-    return plan::judge_job(job, gpu, ranks, host);
+  Fit judge_fit(const job::Job& job, const Gpu& gpu, const RankCounts& ranks, plugin::Host& host) const override {
+    return judge_job(job, gpu, ranks, host);
   }
-  std::string too_large_text(const session::Job& job, plugin::Host& host) const override {
-    return plan::too_large_text(job, host);
+  std::string too_large_text(const job::Job& job, plugin::Host& host) const override {
+    return predict::too_large_text(job, host);
   }
   std::vector<monitor::MemorySaving> savings(const setup::JobRequest& request, plugin::Host& host) const override {
-    return plan::savings(request, host);
+    return predict::savings(request, host);
   }
-  std::string against_actual(const session::Job& job, const plan::Actual& actual) const override {
-    return plan::against_actual(job, actual);
+  std::string against_actual(const job::Job& job, const Actual& actual) const override {
+    return predict::against_actual(job, actual);
   }
   std::unique_ptr<Planner> planner(const Planned& planned, const plan::Machines& machines,
                                    plugin::Host& host) const override {
-    return plan::make_planner(planned, machines, host);
+    return make_planner(planned, machines, host);
   }
 };
 

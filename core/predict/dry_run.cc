@@ -11,13 +11,13 @@
 #include <optional>
 #include <utility>
 
-#include "assembly/assemble.h"
 #include "comm/planned_group.h"
+#include "job/assemble.h"
 #include "predict/watched_model.h"
 #include "predict/work_counter.h"
 #include "strategy/passed_over.h"
 
-namespace capstan::assembly {
+namespace capstan::predict {
 namespace {
 
 using Kind = strategy::Action::Kind;
@@ -43,7 +43,7 @@ void start_at(const objective::Sums& sums, step::MicroContext& context) {
 // the first.
 class ActionCounter {
  public:
-  ActionCounter(WatchedModel& model, const Topology& topology) : model_(model), topology_(topology) {}
+  ActionCounter(WatchedModel& model, const job::Topology& topology) : model_(model), topology_(topology) {}
   void begin(const strategy::Action& action) {
     end();
     auto found = find(action.kind, action.stage);
@@ -102,14 +102,14 @@ class ActionCounter {
   }
 
   WatchedModel& model_;
-  const Topology& topology_;
+  const job::Topology& topology_;
   std::vector<plan::ActionWork> actions_;
   plan::MicroStepWork* now_ = nullptr;
-  plan::Transfers waited_;                     // of the action, since add_computed()
-  std::map<const void*, std::size_t> copies_;  // which were begun in the action: their places
+  plan::Transfers waited_;                     // the action's, since add_computed()
+  std::map<const void*, std::size_t> copies_;  // begun in the action: their places
   bool is_first_ = false;
   std::optional<comm::PlannedCalls> listening_;
-  std::optional<meta::WorkCounter> compute_;
+  std::optional<WorkCounter> compute_;
 };
 
 using Models = std::vector<std::unique_ptr<WatchedModel>>;
@@ -187,7 +187,7 @@ void evaluate(const Models& models, const DryRunOf& what, std::vector<MicroStepM
 }
 
 // Groups that tell of what is sent.
-step::Channels planned_channels(const AssembledModel& model, const Topology& topology) {
+step::Channels planned_channels(const job::AssembledModel& model, const job::Topology& topology) {
   const auto ranks = topology.mesh.ranks_along({layout::Axis::pp}, topology.rank);
   return step::channels_of(
       model.stages, topology.position(), ranks, [&](const step::Channel& channel, const std::vector<int>& ends) {
@@ -292,7 +292,7 @@ void run_step(WatchedModel& model, const DryRunOf& what, const std::vector<nn::H
 // What comes into each stage in training, where gradients of some of it are wanted.
 std::vector<nn::Hidden> inputs_of(const Models& models, const DryRunOf& what) {
   const auto& model = models.front()->model();
-  const auto reached = strategy::last_in_backward(pointers(model.units));
+  const auto reached = strategy::last_in_backward(job::pointers(model.units));
   const auto batch =
       models.front()->passes().trained(longest_batch(what, model.sequence_cut, what.topology.batch.micro_batch, true));
   auto inputs = through_stages(models, batch, nullptr, [](std::size_t, const AtPeak&) {});
@@ -327,4 +327,4 @@ std::vector<MicroStepMemory> dry_run(const std::vector<DryRunOf>& positions) {
   return results;
 }
 
-}  // namespace capstan::assembly
+}  // namespace capstan::predict

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "assembly/frozen_models.h"
-#include "assembly/samples.h"
+#include "job/assemble_frozen.h"
+#include "job/samples.h"
 #include "predict/step_work.h"
 #include "shard/plan.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace assembly {
+namespace predict {
 
 /// Bytes of a GPU's memory at the peak of some work, besides what is always there.
 struct AtPeak {
@@ -38,11 +38,11 @@ struct MicroStepMemory : AtPeak {
 /// What a dry run is made from.
 struct DryRunOf {
   const setup::Configuration& config;
-  const Plugins& plugins;
-  const Topology& topology;
-  const Samples& samples;
-  const shard::EngineOptions& options;     ///< options of the engine that is counted
-  const std::vector<FrozenModel>& frozen;  ///< the objective's models
+  const job::Plugins& plugins;
+  const job::Topology& topology;
+  const job::Samples& samples;
+  const shard::EngineOptions& options;          ///< options of the engine that is counted
+  const std::vector<job::FrozenModel>& frozen;  ///< the objective's models
 };
 
 /// A batch of this number of the longest samples, or this rank's columns of it, on the meta device.
@@ -60,5 +60,5 @@ nn::Batch longest_prompts(std::int64_t rows, std::int64_t columns);
 /// throws. No other thread may use the meta device meanwhile.
 std::vector<MicroStepMemory> dry_run(const std::vector<DryRunOf>& positions);
 
-}  // namespace assembly
+}  // namespace predict
 CAPSTAN_END_NAMESPACE

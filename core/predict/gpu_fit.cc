@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cmath>
 
-namespace capstan::plan {
+namespace capstan::predict {
 namespace {
 
 constexpr double gib = 1LL << 30;
@@ -52,7 +52,7 @@ std::string table_of(const Change& offered) {
 }
 
 // What usually helps, cheapest first; which of it can be done here, trying shows.
-std::vector<Change> changes_for(const data::BatchShape& batch, const std::vector<Offer>& offers) {
+std::vector<Change> changes_for(const setup::BatchShape& batch, const std::vector<Offer>& offers) {
   using By = plugin::Saving::By;
   const auto add = [](std::vector<Change>& list, const std::vector<Change>& more) {
     list.insert(list.end(), more.begin(), more.end());
@@ -120,7 +120,7 @@ std::string what_helps(const Predicted& predicted, const Gpu& gpu, const RankCou
 }
 
 // How sure the verdict is, and whose peak it is about.
-std::string caveats(const assembly::Prediction& prediction, std::int64_t peak, std::int64_t left) {
+std::string caveats(const job::Prediction& prediction, std::int64_t peak, std::int64_t left) {
   std::string text;
   if (left >= 0 && left < peak / 20) text += " (less than the 5 % by which a prediction may be wrong)";
   const auto largest = prediction.largest_tensor;
@@ -180,7 +180,7 @@ std::vector<Offer> offers_of(plugin::Host& host) {
   return offers;
 }
 
-std::vector<Help> what_saves_most(const data::BatchShape& batch, std::int64_t peak, const Trials& trials) {
+std::vector<Help> what_saves_most(const setup::BatchShape& batch, std::int64_t peak, const Trials& trials) {
   auto list = helping(changes_for(batch, trials.offers), peak, trials.peak_with);
   std::stable_sort(list.begin(), list.end(), [](const Help& a, const Help& b) { return a.peak.gpu < b.peak.gpu; });
   return list;
@@ -205,4 +205,4 @@ Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const RankCounts& rank
   return fit;
 }
 
-}  // namespace capstan::plan
+}  // namespace capstan::predict

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include <capstan/plugin/host.h>
-#include "assembly/predict.h"
+#include "job/predict.h"
 #include "predict/gpu.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace plan {
+namespace predict {
 
 /// Reads a name ("a100-80g") or a size ("80GiB", "40.5G", both times 2^30). Throws Error with the names otherwise.
 Gpu gpu_named(const std::string& text);
@@ -56,9 +56,9 @@ struct Trials {
 
 /// What was predicted, and for which device and batch.
 struct Predicted {
-  const assembly::Prediction& prediction;
+  const job::Prediction& prediction;
   std::string device;  ///< "cpu" or "cuda"
-  data::BatchShape batch;
+  setup::BatchShape batch;
 };
 
 /// A change that makes the peak smaller, and what it comes to.
@@ -69,10 +69,10 @@ struct Help {
 
 /// Changes other than more ranks that make this peak smaller, the best first; where several come to the same, only the
 /// first that is tried.
-std::vector<Help> what_saves_most(const data::BatchShape& batch, std::int64_t peak, const Trials& trials);
+std::vector<Help> what_saves_most(const setup::BatchShape& batch, std::int64_t peak, const Trials& trials);
 
 /// Holds the predicted peak against the GPU. Throws Error where activations are not in the prediction.
 Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const RankCounts& ranks, const Trials& trials);
 
-}  // namespace plan
+}  // namespace predict
 CAPSTAN_END_NAMESPACE

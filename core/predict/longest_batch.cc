@@ -4,7 +4,7 @@
 
 #include "data/core_fields.h"
 
-namespace capstan::assembly {
+namespace capstan::predict {
 namespace {
 
 at::TensorOptions ids() { return at::TensorOptions().device(at::kMeta).dtype(at::kLong); }
@@ -57,4 +57,4 @@ nn::Batch longest_prompts(std::int64_t rows, std::int64_t columns) {
   return batch;
 }
 
-}  // namespace capstan::assembly
+}  // namespace capstan::predict

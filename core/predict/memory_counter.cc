@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace capstan::meta {
+namespace capstan::predict {
 namespace {
 
 /// What a storage holds in place of memory.
@@ -43,4 +43,4 @@ c10::DataPtr MemoryCounter::allocate(std::size_t bytes) {
   return {nullptr, own.release(), &Block::free, c10::Device(c10::DeviceType::Meta)};
 }
 
-}  // namespace capstan::meta
+}  // namespace capstan::predict

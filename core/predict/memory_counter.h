@@ -7,7 +7,7 @@
 #include <memory>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace meta {
+namespace predict {
 
 /// Bytes of memory.
 struct MemoryCount {
@@ -39,5 +39,5 @@ class MemoryCounter final : c10::Allocator {
   c10::Allocator* before_;
 };
 
-}  // namespace meta
+}  // namespace predict
 CAPSTAN_END_NAMESPACE

@@ -7,13 +7,13 @@
 
 #include "ops/table_rows.h"
 
-namespace capstan::shard {
+namespace capstan::predict {
 
-MetaExecutor::MetaExecutor(const ShardPlan& plan, Add add) : CountingExecutor(plan, std::move(add)) {
+MetaExecutor::MetaExecutor(const shard::ShardPlan& plan, Add add) : shard::CountingExecutor(plan, std::move(add)) {
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const auto& bucket = plan.buckets[b];
     const auto meta = at::TensorOptions().device(at::kMeta).dtype(bucket.parameters.full);
-    const auto leaf = [&](const PlannedWeight& planned) {
+    const auto leaf = [&](const shard::PlannedWeight& planned) {
       return at::empty(planned.sharding.shape, meta).set_requires_grad(bucket.trainable);
     };
     for (const auto& planned : bucket.weights) {
@@ -36,7 +36,7 @@ void MetaExecutor::bind(std::size_t bucket, bool looks_up) {
   plan().buckets[bucket].weights.front().weight->bind(looks_up ? table : other);
 }
 
-void MetaExecutor::add_rows(std::size_t bucket, const Reduction& how) {
+void MetaExecutor::add_rows(std::size_t bucket, const shard::Reduction& how) {
   const auto& planned = plan().buckets[bucket];
   in_flight_.begin(bucket, planned.gradients.table->exchanged, [this](std::size_t done) { held_.erase(done); });
   auto table = tables_.at(bucket).table;
@@ -48,7 +48,7 @@ void MetaExecutor::add_rows(std::size_t bucket, const Reduction& how) {
 
 // A gradient moves into a buffer at once, or replaces the previous step's; a reduction that reads autograd's own holds
 // it while it is in flight.
-void MetaExecutor::reduce(std::size_t bucket, const Reduction& how) {
+void MetaExecutor::reduce(std::size_t bucket, const shard::Reduction& how) {
   in_flight_.begin(bucket, plan().buckets[bucket].full_elements, [this](std::size_t done) { held_.erase(done); });
   if (!plan().buckets[bucket].trainable) return;
   auto& held = held_[bucket];
@@ -60,4 +60,4 @@ void MetaExecutor::reduce(std::size_t bucket, const Reduction& how) {
   }
 }
 
-}  // namespace capstan::shard
+}  // namespace capstan::predict

@@ -9,16 +9,16 @@
 #include "shard/counting_executor.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace shard {
+namespace predict {
 
 /// For a dry run on the meta device: binds every weight to a leaf of its dtype there, and frees gradients when
 /// the engine would.
-class MetaExecutor : public CountingExecutor {
+class MetaExecutor : public shard::CountingExecutor {
  public:
-  MetaExecutor(const ShardPlan& plan, Add add);
-  void reduce(std::size_t bucket, const Reduction& how) override;
+  MetaExecutor(const shard::ShardPlan& plan, Add add);
+  void reduce(std::size_t bucket, const shard::Reduction& how) override;
   void bind(std::size_t bucket, bool looks_up) override;
-  void add_rows(std::size_t bucket, const Reduction& how) override;
+  void add_rows(std::size_t bucket, const shard::Reduction& how) override;
 
  private:
   /// A table's leaf for lookups, and that of its other user.
@@ -31,5 +31,5 @@ class MetaExecutor : public CountingExecutor {
   std::map<std::size_t, std::vector<at::Tensor>> held_;  ///< gradients that a reduction reads
 };
 
-}  // namespace shard
+}  // namespace predict
 CAPSTAN_END_NAMESPACE

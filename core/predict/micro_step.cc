@@ -9,7 +9,7 @@
 #include "predict/step_work.h"
 #include "strategy/passed_over.h"
 
-namespace capstan::assembly {
+namespace capstan::predict {
 namespace {
 
 // Libraries' memory that ATen's allocator hands out: cuBLAS's, 32 MiB for the thread of forward and that of backward.
@@ -57,7 +57,8 @@ std::vector<layout::Footprint> peaks_of(const MicroStepMemory& step, const std::
           {"evaluation's peak", peak_with(evaluation, device, parts), device, step.evaluation.peak}};
 }
 
-std::string note_of(const MicroStepMemory& step, const Topology& topology, const Samples& samples, bool holds) {
+std::string note_of(const MicroStepMemory& step, const job::Topology& topology, const job::Samples& samples,
+                    bool holds) {
   const auto kept = bytes_text(static_cast<double>(step.kept));
   auto note = cat("a micro-batch of ", topology.batch.rows(), " x ", thousands(samples.longest_row), " tokens keeps ",
                   kept, " of activations between forward and backward");
@@ -71,20 +72,21 @@ std::string note_of(const MicroStepMemory& step, const Topology& topology, const
 }
 
 // Do evaluations have room to keep what they gather?
-bool may_hold(MicroStepMemory step, const Prediction& prediction, const setup::Configuration& config) {
+bool may_hold(MicroStepMemory step, const job::Prediction& prediction, const setup::Configuration& config) {
   step.evaluation = step.held;
   return step.held.bytes() > 0 && step.evaluation_note.empty() &&
          fits_into(config.request.gpu_room, peak_with(step, config.device, prediction.footprints));
 }
 
 // A dry run, whose time is that of ranks whose experts get as many tokens as any other's; memory may be for more.
-std::vector<MicroStepMemory> dry_run_of(const std::vector<Position>& positions, const PredictionInputs& inputs) {
+std::vector<MicroStepMemory> dry_run_of(const std::vector<job::Position>& positions,
+                                        const job::PredictionInputs& inputs) {
   const auto& [config, plugins, samples, model, frozen] = inputs;
   std::vector<DryRunOf> dry_runs;
   for (const auto& at : positions) dry_runs.push_back({config, plugins, at.topology, samples, at.options, frozen});
   auto steps = dry_run(dry_runs);
   if (positions.front().topology.mesh.size(layout::Axis::ep) == 1) return steps;
-  std::vector<Topology> even;
+  std::vector<job::Topology> even;
   for (const auto& at : positions) even.emplace_back(at.topology).takes_mean_load = true;
   dry_runs.clear();
   for (std::size_t p = 0; p < positions.size(); ++p)
@@ -99,8 +101,8 @@ std::vector<MicroStepMemory> dry_run_of(const std::vector<Position>& positions, 
 
 }  // namespace
 
-void add_micro_step(const std::vector<Position>& positions, const PredictionInputs& inputs,
-                    std::vector<Prediction>& predictions) {
+void add_micro_step(const std::vector<job::Position>& positions, const job::PredictionInputs& inputs,
+                    std::vector<job::Prediction>& predictions) {
   const auto& [config, plugins, samples, model, frozen] = inputs;
   std::vector<MicroStepMemory> steps;
   try {
@@ -130,4 +132,4 @@ void add_micro_step(const std::vector<Position>& positions, const PredictionInpu
   }
 }
 
-}  // namespace capstan::assembly
+}  // namespace capstan::predict

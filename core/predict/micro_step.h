@@ -3,11 +3,11 @@
 
 #include <vector>
 
-#include "assembly/position.h"
-#include "assembly/predict.h"
+#include "job/position.h"
+#include "job/predict.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace assembly {
+namespace predict {
 
 /// A prediction may be wrong by 5 %.
 inline bool fits_into(std::int64_t room, std::int64_t peak) { return peak + peak / 20 <= room; }
@@ -15,8 +15,8 @@ inline bool fits_into(std::int64_t room, std::int64_t peak) { return peak + peak
 /// Adds to what the owners of memory count themselves what micro-batches take on a GPU, and what a step computes and
 /// moves, at each position on pp: by a dry run of a model that is assembled for it. Where that cannot be made a note
 /// says why. Throws Error where a strategy's port is passed over.
-void add_micro_step(const std::vector<Position>& positions, const PredictionInputs& inputs,
-                    std::vector<Prediction>& predictions);
+void add_micro_step(const std::vector<job::Position>& positions, const job::PredictionInputs& inputs,
+                    std::vector<job::Prediction>& predictions);
 
-}  // namespace assembly
+}  // namespace predict
 CAPSTAN_END_NAMESPACE

@@ -4,16 +4,16 @@
 #include <capstan/base/text.h>
 #include <capstan/config/model_path.h>
 
+#include "job/host_memory.h"
+#include "job/settle.h"
 #include "predict/gpu_fit.h"
 #include "predict/settle.h"
-#include "session/host_memory.h"
-#include "session/settle.h"
 #include "step_time/step_time.h"
 
-namespace capstan::plan {
+namespace capstan::predict {
 namespace {
 
-setup::JobRequest request_of(const Machines& machines, const Gpu& gpu) {
+setup::JobRequest request_of(const plan::Machines& machines, const Gpu& gpu) {
   if (machines.gpus % machines.nodes != 0) {
     throw Error(cat("--nodes ", machines.nodes, ": ", counted(machines.gpus, "GPU does", "GPUs do"),
                     " not spread evenly over that many nodes"),
@@ -41,43 +41,43 @@ void check_device(const setup::Configuration& config) {
 std::int64_t global_batch_of(const setup::Configuration& config, plugin::Host& host) {
   if (config.train->global_batch) return *config.train->global_batch;
   Diagnostics faults;
-  const auto loaded = assembly::load_plugins(config, assembly::Needs::model_and_strategies, host, faults);
-  const auto topology = assembly::make_topology(config, loaded, faults);
+  const auto loaded = job::load_plugins(config, job::Needs::model_and_strategies, host, faults);
+  const auto topology = job::make_topology(config, loaded, faults);
   faults.throw_if_any();
   return topology.batch.global_batch;
 }
 
-class RunPlanner final : public predict::Planner {
+class RunPlanner final : public Planner {
  public:
-  RunPlanner(const predict::Planned& planned, const Machines& machines, plugin::Host& host);
+  RunPlanner(const Planned& planned, const plan::Machines& machines, plugin::Host& host);
   std::int64_t global_batch() const override { return global_batch_; }
   std::map<std::string, bool> strategies() const override { return strategies_; }
   std::string about_times() const override;
   std::optional<std::int64_t> data_ranks(const std::vector<std::string>& overrides) const override;
-  std::optional<Estimate> predict(const std::vector<std::string>& overrides) const override;
+  std::optional<plan::Estimate> predict(const std::vector<std::string>& overrides) const override;
   void judge() const override;
 
  private:
   plugin::Host& host_;
   Gpu gpu_;
   setup::JobRequest request_;
-  std::optional<Figures> figures_;
+  std::optional<plan::Figures> figures_;
   double node_bytes_;
   std::int64_t global_batch_ = 0;
   std::map<std::string, bool> strategies_;
 };
 
-RunPlanner::RunPlanner(const predict::Planned& planned, const Machines& machines, plugin::Host& host)
+RunPlanner::RunPlanner(const Planned& planned, const plan::Machines& machines, plugin::Host& host)
     : host_(host),
       gpu_(gpu_named(machines.gpu)),
       request_(request_of(machines, gpu_)),
-      figures_(figures_of(gpu_.name)),
+      figures_(plan::figures_of(gpu_.name)),
       node_bytes_(machines.node_bandwidth) {
   request_.file = planned.config;
   request_.overrides = planned.overrides;
   request_.hub = config::hub_cache(planned.env);
   Diagnostics unknown;
-  request_ = session::settle_length(request_, host, unknown);
+  request_ = settle_length(request_, host, unknown);
   unknown.throw_if_any();
   Diagnostics faults;
   const auto read = setup::read_configuration(request_, faults, &host);
@@ -106,41 +106,41 @@ std::optional<std::int64_t> RunPlanner::data_ranks(const std::vector<std::string
   try {
     Diagnostics faults;
     auto config = setup::read_configuration(request, faults, &host_);
-    const auto loaded = assembly::load_plugins(config, assembly::Needs::model_and_strategies, host_, faults);
+    const auto loaded = job::load_plugins(config, job::Needs::model_and_strategies, host_, faults);
     Diagnostics of_batch;
-    const auto mesh = assembly::make_topology(config, loaded, of_batch).mesh;
+    const auto mesh = job::make_topology(config, loaded, of_batch).mesh;
     const auto ranks = mesh.size(layout::sample_axes);
     if (!faults.empty() || ranks < 1 || global_batch_ % ranks != 0) return {};
     config.train.derive(&setup::TrainOptions::micro_batch, std::int64_t{1});
     config.train.derive(&setup::TrainOptions::accumulation, global_batch_ / ranks);
     config.train.derive(&setup::TrainOptions::global_batch, global_batch_);
-    (void)assembly::make_topology(config, loaded, faults);
+    (void)job::make_topology(config, loaded, faults);
     return faults.empty() ? std::optional(ranks) : std::nullopt;
   } catch (const Error&) {
     return {};
   }
 }
 
-std::optional<Estimate> RunPlanner::predict(const std::vector<std::string>& overrides) const {
-  const auto job = session::predict_with(request_, overrides, host_);
+std::optional<plan::Estimate> RunPlanner::predict(const std::vector<std::string>& overrides) const {
+  const auto job = predict_with(request_, overrides, host_);
   if (!job || !job->prediction.work) return {};
   const auto& prediction = job->prediction;
   Diagnostics of_host;
-  session::check_host_memory(job->config, job->topology, prediction, session::told_host_memory(*job->config.run),
-                             of_host);
-  Estimate estimate;
+  job::check_host_memory(job->config, job->topology, prediction, job::told_host_memory(*job->config.run), of_host);
+  plan::Estimate estimate;
   estimate.gpu_bytes = layout::total_bytes(prediction.footprints, "cuda");
-  estimate.host_bytes = session::host_bytes(prediction, "cuda");
+  estimate.host_bytes = job::host_bytes(prediction, "cuda");
   estimate.fits = estimate.gpu_bytes + estimate.gpu_bytes / 20 <= gpu_.room() && of_host.empty();
   estimate.memory_table = job->memory_summary();
   estimate.sample_length = job->samples.length;
   estimate.lacking = job->lacking();
   estimate.changes = job->model->changes;
   if (!figures_) return estimate;
-  const auto time = step_time(prediction.work_of_positions(), job->topology.batch.accumulation, *figures_, node_bytes_);
+  const auto time =
+      plan::step_time(prediction.work_of_positions(), job->topology.batch.accumulation, *figures_, node_bytes_);
   estimate.seconds = time.total();
   estimate.no_time = time.unknown;
-  if (estimate.seconds > 0) estimate.time_table = step_time_table(time);
+  if (estimate.seconds > 0) estimate.time_table = plan::step_time_table(time);
   estimate.positions = time.positions;
   using layout::Axis;
   const auto& mesh = job->topology.mesh;
@@ -151,15 +151,14 @@ std::optional<Estimate> RunPlanner::predict(const std::vector<std::string>& over
 
 void RunPlanner::judge() const {
   Diagnostics faults;
-  (void)session::make_job(request_, host_, faults);
+  (void)job::make_job(request_, host_, faults);
   faults.throw_if_any();
 }
 
 }  // namespace
 
-std::unique_ptr<predict::Planner> make_planner(const predict::Planned& planned, const Machines& machines,
-                                               plugin::Host& host) {
+std::unique_ptr<Planner> make_planner(const Planned& planned, const plan::Machines& machines, plugin::Host& host) {
   return std::make_unique<RunPlanner>(planned, machines, host);
 }
 
-}  // namespace capstan::plan
+}  // namespace capstan::predict

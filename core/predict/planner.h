@@ -6,11 +6,10 @@
 #include "predict/door.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace plan {
+namespace predict {
 
 /// Throws Error as Predictor's constructor does.
-std::unique_ptr<predict::Planner> make_planner(const predict::Planned& planned, const Machines& machines,
-                                               plugin::Host& host);
+std::unique_ptr<Planner> make_planner(const Planned& planned, const plan::Machines& machines, plugin::Host& host);
 
-}  // namespace plan
+}  // namespace predict
 CAPSTAN_END_NAMESPACE

@@ -1,7 +1,7 @@
+#include "job/settle.h"
 #include "predict/settle.h"
-#include "session/settle.h"
 
-namespace capstan::session {
+namespace capstan::predict {
 namespace {
 
 // The request with overrides on top. The length stays, and a saving but for what is replaced of it; all else that was
@@ -23,16 +23,16 @@ setup::JobRequest with(setup::JobRequest request, const std::vector<std::string>
 
 }  // namespace
 
-std::optional<Job> predict_with(const setup::JobRequest& request, const std::vector<std::string>& overrides,
-                                plugin::Host& host) {
+std::optional<job::Job> predict_with(const setup::JobRequest& request, const std::vector<std::string>& overrides,
+                                     plugin::Host& host) {
   auto other = with(request, overrides);
   other.sizes_only = other.activations = other.any_host_memory = true;
   Diagnostics faults;
   try {
-    return make_job(other, host, faults);
+    return job::make_job(other, host, faults);
   } catch (const Error&) {
     return {};
   }
 }
 
-}  // namespace capstan::session
+}  // namespace capstan::predict

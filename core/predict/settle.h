@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "session/job.h"
+#include "job/job.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace session {
+namespace predict {
 
 /// Where data.max_length is "auto": the request with what that means, the tokens of the longest sample, rounded up as
 /// rows are, and no more than the model has positions; 0 where the longest sample is not known, and `unknown` says why.
@@ -28,8 +28,8 @@ setup::JobRequest settle_by_memory(const setup::JobRequest& request, plugin::Hos
 
 /// A job with other options, as far as its prediction: no file of the data is opened, and host memory is not judged.
 /// What depends on other options is settled again. Nothing where it cannot be made.
-std::optional<Job> predict_with(const setup::JobRequest& request, const std::vector<std::string>& overrides,
-                                plugin::Host& host);
+std::optional<job::Job> predict_with(const setup::JobRequest& request, const std::vector<std::string>& overrides,
+                                     plugin::Host& host);
 
-}  // namespace session
+}  // namespace predict
 CAPSTAN_END_NAMESPACE

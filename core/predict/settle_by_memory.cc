@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "job/open_micro_batch.h"
 #include "predict/gpu_fit.h"
 #include "predict/micro_step.h"
 #include "predict/settle.h"
-#include "session/open_micro_batch.h"
 
-namespace capstan::session {
+namespace capstan::predict {
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,7 +27,7 @@ std::optional<std::int64_t> peak_of(const std::function<setup::JobRequest()>& tr
     auto request = tried();
     request.rank = 0;
     request.sizes_only = request.activations = request.any_host_memory = true;
-    const auto job = prepare(request, host, said);
+    const auto job = job::prepare(request, host, said);
     if (!job || !job->prediction.activations) return {};
     return layout::total_bytes(job->prediction.footprints, "cuda");
   } catch (const Error&) {
@@ -49,10 +49,10 @@ setup::JobRequest with_train(const setup::Configuration& config, const std::stri
 }
 
 // The configuration's mesh, batches and policy; nothing where they have a fault.
-std::optional<assembly::Topology> topology_of(const setup::Configuration& config, plugin::Host& host) {
+std::optional<job::Topology> topology_of(const setup::Configuration& config, plugin::Host& host) {
   Diagnostics said;
-  const auto plugins = assembly::load_plugins(config, assembly::Needs::all, host, said);
-  auto topology = assembly::make_topology(config, plugins, said);
+  const auto plugins = job::load_plugins(config, job::Needs::all, host, said);
+  auto topology = job::make_topology(config, plugins, said);
   return said.empty() ? std::optional(std::move(topology)) : std::nullopt;
 }
 
@@ -63,7 +63,7 @@ setup::JobRequest settle_regather(const setup::JobRequest& request, plugin::Host
   const auto topology = topology_of(config, host);
   if (!topology || !topology->gathers_once) return request;
   const auto peak = peak_of([&] { return with_train(config, "regather", std::string("step")); }, host);
-  if (!peak || assembly::fits_into(request.gpu_room, *peak)) return request;
+  if (!peak || fits_into(request.gpu_room, *peak)) return request;
   auto settled = with_train(config, "regather", std::string("micro_step"));
   settled.settled.note += cat("regather auto: micro_step, since with step the predicted ", size_text(*peak),
                               " would not fit well into ", size_text(request.gpu_room), "\n");
@@ -117,7 +117,7 @@ std::optional<Chosen> largest_that_fits(const setup::Configuration& config, cons
     const auto peak =
         peak_of([&] { return settle_regather(with_train(config, "micro_batch", sizes[middle]), host); }, host);
     if (!peak) return {};
-    const bool fits = assembly::fits_into(config.request.gpu_room, *peak);
+    const bool fits = fits_into(config.request.gpu_room, *peak);
     if (fits || middle == 0) chosen = Chosen{sizes[middle], *peak, fits};
     (fits ? begin : end) = fits ? middle + 1 : middle;
   }
@@ -128,7 +128,7 @@ std::optional<Chosen> largest_that_fits(const setup::Configuration& config, cons
 setup::JobRequest settle_micro_batch(const setup::JobRequest& request, plugin::Host& host) {
   Diagnostics hindrances;
   const auto config = setup::read_configuration(request, hindrances, &host);
-  judge_open_micro_batch(config, hindrances);
+  job::judge_open_micro_batch(config, hindrances);
   if (!config.auto_micro_batch || !config.trains() || !hindrances.empty()) return request;
   const auto topology = topology_of(config, host);
   if (!topology) return request;  // no number divides the global batch
@@ -179,7 +179,7 @@ setup::JobRequest settle_saving(const setup::JobRequest& request, plugin::Host& 
   const auto config = setup::read_configuration(request, said, &host);
   const auto table = automatic(config.document);
   if (!table || !config.trains() || config.device != "cuda" || request.gpu_room <= 0) return request;
-  auto offers = plan::offers_of(host);
+  auto offers = offers_of(host);
   offers.insert(offers.begin(), {{}, {"nothing", {table->path + ".enabled=false"}}});
   auto settled = request;
   auto least = std::numeric_limits<std::int64_t>::max();
@@ -189,7 +189,7 @@ setup::JobRequest settle_saving(const setup::JobRequest& request, plugin::Host& 
     const auto peak = peak_of([&] { return settle_regather(settle_micro_batch(with, host), host); }, host);
     if (!peak || *peak >= least) continue;
     least = *peak;
-    const bool fits = assembly::fits_into(request.gpu_room, *peak);
+    const bool fits = fits_into(request.gpu_room, *peak);
     with.settled.note += cat(table->path, ".auto: ", saving.words, ", and the predicted ", size_text(*peak),
                              fits ? " fit into " : " do not fit well into ", size_text(request.gpu_room), "\n");
     settled = std::move(with);
@@ -204,4 +204,4 @@ setup::JobRequest settle_by_memory(const setup::JobRequest& request, plugin::Hos
   return settle_regather(settle_micro_batch(settle_saving(request, host), host), host);
 }
 
-}  // namespace capstan::session
+}  // namespace capstan::predict

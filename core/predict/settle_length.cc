@@ -4,31 +4,31 @@
 
 #include <algorithm>
 
-#include "assembly/open_tokenizer.h"
+#include "job/open_tokenizer.h"
 #include "predict/settle.h"
 #include "setup/collect.h"
 
-namespace capstan::session {
+namespace capstan::predict {
 namespace {
 
 // 0: it is not known.
-std::int64_t longest_sample(const assembly::LoadedPlugins& loaded, const setup::Configuration& config,
-                            plugin::Host& host, Diagnostics& faults) {
+std::int64_t longest_sample(const job::LoadedPlugins& loaded, const setup::Configuration& config, plugin::Host& host,
+                            Diagnostics& faults) {
   const auto& data = *loaded.data;
   const auto& shared = loaded.data_parts.shared;  // where data.eval_fraction is set, around the plugin's own
-  const auto* measures = dynamic_cast<const SampleLengths*>((shared ? shared->made : data).object.get());
+  const auto* measures = dynamic_cast<const session::SampleLengths*>((shared ? shared->made : data).object.get());
   if (measures == nullptr) {
     faults.add(data.where,
                cat(R"(data.max_length is "auto", and ')", data.name, "' does not tell how long its samples are"),
                "give a number");
     return 0;
   }
-  if (config.request.may_lack_files && !assembly::absent_files(config, loaded, host).empty()) return 0;
-  const auto tokenizer = assembly::open_tokenizer(config, loaded, host, faults);
+  if (config.request.may_lack_files && !job::absent_files(config, loaded, host).empty()) return 0;
+  const auto tokenizer = job::open_tokenizer(config, loaded, host, faults);
   std::int64_t longest = 0;
   if (!tokenizer || !loaded.model) return longest;
-  auto request = assembly::request_with(*tokenizer, loaded.model_options->path.value_or(""),
-                                        {data::Split::train, nullptr, 0, loaded.model_facts.vocab_size});
+  auto request = job::request_with(*tokenizer, loaded.model_options->path.value_or(""),
+                                   {data::Split::train, nullptr, 0, loaded.model_facts.vocab_size});
   const auto add = [&](data::Split split, const std::string& set = {}) {
     request.split = split;
     request.set = set;
@@ -55,11 +55,11 @@ setup::JobRequest settle_length(const setup::JobRequest& request, plugin::Host& 
   auto settled = request;
   settled.settled.values.push_back({{"data", "max_length"}, std::int64_t{0}, false, entry->origin});
   const auto open = setup::read_configuration(settled, said, &host);
-  const auto loaded = assembly::load_plugins(open, assembly::Needs::all, host, said);
+  const auto loaded = job::load_plugins(open, job::Needs::all, host, said);
   if (!loaded.data) return settled;
   const auto longest = longest_sample(loaded, open, host, unknown);
   if (longest == 0) return settled;
-  const auto multiple = open.row_multiple();  // of a row's columns, which are one less than the sample's tokens
+  const auto multiple = open.row_multiple();  // a row has one column less than the sample has tokens
   const auto length = std::min((longest + multiple - 2) / multiple * multiple + 1, loaded.model_facts.max_positions);
   settled.settled.values.back().value = length;
   settled.settled.note += cat("max_length auto: ", length, ", the longest sample has ", thousands(longest), " tokens",
@@ -67,4 +67,4 @@ setup::JobRequest settle_length(const setup::JobRequest& request, plugin::Host& 
   return settled;
 }
 
-}  // namespace capstan::session
+}  // namespace capstan::predict

@@ -11,7 +11,7 @@
 #include "ops/operator.h"
 #include "predict/work_counter.h"
 
-namespace capstan::meta {
+namespace capstan::predict {
 namespace {
 
 at::Tensor index_select(const at::Tensor& x, std::int64_t dim, const at::Tensor& index) {
@@ -223,4 +223,4 @@ TORCH_LIBRARY_IMPL(aten, Meta, m) {
 
 TORCH_LIBRARY_IMPL(aten, AutogradMeta, m) { m.impl("scaled_dot_product_attention", &attention); }
 
-}  // namespace capstan::meta
+}  // namespace capstan::predict

@@ -6,19 +6,19 @@
 
 #include "shard/slices.h"
 
-namespace capstan::assembly {
+namespace capstan::predict {
 namespace {
 
 std::int64_t size_of(c10::ScalarType type) { return static_cast<std::int64_t>(c10::elementSize(type)); }
 
-plan::Transfer among(const std::string& operation, const std::vector<layout::Axis>& axes, const Topology& topology,
+plan::Transfer among(const std::string& operation, const std::vector<layout::Axis>& axes, const job::Topology& topology,
                      std::int64_t bytes) {
   const auto ranks = topology.mesh.ranks_along(axes, topology.rank);
   return {operation, static_cast<int>(ranks.size()), nodes_of(ranks, topology.ranks_per_node), bytes};
 }
 
 // The copies of what a bucket's group holds are on other nodes, or among the neighbours of a node.
-plan::Transfer among_copies(const shard::BucketPlan& bucket, const Topology& topology, std::int64_t bytes) {
+plan::Transfer among_copies(const shard::BucketPlan& bucket, const job::Topology& topology, std::int64_t bytes) {
   const int nodes = (topology.mesh.world_size() + topology.ranks_per_node - 1) / topology.ranks_per_node;
   return {"all-reduce", bucket.copies, std::min(nodes, bucket.copies), bytes};
 }
@@ -30,7 +30,7 @@ std::int64_t cast_bytes(const shard::GradientPlan& gradients, const shard::Engin
   return in_place ? 0 : size_of(options.precision.compute) + size_of(options.precision.reduce);
 }
 
-void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& options, const Topology& topology,
+void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& options, const job::Topology& topology,
                    plan::StepWork& work) {
   using shard::SumBy;
   const auto& gradients = bucket.gradients;
@@ -83,7 +83,7 @@ double state_traffic(const shard::ShardPlan& plan, const shard::EngineOptions& o
 }
 
 // What the optimizer's joint updates cost on top: their rules' operations, and what ranks exchange.
-void add_joint_updates(const shard::ShardPlan& plan, const shard::EngineOptions& options, const Topology& topology,
+void add_joint_updates(const shard::ShardPlan& plan, const shard::EngineOptions& options, const job::Topology& topology,
                        plan::StepWork& work) {
   for (const auto& update : shard::joint_updates(plan, options)) {
     const auto cost = update->cost();
@@ -101,7 +101,7 @@ int nodes_of(const std::vector<int>& ranks, int ranks_per_node) {
   return static_cast<int>(nodes.size());
 }
 
-void add_gather(const shard::BucketPlan& bucket, const Topology& topology, plan::Transfers& transfers) {
+void add_gather(const shard::BucketPlan& bucket, const job::Topology& topology, plan::Transfers& transfers) {
   const auto size = size_of(bucket.parameters.full);
   if (bucket.parameters.form == shard::Form::packed) {
     if (bucket.ranks > 1)
@@ -120,7 +120,7 @@ void add_gather(const shard::BucketPlan& bucket, const Topology& topology, plan:
 }
 
 plan::StepWork step_work(plan::MicroStepWork micro, const shard::ShardPlan& plan, const shard::EngineOptions& options,
-                         const Topology& topology) {
+                         const job::Topology& topology) {
   plan::StepWork work;
   work.replayed = replayed(micro, plan, options);
   work.micro = std::move(micro);
@@ -152,4 +152,4 @@ plan::StepWork step_work(plan::MicroStepWork micro, const shard::ShardPlan& plan
   return work;
 }
 
-}  // namespace capstan::assembly
+}  // namespace capstan::predict

@@ -2,11 +2,11 @@
 
 #include <capstan/base/text.h>
 
+#include "job/host_memory.h"
+#include "job/settle.h"
 #include "predict/settle.h"
-#include "session/host_memory.h"
-#include "session/settle.h"
 
-namespace capstan::plan {
+namespace capstan::predict {
 
 std::optional<Peak> peak_with(setup::JobRequest request, const Change& change, std::int64_t global_batch,
                               plugin::Host& host) {
@@ -18,28 +18,28 @@ std::optional<Peak> peak_with(setup::JobRequest request, const Change& change, s
   auto overrides = change.overrides;
   // The same samples in a step, whatever the ranks have their own of.
   if (change.ranks == 0) overrides.push_back(cat("train.global_batch=", global_batch));
-  const auto job = session::predict_with(request, overrides, host);
+  const auto job = predict_with(request, overrides, host);
   if (!job || !job->prediction.activations) return {};
   Peak peak{layout::total_bytes(job->prediction.footprints, job->config.device),
-            session::host_bytes(job->prediction, job->config.device)};
+            job::host_bytes(job->prediction, job->config.device)};
   Diagnostics diagnostics;
-  session::check_host_memory(job->config, job->topology, job->prediction, session::told_host_memory(*job->config.run),
-                             diagnostics);
+  job::check_host_memory(job->config, job->topology, job->prediction, job::told_host_memory(*job->config.run),
+                         diagnostics);
   peak.host_fits = diagnostics.empty();
   return peak;
 }
 
-Trials trials_of(const session::Job& job, plugin::Host& host) {
+Trials trials_of(const job::Job& job, plugin::Host& host) {
   return {offers_of(host), [&](const Change& change) {
             return peak_with(job.config.request, change, job.topology.batch.global_batch, host);
           }};
 }
 
-Fit judge_job(const session::Job& job, const Gpu& gpu, const RankCounts& ranks, plugin::Host& host) {
+Fit judge_job(const job::Job& job, const Gpu& gpu, const RankCounts& ranks, plugin::Host& host) {
   return judge_fit({job.prediction, job.config.device, job.topology.batch}, gpu, ranks, trials_of(job, host));
 }
 
-std::string too_large_text(const session::Job& job, plugin::Host& host) {
+std::string too_large_text(const job::Job& job, plugin::Host& host) {
   const auto& request = job.config.request;
   if (request.gpu_room == 0 || !job.prediction.activations) return {};
   const RankCounts ranks{request.world_size, request.world_size / job.topology.ranks_per_node};
@@ -55,7 +55,7 @@ std::vector<monitor::MemorySaving> savings(setup::JobRequest request, plugin::Ho
   }
   request.any_host_memory = true;
   Diagnostics faults;
-  const auto job = session::make_job(request, host, faults);
+  const auto job = job::make_job(request, host, faults);
   faults.throw_if_any();
   const auto peak = layout::total_bytes(job->prediction.footprints, job->config.device);
   std::vector<monitor::MemorySaving> list;
@@ -64,4 +64,4 @@ std::vector<monitor::MemorySaving> savings(setup::JobRequest request, plugin::Ho
   return list;
 }
 
-}  // namespace capstan::plan
+}  // namespace capstan::predict

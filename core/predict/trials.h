@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "job/job.h"
 #include "predict/gpu_fit.h"
-#include "session/job.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace plan {
+namespace predict {
 
 /// What a rank would need with a change, by predicting the job again with the same global batch (where the number of
 /// ranks stays); nothing where it cannot be made.
@@ -20,14 +20,14 @@ std::optional<Peak> peak_with(setup::JobRequest request, const Change& change, s
                               plugin::Host& host);
 
 /// What is tried where this job does not fit. Both must outlive it.
-Trials trials_of(const session::Job& job, plugin::Host& host);
+Trials trials_of(const job::Job& job, plugin::Host& host);
 
 /// judge_fit of a job.
-Fit judge_job(const session::Job& job, const Gpu& gpu, const RankCounts& ranks, plugin::Host& host);
+Fit judge_job(const job::Job& job, const Gpu& gpu, const RankCounts& ranks, plugin::Host& host);
 
-/// predict::Door says what these give.
-std::string too_large_text(const session::Job& job, plugin::Host& host);
+/// Door says what these give.
+std::string too_large_text(const job::Job& job, plugin::Host& host);
 std::vector<monitor::MemorySaving> savings(setup::JobRequest request, plugin::Host& host);
 
-}  // namespace plan
+}  // namespace predict
 CAPSTAN_END_NAMESPACE

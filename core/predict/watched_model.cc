@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace capstan::assembly {
+namespace capstan::predict {
 namespace {
 
 // Notes which unit is at work.
@@ -30,7 +30,7 @@ void follow(Runner& runner, GatheredUnits& gathered, const std::vector<nn::Unit*
 }  // namespace
 
 // Counts gathers too, where it is asked to.
-class GatheredUnits::Executor : public shard::MetaExecutor {
+class GatheredUnits::Executor : public MetaExecutor {
  public:
   Executor(const shard::ShardPlan& plan, const DryRunOf& what, Add add, plan::Transfers* const& gathers)
       : MetaExecutor(plan, std::move(add)), what_(what), gathers_(gathers) {}
@@ -61,24 +61,24 @@ void GatheredUnits::gather_again() {
 
 // A model of the objective's plan.
 struct WatchedModel::Other {
-  Other(FrozenModel made, const DryRunOf& what, std::function<void(std::int64_t)> gather,
+  Other(job::FrozenModel made, const DryRunOf& what, std::function<void(std::int64_t)> gather,
         plan::Transfers* const& gathers)
       : frozen(std::move(made)),
-        units(pointers(frozen.model->units), what, without_optimizer(what.options), std::move(gather), gathers),
-        runner(pointers(frozen.model->units), frozen.plugin.model.name) {}
+        units(job::pointers(frozen.model->units), what, without_optimizer(what.options), std::move(gather), gathers),
+        runner(job::pointers(frozen.model->units), frozen.plugin.model.name) {}
   static shard::EngineOptions without_optimizer(shard::EngineOptions options) {
     options.optimizer = nullptr;
     return options;
   }
-  FrozenModel frozen;
+  job::FrozenModel frozen;
   GatheredUnits units;
   step::FrozenRunner runner;
 };
 
 WatchedModel::WatchedModel(const DryRunOf& what)
-    : strategies_(fresh_strategies(what.plugins.strategies, what.topology)),
-      model_(assemble(what.config, what.plugins, strategies_, what.topology, build_model(what.plugins.model),
-                      c10::Device(c10::DeviceType::Meta))) {
+    : strategies_(job::fresh_strategies(what.plugins.strategies, what.topology)),
+      model_(job::assemble(what.config, what.plugins, strategies_, what.topology, job::build_model(what.plugins.model),
+                           c10::Device(c10::DeviceType::Meta))) {
   const auto own = model_->own_units();
   units_ = std::make_unique<GatheredUnits>(
       own, what, what.options, [this](std::int64_t bytes) { gather(bytes); }, gathers_);
@@ -93,11 +93,11 @@ WatchedModel::~WatchedModel() = default;
 void WatchedModel::compare_with(const DryRunOf& what) {
   std::vector<step::FrozenRunner*> runners;
   for (const auto& frozen : what.frozen) {
-    auto made = assemble_frozen(frozen.plugin, what.plugins.strategies, what.topology, model_->groups);
+    auto made = job::assemble_frozen(frozen.plugin, what.plugins.strategies, what.topology, model_->groups);
     others_.push_back(std::make_unique<Other>(
         std::move(made), what, [this](std::int64_t bytes) { gather(bytes); }, gathers_));
     auto& other = *others_.back();
-    follow(other.runner, other.units, pointers(other.frozen.model->units), at_, other.frozen.plugin.name + "'s ");
+    follow(other.runner, other.units, job::pointers(other.frozen.model->units), at_, other.frozen.plugin.name + "'s ");
     runners.push_back(&other.runner);
   }
   passes_.emplace(
@@ -105,7 +105,7 @@ void WatchedModel::compare_with(const DryRunOf& what) {
 }
 
 AtPeak WatchedModel::peak_of(const std::function<void()>& work) {
-  const meta::MemoryCounter counter;  // the weights' own shapes are made
+  const MemoryCounter counter;  // the weights' own shapes are made
   auto& memory = counter.count();
   memory_ = &memory;
   // Even if the work throws, nothing is added to a counter that is gone.
@@ -124,4 +124,4 @@ void WatchedModel::gather(std::int64_t bytes) {
   if (memory_) memory_->add(bytes);
 }
 
-}  // namespace capstan::assembly
+}  // namespace capstan::predict

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "assembly/assemble.h"
-#include "assembly/frozen_models.h"
+#include "job/assemble.h"
+#include "job/assemble_frozen.h"
 #include "predict/dry_run.h"
 #include "predict/memory_counter.h"
 #include "predict/meta_executor.h"
@@ -19,7 +19,7 @@
 #include "step/wrap_unit.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace assembly {
+namespace predict {
 
 /// Units as an engine gathers them, on the meta device.
 class GatheredUnits {
@@ -51,7 +51,7 @@ class WatchedModel {
   WatchedModel(const WatchedModel&) = delete;
   WatchedModel& operator=(const WatchedModel&) = delete;
   step::UnitRunner& runner() { return *runner_; }
-  const AssembledModel& model() const { return *model_; }
+  const job::AssembledModel& model() const { return *model_; }
   shard::GatherProtocol& protocol() { return units_->protocol(); }
   void gather_again() { units_->gather_again(); }
   step::Passes& passes() { return *passes_; }
@@ -68,16 +68,16 @@ class WatchedModel {
   void compare_with(const DryRunOf& what);
 
   plan::Transfers* gathers_ = nullptr;
-  Strategies strategies_;
-  std::shared_ptr<const AssembledModel> model_;
+  job::Strategies strategies_;
+  std::shared_ptr<const job::AssembledModel> model_;
   std::unique_ptr<GatheredUnits> units_;
   std::string at_;  // the unit at work
   std::unique_ptr<step::UnitRunner> runner_;
   std::vector<std::unique_ptr<Other>> others_;
   std::optional<step::Passes> passes_;
-  meta::MemoryCount* memory_ = nullptr;
+  MemoryCount* memory_ = nullptr;
   std::int64_t gathered_ = 0;
 };
 
-}  // namespace assembly
+}  // namespace predict
 CAPSTAN_END_NAMESPACE

@@ -13,7 +13,7 @@
 
 #include "ops/call_watch.h"
 
-namespace capstan::meta {
+namespace capstan::predict {
 namespace {
 
 // How an operator's work follows from its tensors.
@@ -186,4 +186,4 @@ void WorkCounter::attend(const plan::AttentionShape& shape, bool is_backward) {
   ++counter->work.kernels;
 }
 
-}  // namespace capstan::meta
+}  // namespace capstan::predict

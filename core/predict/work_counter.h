@@ -6,7 +6,7 @@
 #include "step_time/work.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace meta {
+namespace predict {
 
 /// Counts the work of the operators that this thread calls on the meta device during its lifetime; one at a time a
 /// thread. An operator that is made of others counts as these.
@@ -26,5 +26,5 @@ class WorkCounter {
   std::unique_ptr<Counter> counter_;
 };
 
-}  // namespace meta
+}  // namespace predict
 CAPSTAN_END_NAMESPACE

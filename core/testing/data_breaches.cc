@@ -11,7 +11,7 @@
 namespace capstan::testing {
 namespace {
 
-constexpr std::int64_t most_samples = 200;  // that are looked at, the first ones and the last one
+constexpr std::int64_t most_samples = 200;  // the first ones and the last one are looked at
 
 bool equal(const data::Sample& a, const data::Sample& b) {
   const auto same = [](const data::Sequence& x, const data::Sequence& y) {

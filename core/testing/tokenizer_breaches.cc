@@ -15,7 +15,7 @@ namespace {
 
 using Ids = std::vector<std::int64_t>;
 
-constexpr std::int64_t most_ids = 20000;  // of a vocabulary, that are looked at one by one
+constexpr std::int64_t most_ids = 20000;  // a vocabulary's first ids are looked at one by one
 
 const std::vector<std::string> usual_texts{"",
                                            " ",

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include <capstan/plugin/host.h>
+#include "job/resume.h"
+#include "job/settle.h"
 #include "plugin/loader.h"
-#include "session/resume.h"
-#include "session/settle.h"
 #include "testing/tiny.h"
 #include "testing/train_rank.h"
 
@@ -43,7 +43,7 @@ class Preparation {
     for (const auto& file : setting.plugins) host_.load_file(file);
   }
 
-  session::Job job(int rank) {
+  job::Job job(int rank) {
     const std::lock_guard lock(mutex_);
     Diagnostics diagnostics;
     setup::JobRequest request;
@@ -51,7 +51,7 @@ class Preparation {
     request.overrides = setting_.overrides;
     request.world_size = setting_.world;
     request.rank = rank;
-    auto job = session::make_job(request, host_, diagnostics);
+    auto job = job::make_job(request, host_, diagnostics);
     diagnostics.throw_if_any();
     return std::move(*job);
   }
@@ -92,7 +92,7 @@ TrainResult train_resumed(const Setting& first, std::int64_t steps, const Settin
   saves.overrides.push_back(cat("checkpoint.every_steps=", steps));
   Collected collected(run);
   train_stretch(saves, {steps, {}, /*is_last=*/false}, collected);
-  const auto checkpoint = checkpoint::step_folder(session::checkpoint_folder(collected.folder()), steps);
+  const auto checkpoint = checkpoint::step_folder(job::checkpoint_folder(collected.folder()), steps);
   train_stretch(then, {then.stop_after, checkpoint}, collected);
   return run;
 }

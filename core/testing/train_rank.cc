@@ -49,7 +49,7 @@ Folder::~Folder() {
   fs::remove_all(path_, ignored);
 }
 
-void Collected::gradients(const session::Session& session) {
+void Collected::gradients(const step::Session& session) {
   merge("gradient of ", run_.gradients, session.engine->gradient_boxes());
   const std::lock_guard lock(mutex_);
   for (const auto* unit : session.units) {
@@ -61,16 +61,16 @@ void Collected::gradients(const session::Session& session) {
   }
 }
 
-void Collected::weights(const session::Session& session) {
+void Collected::weights(const step::Session& session) {
   merge("weight ", run_.weights, session.engine->stored_boxes());
 }
 
-void Collected::evaluated(const session::Session& session) {
+void Collected::evaluated(const step::Session& session) {
   merge("evaluated weight ", run_.evaluated, session.engine->stored_boxes());
 }
 
 // Where ranks keep states of their own, the first one's count.
-void Collected::states(const session::Session& session) {
+void Collected::states(const step::Session& session) {
   std::map<std::string, std::vector<shard::StoredBox>> boxes;
   for (const auto& kept : session.engine->state_boxes()) {
     for (std::size_t i = 0; i < kept.states.size(); ++i) {
@@ -114,15 +114,15 @@ void Collected::merge(const char* what, std::map<std::string, at::Tensor>& whole
   }
 }
 
-void train_rank(session::Job job, comm::Communicator& communicator, const Stretch& stretch, Collected& collected) {
+void train_rank(job::Job job, comm::Communicator& communicator, const Stretch& stretch, Collected& collected) {
   job.config.run.derive(&setup::RunOptions::save_weights, false);
   job.config.run.derive(&setup::RunOptions::verify_replicas, stretch.verify_replicas);
-  session::Resume resume;
+  job::Resume resume;
   if (!stretch.from.empty()) resume.reader = std::make_unique<checkpoint::Reader>(stretch.from);
-  auto session = session::materialise(job, communicator, {}, resume.reader.get());
+  auto session = step::materialise(job, communicator, {}, resume.reader.get());
   step::Stop stop;
   Watch watch(collected, job.topology.rank == 0, stretch.end, stop);
-  observe::RunFolder folder(collected.folder(), job.topology.rank);
+  train::RunFolder folder(collected.folder(), job.topology.rank);
   train::Loop loop(session, folder, stop, {&resume});
   loop.observe(watch);
   loop.watch_gradients([&](std::int64_t step) {

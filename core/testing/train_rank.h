@@ -32,10 +32,10 @@ class Collected {
   /// Adds to `run`, which must outlive it.
   explicit Collected(TrainResult& run) : run_(run) {}
   const std::filesystem::path& folder() const { return folder_.path(); }
-  void gradients(const session::Session& session);
-  void weights(const session::Session& session);
-  void evaluated(const session::Session& session);
-  void states(const session::Session& session);
+  void gradients(const step::Session& session);
+  void weights(const step::Session& session);
+  void evaluated(const step::Session& session);
+  void states(const step::Session& session);
   /// The same on all ranks: one of them says it.
   void step(double loss, double norm);
 
@@ -58,6 +58,6 @@ struct Stretch {
 
 /// One rank's part of a run, by the loop of `capstan run` (train/loop.h) with an observer. The first step's gradients
 /// are kept, if it begins with that, and the weights at the last one's end.
-void train_rank(session::Job job, comm::Communicator& communicator, const Stretch& stretch, Collected& collected);
+void train_rank(job::Job job, comm::Communicator& communicator, const Stretch& stretch, Collected& collected);
 
 }  // namespace capstan::testing

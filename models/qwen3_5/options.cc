@@ -68,10 +68,9 @@ std::vector<capstan::config::FileKeys> Qwen35Options::file_keys() {
       {"expert_dim", "shared_expert_dim", "experts_per_token", "router_aux_loss", "experts_together"});
   for (const auto& more : {hybrid_keys(), decoder::rotary_keys({"partial_rotary_factor"})})
     keys.insert(keys.end(), more.begin(), more.end());
-  return decoder::file_keys(
-      {decoder::family_keys("qwen3_5_text", keys), decoder::family_keys("qwen3_5_moe_text", keys),
-       decoder::wrapper_keys("qwen3_5", "Qwen3_5ForConditionalGeneration"),
-       decoder::wrapper_keys("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration")});
+  return decoder::file_keys({decoder::family_keys("qwen3_5_text", keys), decoder::family_keys("qwen3_5_moe_text", keys),
+                             decoder::wrapper_keys("qwen3_5", "Qwen3_5ForConditionalGeneration"),
+                             decoder::wrapper_keys("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration")});
 }
 
 }  // namespace qwen3_5

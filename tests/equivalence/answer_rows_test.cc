@@ -38,7 +38,7 @@ std::vector<std::string> answers(const Family& family, int rows) {
   std::vector<std::string> all;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     const auto job = prepare_small(file, {}, 1, 0);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     all = generation::Generator(session).answer_batches(prompts, end);
   });
   return all;

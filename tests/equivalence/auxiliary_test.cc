@@ -30,7 +30,7 @@ Reported reported(int world, int accumulation, const std::string& model) {
   Reported out;
   comm::run_in_process(world, [&](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(file, {}, world, communicator.world().rank);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     step::Feed feed(job);
     const auto input = feed.draw(0);
     auto numbers = step::Step(session).run(input, {500.0}, 0.1);

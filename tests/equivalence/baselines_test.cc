@@ -117,7 +117,7 @@ std::vector<double> evaluated(int world, const std::string& strategies, int batc
     host.add(tiny_data());
     host.add(kto());
     const auto job = job_of(mine, host);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     const step::Feed feed(job);
     const auto result = step::Evaluator(session, feed).loss(*job.samples.train);
     if (mine.rank == 0) found = {result.loss, result.scores.at(0).second};

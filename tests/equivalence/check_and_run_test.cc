@@ -11,7 +11,7 @@
 #include <random>
 
 #include <capstan/plugin/host.h>
-#include "session/settle.h"
+#include "job/settle.h"
 #include "support/folder.h"
 #include "testing/tiny.h"
 #include "testing/train_rank.h"
@@ -171,7 +171,7 @@ class Ranks {
     request.rank = rank;
     Diagnostics faults;
     try {
-      auto job = session::make_job(request, host_, faults);
+      auto job = job::make_job(request, host_, faults);
       if (job) jobs_.push_back(std::move(*job));
     } catch (const Error& error) {
       return error.what();
@@ -203,7 +203,7 @@ class Ranks {
   plugin::Host host_;
   std::string file_;
   std::vector<std::string> overrides_;
-  std::vector<session::Job> jobs_;
+  std::vector<job::Job> jobs_;
 };
 
 // How many of them are accepted.

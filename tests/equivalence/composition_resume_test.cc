@@ -18,7 +18,7 @@ using capstan::testing::train;  // capstan::train is a namespace, too
 namespace {
 
 constexpr std::int64_t steps = 6;
-constexpr std::int64_t saved_behind = 3;
+constexpr std::int64_t saved_after = 3;
 // float64 sums in another order, amplified by AdamW: what the project promises.
 constexpr double tolerance = 1e-10;
 
@@ -59,7 +59,7 @@ void check(const Family& family, bool with_adapters, const Composition& before, 
   INFO(family.plugin << (with_adapters ? " with adapters" : "") << " from " << before.name << " to " << after.name);
   const auto& reference = alone(family, with_adapters);
   const auto run =
-      train_resumed(setting(family, with_adapters, before), saved_behind, setting(family, with_adapters, after));
+      train_resumed(setting(family, with_adapters, before), saved_after, setting(family, with_adapters, after));
   CHECK(differences(run, reference, tolerance) == "");
   CHECK(weight_differences(run, reference) == "");
 }

@@ -90,7 +90,7 @@ TEST_CASE("recomputing every unit gives the same gradients, those of the routers
     for (const bool recompute : {false, true}) {
       comm::run_in_process(1, [&](comm::Communicator& communicator) {
         const auto job = testing::prepare_small(file, {}, 1, 0);
-        auto session = session::materialise(job, communicator);
+        auto session = step::materialise(job, communicator);
         for (std::size_t i = 0; recompute && i < session.units.size(); ++i) session.runner->set_recompute(i, true);
         step::Feed feed(job);
         const auto input = feed.draw(0);

@@ -92,7 +92,7 @@ void check(const Family& family, std::size_t next) {
 // A session of one rank whose units are called without their hooks: all weights are there.
 class Models {
  public:
-  explicit Models(const session::Session& session) : session_(session) {
+  explicit Models(const step::Session& session) : session_(session) {
     for (const auto* unit : session.units) {
       for (const auto& weight : unit->weights()) {
         if (leaves_.empty() || !contains(weight->value())) leaves_.push_back(weight->value());
@@ -103,7 +103,7 @@ class Models {
   at::Tensor student_logits(const nn::Batch& batch) const { return logits(session_.units, batch); }
   at::Tensor teacher_logits(const nn::Batch& batch) const {
     const at::NoGradGuard no_grad;
-    return logits(assembly::pointers(session_.job->frozen.front().model->units), batch);
+    return logits(job::pointers(session_.job->frozen.front().model->units), batch);
   }
   std::vector<at::Tensor> gradients(const at::Tensor& loss) const { return torch::autograd::grad({loss}, leaves_); }
 
@@ -125,7 +125,7 @@ class Models {
     return states.mm(units.back()->all<nn::VocabularyHead>().front()->weight()->value().t());
   }
 
-  const session::Session& session_;
+  const step::Session& session_;
   std::vector<at::Tensor> leaves_;
 };
 
@@ -162,7 +162,7 @@ Plain plain(const at::Tensor& student, const at::Tensor& teacher, const at::Tens
 
 double apart(const at::Tensor& a, const at::Tensor& b) { return ((a - b).abs().max() / b.abs().max()).item<double>(); }
 
-session::Job job_of_text(const std::string& text) {
+job::Job job_of_text(const std::string& text) {
   const test::Folder scratch;
   setup::JobRequest request;
   request.file = scratch.write("a.toml",
@@ -203,7 +203,7 @@ TEST_CASE("distillation is the plain one with whole logits: losses, figures and 
     INFO(option.toml);
     const auto job = job_of_text(family_config(dense()) + distill(option.toml));
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
-      const auto session = session::materialise(job, communicator);
+      const auto session = step::materialise(job, communicator);
       const Models models(session);
       const auto batch = small_batch();
       step::Passes passes(

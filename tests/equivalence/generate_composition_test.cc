@@ -42,7 +42,7 @@ struct Question {
 // The questions as a split, scored as SQuAD's are.
 class Questions : public data::DataSource {
  public:
-  Questions(const std::vector<Question>& list, const session::Job& job)
+  Questions(const std::vector<Question>& list, const job::Job& job)
       : list_(list), squad_(*job.samples.eval), end_(job.samples.tokenizer.object->end_id()) {}
   std::int64_t size() const override { return static_cast<std::int64_t>(list_.size()); }
   data::Sample get(std::int64_t index) const override {
@@ -74,7 +74,7 @@ std::vector<std::int64_t> some_prompt(std::int64_t index) {
 }
 
 // A prompt whose answer, as the question of this row, is as long as it may be and has words; or is none at all.
-Question find_question(const session::Job& job, session::Session& session, std::int64_t row) {
+Question find_question(const job::Job& job, step::Session& session, std::int64_t row) {
   std::vector<generation::Prompt> prompts;
   for (std::int64_t i = 0; i < 2000; ++i) prompts.push_back({some_prompt(i), row});
   const auto answers = generation::Generator(session).tokens(prompts);
@@ -96,7 +96,7 @@ struct Asked {
   execution::Evaluation loss;
 };
 
-Asked ask(const session::Job& job, session::Session& session, const std::vector<Question>& questions) {
+Asked ask(const job::Job& job, step::Session& session, const std::vector<Question>& questions) {
   const Questions source(questions, job);
   const step::Feed feed(job);
   step::Evaluator evaluator(session, feed);
@@ -114,7 +114,7 @@ Reference alone(const Family& family, bool with_adapters) {
   Reference reference;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     const auto job = prepare_small(file, {}, 1, 0);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     for (std::int64_t row = 0; row < 5; ++row) reference.questions.push_back(find_question(job, session, row));
     reference.asked = ask(job, session, reference.questions);
   });
@@ -142,7 +142,7 @@ void check(const Family& family, bool with_adapters, const Composition& composit
   std::vector<Asked> all(static_cast<std::size_t>(composition.world));
   comm::run_in_process(composition.world, [&](comm::Communicator& communicator) {
     const auto job = prepare_small(file, {}, composition.world, communicator.world().rank);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     all[static_cast<std::size_t>(job.topology.rank)] = ask(job, session, reference.questions);
   });
   for (const auto& asked : all) {

@@ -22,7 +22,7 @@ using capstan::testing::train;  // capstan::train is a namespace, too
 namespace {
 
 constexpr std::int64_t steps = 8;
-constexpr std::int64_t saved_behind = 3;
+constexpr std::int64_t saved_after = 3;
 // float64 sums in another order, amplified by AdamW: what the project promises.
 constexpr double tolerance = 1e-10;
 
@@ -163,7 +163,7 @@ void check(const Family& family, bool resumes) {
     INFO(family.plugin << ", " << optimizer.name << (with_adapters ? " with adapters" : "") << ", " << layouts[i].name);
     const auto mine = setting(family, optimizer, with_adapters, layouts[i]);
     const auto other = setting(family, optimizer, with_adapters, layouts[(i + 1) % layouts.size()]);
-    const auto run = resumes ? train_resumed(mine, saved_behind, other) : train(mine);
+    const auto run = resumes ? train_resumed(mine, saved_after, other) : train(mine);
     CHECK(differences(run, alone(family, optimizer, with_adapters), tolerance) == "");
   }
 }
@@ -190,7 +190,7 @@ TEST_CASE("float64: muon on every layout, saved on one and continued on the next
                           << (resumes ? ", resumed" : ""));
       const auto mine = setting(*family, muon, with_adapters, layouts[i]);
       const auto other = setting(*family, muon, with_adapters, layouts[(i + 1) % layouts.size()]);
-      const auto run = resumes ? train_resumed(mine, saved_behind, other) : train(mine);
+      const auto run = resumes ? train_resumed(mine, saved_after, other) : train(mine);
       CHECK(differences(run, alone(*family, muon, with_adapters), tolerance) == "");
     }
   }
@@ -204,7 +204,7 @@ TEST_CASE("float64: states of whole matrices, saved on one layout and continued 
     INFO(layouts[i].name << (with_adapters ? " with adapters" : ""));
     const auto mine = setting(mixture(), preconditioned, with_adapters, layouts[i]);
     const auto other = setting(mixture(), preconditioned, with_adapters, layouts[(i + 1) % layouts.size()]);
-    const auto run = train_resumed(mine, saved_behind, other);
+    const auto run = train_resumed(mine, saved_after, other);
     CHECK(differences(run, alone(mixture(), preconditioned, with_adapters), tolerance) == "");
   }
 }
@@ -225,7 +225,7 @@ TEST_CASE("float64: rules with sums over records on every layout, saved on one a
                         << (resumes ? ", resumed" : ""));
     const auto mine = setting(*family, optimizer, with_adapters, layouts[i]);
     const auto other = setting(*family, optimizer, with_adapters, layouts[(i + 1) % layouts.size()]);
-    const auto run = resumes ? train_resumed(mine, saved_behind, other) : train(mine);
+    const auto run = resumes ? train_resumed(mine, saved_after, other) : train(mine);
     CHECK(differences(run, alone(*family, optimizer, with_adapters), tolerance) == "");
   }
 }

@@ -56,7 +56,7 @@ std::vector<execution::Evaluation> answers(const testing::Family& family, const 
     request.world_size = layout.world;
     request.rank = communicator.world().rank;
     const auto job = testing::job_of(request, host);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     const step::Feed feed(job);
     step::Evaluator evaluator(session, feed);
     auto& mine = all[static_cast<std::size_t>(request.rank)];

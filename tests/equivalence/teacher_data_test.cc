@@ -107,7 +107,7 @@ std::string file_with_words() {
   const auto job = job_of(request);
   at::set_num_threads(1);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    const auto session = session::materialise(job, communicator);
+    const auto session = step::materialise(job, communicator);
     const step::Passes passes(job.plugins.minimised, {}, session.frozen_runners());
     for (std::size_t i = 0; i < all.size(); ++i) {
       const auto sample = job.samples.train->get(static_cast<std::int64_t>(i));

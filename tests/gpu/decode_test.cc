@@ -164,7 +164,7 @@ Generated generate(const std::string& model, const std::vector<std::string>& ove
   auto job = capstan::testing::job_of(request);
   job.prediction.holds = holds;
   const auto alone = comm::connect({});
-  auto session = session::materialise(job, *alone);
+  auto session = step::materialise(job, *alone);
   std::vector<generation::Prompt> prompts;
   for (std::int64_t i = 0; i < 20; ++i) {
     std::vector<std::int64_t> tokens;

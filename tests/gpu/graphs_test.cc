@@ -45,7 +45,7 @@ const char* const mixtral =
 const char* const lora =
     "[strategy.lora]\nrank = 8\ndropout = 0.1\ninit = \"random\"\ntargets = [\"linear_qkv\", \"linear_proj\"]\n";
 
-session::Job job_of(const test::Folder& folder, const std::string& model, const std::vector<std::string>& overrides) {
+job::Job job_of(const test::Folder& folder, const std::string& model, const std::vector<std::string>& overrides) {
   const auto file = folder.path() / "job.toml";
   std::ofstream(file) << "[run]\nseed = 3\ndevice = \"cuda\"\ndeterministic = true\n"
                       << model
@@ -82,11 +82,11 @@ Tensors copies(const std::vector<shard::StoredBox>& boxes) {
   return tensors;
 }
 
-void train_steps(const session::Job& job, const Stretch& stretch, Learnt& learnt) {
+void train_steps(const job::Job& job, const Stretch& stretch, Learnt& learnt) {
   const auto alone = comm::connect({});
   std::unique_ptr<checkpoint::Reader> reader;
   if (!stretch.from.empty()) reader = std::make_unique<checkpoint::Reader>(stretch.from);
-  auto session = session::materialise(job, *alone, {}, reader.get());
+  auto session = step::materialise(job, *alone, {}, reader.get());
   step::Feed feed(job);
   step::Step step(session);
   if (reader) train::resume_from(*reader, session, step.updates());
@@ -105,7 +105,7 @@ void train_steps(const session::Job& job, const Stretch& stretch, Learnt& learnt
   step.hooks().before_save(stretch.end);
   auto meta = train::meta_of(job, stretch.end);
   meta.sections = train::sections_of(session, step.updates(), {}, stretch.end);
-  checkpoint::save(stretch.to, *session.world_host, meta, session::saved_boxes(session));
+  checkpoint::save(stretch.to, *session.world_host, meta, step::saved_boxes(session));
 }
 
 Learnt learn(const std::string& model, std::vector<std::string> overrides, const Stretch& stretch = {}) {

@@ -24,7 +24,7 @@ double squared_error(const at::Tensor& logits, const at::Tensor& exact) {
 at::Tensor our_logits(const std::string& plugin, const std::filesystem::path& folder, const at::Tensor& ids) {
   const auto job = parity::prepare(plugin, folder, "bf16", "byte", "cuda");
   const auto alone = comm::connect({});
-  auto session = session::materialise(job, *alone);
+  auto session = step::materialise(job, *alone);
   return parity::logits_of(session, ids.to(session.device)).cpu();
 }
 

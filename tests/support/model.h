@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <capstan/plugin/host.h>
-#include "assembly/model_start.h"
+#include "setup/presets.h"
 
 namespace capstan::testing {
 
@@ -30,7 +30,7 @@ inline std::shared_ptr<nn::Model> make_model(const std::string& plugin, const Mo
   for (const auto& [key, value] : options)
     section.entries.push_back({key, value, {config::Origin::Layer::file, "a.toml", line++}});
   const auto& registration = model_host().load("model", plugin);
-  if (!preset.empty()) section = assembly::with_preset(section, {preset, "a.toml:9"}, registration.presets, plugin);
+  if (!preset.empty()) section = setup::with_preset(section, {preset, "a.toml:9"}, registration.presets, plugin);
   return std::static_pointer_cast<nn::Model>(registration.make(section, diagnostics));
 }
 

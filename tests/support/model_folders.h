@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <string>
 
-#include "assembly/assemble.h"
 #include "hf/door.h"
+#include "job/assemble.h"
 #include "nn/init_source.h"
 #include "support/folder.h"
 #include "support/job.h"
@@ -25,7 +25,7 @@ inline void write_model(const std::string& model, std::uint64_t seed, const std:
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     nn::InitSource values(seed);
     const hf::ModelToWrite written{job.plugins, job.samples.tokenizer, *job.config.train,
-                                   assembly::pointers(job.model->units)};
+                                   job::pointers(job.model->units)};
     hf::door().write(written, values, folder, {}, communicator);
   });
 }

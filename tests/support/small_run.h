@@ -43,8 +43,7 @@ inline std::string small_config(const std::string& more = {}) {
 }
 
 /// The job of one rank.
-inline session::Job prepare_small(const std::string& file, const std::vector<std::string>& overrides, int world,
-                                  int rank) {
+inline job::Job prepare_small(const std::string& file, const std::vector<std::string>& overrides, int world, int rank) {
   setup::JobRequest request;
   request.file = file;
   request.overrides = overrides;
@@ -54,8 +53,7 @@ inline session::Job prepare_small(const std::string& file, const std::vector<std
 }
 
 /// One rank's part of a run. Every step's replicas must be equal.
-inline void run_rank(const session::Job& job, comm::Communicator& communicator, std::int64_t steps,
-                     Collected& collected) {
+inline void run_rank(const job::Job& job, comm::Communicator& communicator, std::int64_t steps, Collected& collected) {
   train_rank(job, communicator, {.end = steps, .verify_replicas = 1}, collected);
 }
 

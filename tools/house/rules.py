@@ -5,7 +5,7 @@ from . import limits
 from .cxx import Walk, mutable_static
 from .tree import ROOM_TABLES, Finding, room_of
 from .walks import walks
-from .words import plain_words
+from .words import names, plain_words
 
 FILE_LINES, FUNCTION_LINES, BRANCHES, PARAMETERS, MEMBERS = 350, 40, 12, 6, 15
 OTHER_FILE_LINES, OTHER_FUNCTION_LINES = 400, 60   # tests and scripts
@@ -88,6 +88,28 @@ def rooms_in_order(tree):
         for below in sorted((tree.rooms.allowed[room] - {'base'}) & set(order[at + 1:])):
             yield Finding(tree.rooms.table_of(room), 0, f'room {room} includes room {below}, which stands below it', 'room table',
                           'move what it needs up, or what needs it down')
+
+
+# SDK headers keep their namespaces, which these rooms have besides their own to define what such headers declare.
+OF_SDK = {'nn': {'layout'}, 'strategy': {'optimizer', 'objective'}, 'record': {'checkpoint'}, 'step_time': {'plan'}, 'step': {'execution'},
+          'arguments': {'command'}, 'base': {'log', 'terminal'}}
+OPENS = re.compile(r'\bnamespace\s+([\w:]+)\s*\{([^{}]*)\}?')
+FORWARD = re.compile(r'(?:\s*(?:class|struct)\s+\w+\s*;)+\s*')
+
+
+def namespaces(tree):
+    """A room's namespace is its name. Others may be opened to announce their types."""
+    for source in tree.sources:
+        room = room_of(source.path, tree.rooms)
+        if not room or source.path.startswith('core/include/') or '/gloo_shim/' in source.path:
+            continue
+        for line, match in source.find(OPENS):
+            name = match.group(1).removeprefix('capstan').removeprefix('::').split('::')[0]
+            if name in ('', room, *OF_SDK.get(room, ())) or FORWARD.fullmatch(match.group(2)):
+                continue
+            if not tree.allowed.covers(source.path, 'namespace'):
+                yield Finding(source.path, line, f'opens the namespace {name} in room {room}', 'namespaces',
+                              f'{room}, or move the file; if it defines what an SDK header declares, a line in {tree.allowed.PATH}')
 
 
 ENVIRONMENT = re.compile(r'(?<![\w.>])(?:std::|::)?(?:secure_)?getenv\s*\(|(?<![\w.>])environ\b')
@@ -319,4 +341,4 @@ def allow_list(tree):
     yield from tree.allowed.stale()
 
 
-ALL = (include_rules, unknown_rooms, rooms_in_order, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, document_words, words, plain_words, options, walks, allow_list)
+ALL = (include_rules, unknown_rooms, rooms_in_order, namespaces, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, document_words, words, plain_words, names, options, walks, allow_list)

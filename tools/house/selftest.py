@@ -64,6 +64,8 @@ LONG = 'void long_one() {\n' + '  step();\n' * 60 + '}\n'
 BROKEN = {
     'private include': ('core/host/config/a.cc', '#include "comm/group.h"\n', 'core/host/config/a.cc:1: includes comm/group.h: room config may not include room comm'),
     'public include': ('core/engine/comm/a.cc', '\n#include <capstan/shard/engine.h>\n', 'core/engine/comm/a.cc:2: includes capstan/shard/engine.h'),
+    'namespace of another room': ('core/engine/shard/a.cc', 'namespace capstan::comm {\nclass Group;\n}\nnamespace capstan::strategy {\nint f();\n}\n',
+                                  'core/engine/shard/a.cc:4: opens the namespace strategy in room shard'),
     'room that leads back': ('docs/engine.md', ENGINE.replace('| groups | config |', '| groups | config shard |'), 'docs/engine.md: room comm includes room shard, which stands below it'),
     'room of a folder': ('core/host/cli/a.cc', '#include <capstan/link/clean.h>\n', 'room cli may not include room comm'),
     'other storey': ('core/engine/cli/a.cc', 'int f();\n', 'stands in the table of the host'),
@@ -119,6 +121,7 @@ BROKEN = {
     'an ellipsis': ('tests/unit/comm/a.cc', 'int a();\nint f();  // Of the ranks none.\n', 'tests/unit/comm/a.cc:2: says "Of the"'),
     'a refused word in a message': ('plugins/data/mine/a.cc', 'void f() {\n  throw "there are so "\n        "many of them";\n}\n', 'plugins/data/mine/a.cc:2: says "so many"'),
     'a refused word in a header': ('core/include/capstan/comm/a.h', '#pragma once\n/// Nobody\n/// calls it.\nint f();\n', 'core/include/capstan/comm/a.h:2: says "Nobody"'),
+    'a refused word in a name': ('tests/unit/comm/a.cc', 'int ranksWishes = 1;\n', 'tests/unit/comm/a.cc:1: has the name ranksWishes'),
     'a word on two lines': ('tests/unit/comm/a.cc', 'int a();\n// Three ranks, of\n// which two fail.\n', 'tests/unit/comm/a.cc:2: says "of which"'),
     'a refused word in Python': ('tests/more.py', 'NAME = "nobody"\n# Begins anew.\n', 'tests/more.py:2: says "anew"'),
     'a refused word in CMake': ('tests/CMakeLists.txt', 'set(a 1)   # nobody reads it\n', 'no rank, no caller'),

@@ -135,6 +135,24 @@ def _passages(tree, path):
     return ()
 
 
+IN_NAMES = [*REFUSED, (re.compile(r'\b(?:behind|seats?|pulses?|transit|slabs?)\b'), 'use the glossary of docs/contributing.md')]
+
+
+def names(tree):
+    """Identifiers are made of plain words too."""
+    for source in tree.sources:
+        seen = set()
+        for line, match in source.find(re.compile(r'[A-Za-z_]\w*')):
+            name = match.group(0)
+            if name in seen:
+                continue
+            seen.add(name)
+            text = re.sub(r'([a-z0-9])([A-Z])', r'\1_\2', name).lower().replace('_', ' ')
+            for pattern, fix in IN_NAMES:
+                if pattern.search(text) and not tree.allowed.covers(source.path, name):
+                    yield Finding(source.path, line, f'has the name {name}', 'plain words', fix)
+
+
 def plain_words(tree):
     """Comments, messages and documents are whole sentences in plain words."""
     for path in tree.files:

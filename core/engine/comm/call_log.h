@@ -34,7 +34,7 @@ struct CollectiveCall {
 
 /// What a transfer's call has as its group: "pp of 0 (0 to 4)", with the world ranks that send and receive.
 std::string transfer_group(const std::string& group, int from, int to);
-/// Those ranks; nothing if it is a group's own name.
+/// Returns those ranks; nothing if it is a group's own name.
 std::optional<std::vector<int>> transfer_ends(const std::string& group);
 
 class FailureState;

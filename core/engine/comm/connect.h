@@ -10,7 +10,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace store {
+namespace comm {
 class Store;
 }
 namespace comm {
@@ -79,7 +79,7 @@ class RendezvousServer {
 
  private:
   Rendezvous where_;
-  std::unique_ptr<store::Store> store_;
+  std::unique_ptr<Store> store_;
 };
 
 }  // namespace comm

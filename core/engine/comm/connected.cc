@@ -191,8 +191,8 @@ std::unique_ptr<Communicator> connect(const ConnectOptions& options) {
 }
 
 RendezvousServer::RendezvousServer(const std::string& prefix) {
-  where_.secret = store::new_secret();
-  store_ = store::Store::serve("127.0.0.1", 0, prefix, where_.secret);
+  where_.secret = new_secret();
+  store_ = Store::serve("127.0.0.1", 0, prefix, where_.secret);
   where_.host = "127.0.0.1";
   where_.port = store_->port();
   where_.prefix = prefix;

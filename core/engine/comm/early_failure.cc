@@ -48,13 +48,13 @@ void tell_store(const ConnectOptions& options, const Failure& failure) {
     auto secret = find_secret(where);
     for (; !secret && Clock::now() < deadline; secret = find_secret(where))
       std::this_thread::sleep_for(milliseconds(50));
-    const auto store = store::Store::connect(resolve(where.host).front(), where.port, where.prefix, limit,
-                                             {secret.value_or(""), where.is_torch});
+    const auto store = Store::connect(resolve(where.host).front(), where.port, where.prefix, limit,
+                                      {secret.value_or(""), where.is_torch});
     store->set_if_absent("failure", failure.serialized());
     store->set(cat("informed/", options.world.rank), "yes");  // informed of its own failure, or of the first one's
     return;
   }
-  const auto store = store::Store::serve(resolve(where.host).front(), where.port, where.prefix, make_secret(where));
+  const auto store = Store::serve(resolve(where.host).front(), where.port, where.prefix, make_secret(where));
   store->set_if_absent("failure", failure.serialized());
   wait_until_informed(*store, options.world.size, limit, /*joined_alone=*/false);
 }
@@ -73,7 +73,7 @@ std::optional<Failure> read_early_failure(const Rendezvous& where) {
   return Failure::parse(read_file(file));
 }
 
-void wait_until_informed(store::Store& store, int size, milliseconds limit, bool joined_alone) {
+void wait_until_informed(Store& store, int size, milliseconds limit, bool joined_alone) {
   const auto deadline = Clock::now() + limit;
   for (int rank = 1; rank < size && Clock::now() < deadline;) {
     const bool counts = !joined_alone || store.has({cat("hello/", rank)});

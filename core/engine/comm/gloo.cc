@@ -37,7 +37,7 @@ constexpr int transfer_tag = 0;
 
 class GlooGroup final : public Group {
  public:
-  GlooGroup(const GlooOptions& options, const store::Store& store, std::shared_ptr<CallLog> log,
+  GlooGroup(const GlooOptions& options, const Store& store, std::shared_ptr<CallLog> log,
             std::shared_ptr<FailureState> failure, std::function<void(const std::string&)> on_lost)
       : Group(options.name, options.ranks, options.rank, c10::Device(c10::kCPU), std::move(log)),
         deterministic_(options.deterministic),
@@ -212,8 +212,8 @@ std::shared_ptr<GlooDevice> make_gloo_device(const std::string& address) {
   return c10d::ProcessGroupGloo::createDeviceForHostname(address);
 }
 
-std::shared_ptr<Group> make_gloo_group(const GlooOptions& options, const store::Store& store,
-                                       std::shared_ptr<CallLog> log, std::shared_ptr<FailureState> failure,
+std::shared_ptr<Group> make_gloo_group(const GlooOptions& options, const Store& store, std::shared_ptr<CallLog> log,
+                                       std::shared_ptr<FailureState> failure,
                                        std::function<void(const std::string& reason)> on_lost) {
   return std::make_shared<GlooGroup>(options, store, std::move(log), std::move(failure), std::move(on_lost));
 }

@@ -13,7 +13,7 @@ class Device;
 }
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace store {
+namespace comm {
 class Store;
 }
 namespace comm {
@@ -37,8 +37,8 @@ struct GlooOptions {
 /// Connects to the other members, which must all be there. Calls end when the result is ready or the run has
 /// failed. Connections that break without a known failure are reported through `on_lost`, which returns when the
 /// failure is known.
-std::shared_ptr<Group> make_gloo_group(const GlooOptions& options, const store::Store& store,
-                                       std::shared_ptr<CallLog> log, std::shared_ptr<FailureState> failure,
+std::shared_ptr<Group> make_gloo_group(const GlooOptions& options, const Store& store, std::shared_ptr<CallLog> log,
+                                       std::shared_ptr<FailureState> failure,
                                        std::function<void(const std::string& reason)> on_lost);
 
 }  // namespace comm

@@ -36,7 +36,7 @@ std::string alive_key(int rank) { return cat("alive/", rank); }
 
 class HeartbeatLoop final : public Heartbeat {
  public:
-  HeartbeatLoop(HeartbeatSetup setup, std::unique_ptr<store::Store> store, std::shared_ptr<CallLog> log,
+  HeartbeatLoop(HeartbeatSetup setup, std::unique_ptr<Store> store, std::shared_ptr<CallLog> log,
                 std::shared_ptr<FailureState> failure)
       : setup_(std::move(setup)),
         store_(std::move(store)),
@@ -254,7 +254,7 @@ class HeartbeatLoop final : public Heartbeat {
   }
 
   const HeartbeatSetup setup_;
-  std::unique_ptr<store::Store> store_;
+  std::unique_ptr<Store> store_;
   std::shared_ptr<CallLog> log_;
   std::shared_ptr<FailureState> failure_;
   Patience patience_;
@@ -280,7 +280,7 @@ class HeartbeatLoop final : public Heartbeat {
 
 }  // namespace
 
-std::shared_ptr<Heartbeat> start_heartbeat(HeartbeatSetup setup, std::unique_ptr<store::Store> store,
+std::shared_ptr<Heartbeat> start_heartbeat(HeartbeatSetup setup, std::unique_ptr<Store> store,
                                            std::shared_ptr<CallLog> log, std::shared_ptr<FailureState> failure) {
   const auto loop =
       std::make_shared<HeartbeatLoop>(std::move(setup), std::move(store), std::move(log), std::move(failure));

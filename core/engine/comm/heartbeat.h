@@ -9,7 +9,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace store {
+namespace comm {
 class Store;
 }
 namespace comm {
@@ -47,7 +47,7 @@ class Heartbeat {
 };
 
 /// Starts it. It closes with the last of those who have it, if close() was not called.
-std::shared_ptr<Heartbeat> start_heartbeat(HeartbeatSetup setup, std::unique_ptr<store::Store> store,
+std::shared_ptr<Heartbeat> start_heartbeat(HeartbeatSetup setup, std::unique_ptr<Store> store,
                                            std::shared_ptr<CallLog> log, std::shared_ptr<FailureState> failure);
 
 }  // namespace comm

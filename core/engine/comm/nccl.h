@@ -8,7 +8,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace store {
+namespace comm {
 class Store;
 }
 namespace comm {
@@ -35,7 +35,7 @@ class NcclFactory {
  public:
   virtual ~NcclFactory() = default;
   /// All members call it at the same time; returns when they are connected.
-  virtual std::shared_ptr<DeviceGroup> make(const NcclOptions& options, const store::Store& store,
+  virtual std::shared_ptr<DeviceGroup> make(const NcclOptions& options, const Store& store,
                                             std::shared_ptr<CallLog> log) const = 0;
 };
 

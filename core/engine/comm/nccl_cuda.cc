@@ -34,7 +34,7 @@ Options in_order() {
 
 class NcclGroup final : public DeviceGroup {
  public:
-  NcclGroup(const NcclOptions& options, const store::Store& store, std::shared_ptr<CallLog> log)
+  NcclGroup(const NcclOptions& options, const Store& store, std::shared_ptr<CallLog> log)
       : DeviceGroup(options.name, options.ranks, options.rank, options.device, std::move(log)) {
     const c10::cuda::CUDAGuard guard(options.device);
     auto nccl = c10d::ProcessGroupNCCL::Options::create();
@@ -145,7 +145,7 @@ class NcclGroup final : public DeviceGroup {
 
 class Factory final : public NcclFactory {
  public:
-  std::shared_ptr<DeviceGroup> make(const NcclOptions& options, const store::Store& store,
+  std::shared_ptr<DeviceGroup> make(const NcclOptions& options, const Store& store,
                                     std::shared_ptr<CallLog> log) const override {
     return std::make_shared<NcclGroup>(options, store, std::move(log));
   }

@@ -55,7 +55,7 @@ std::vector<Interface> interfaces() {
 }
 
 /// The list's addresses, each once, IPv4 first.
-std::vector<std::string> addresses(const store::AddressList& list) {
+std::vector<std::string> addresses(const AddressList& list) {
   std::vector<std::string> found;
   for (const int family : {AF_INET, AF_INET6}) {
     for (const addrinfo* i = list.get(); i != nullptr; i = i->ai_next) {
@@ -71,7 +71,7 @@ std::vector<std::string> addresses(const store::AddressList& list) {
 
 std::vector<std::string> resolve(const std::string& host) {
   int status = 0;
-  const auto list = store::look_up(host, 0, 0, status);
+  const auto list = look_up(host, 0, 0, status);
   if (!list) {
     throw Error(cat("the rendezvous host '", host, "' is unknown: ", gai_strerror(status)),
                 "check MASTER_ADDR, or unset it: Capstan then publishes the address itself");
@@ -94,9 +94,9 @@ std::string address_of_interface(const std::string& interface) {
 std::string address_towards(const std::string& address) {
   constexpr int discard = 9;  // any port: nothing is sent
   int status = 0;
-  const auto target = store::look_up(address, discard, AI_NUMERICHOST, status);
+  const auto target = look_up(address, discard, AI_NUMERICHOST, status);
   if (!target) return {};
-  const store::Descriptor way(::socket(target->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Descriptor way(::socket(target->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage own{};
   auto* local = reinterpret_cast<sockaddr*>(&own);
   socklen_t size = sizeof own;
@@ -114,7 +114,7 @@ std::vector<std::string> own_addresses() {
   std::array<char, 256> name{};
   int status = 0;
   if (gethostname(name.data(), name.size()) == 0) {
-    for (const std::string& address : addresses(store::look_up(name.data(), 0, 0, status))) {
+    for (const std::string& address : addresses(look_up(name.data(), 0, 0, status))) {
       if (address.find(':') == std::string::npos) add(address);
     }
   }

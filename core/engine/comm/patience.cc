@@ -29,7 +29,7 @@ std::string Patience::heartbeat(std::int64_t number, const CallLog& log) {
   return doing ? cat(number, " ", *doing) : std::to_string(number);
 }
 
-void Patience::pass_on(store::Store& store, const std::vector<std::string>& heartbeats) {
+void Patience::pass_on(Store& store, const std::vector<std::string>& heartbeats) {
   std::string ranks;
   std::string doing;
   for (std::size_t rank = 0; rank < heartbeats.size(); ++rank) {
@@ -44,7 +44,7 @@ void Patience::pass_on(store::Store& store, const std::vector<std::string>& hear
   passed_on_ = std::move(text);
 }
 
-void Patience::look(store::Store& store, const std::vector<CollectiveCall>& calls, Clock::time_point now) {
+void Patience::look(Store& store, const std::vector<CollectiveCall>& calls, Clock::time_point now) {
   // At most what two beats take: a process that was suspended has seen nothing meanwhile.
   const auto passed = std::min<Clock::duration>(now - std::exchange(looked_, now), seconds(2));
   if (calls.empty() || now - calls.front().start < soon || !store.has({at_disk_key})) return;

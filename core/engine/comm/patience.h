@@ -11,7 +11,7 @@
 #include "comm/call_log.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace store {
+namespace comm {
 class Store;
 }
 namespace comm {
@@ -29,9 +29,9 @@ class Patience {
   /// The value of this rank's n-th heartbeat: "17", or "17 writing /runs/x/metrics.jsonl".
   static std::string heartbeat(std::int64_t number, const CallLog& log);
   /// Called by rank 0 at each heartbeat with all ranks' values, by rank.
-  void pass_on(store::Store& store, const std::vector<std::string>& heartbeats);
+  void pass_on(Store& store, const std::vector<std::string>& heartbeats);
   /// Called at each heartbeat: reads whom rank 0 has named, if this rank waits. `calls`: those in flight, oldest first.
-  void look(store::Store& store, const std::vector<CollectiveCall>& calls, Clock::time_point now);
+  void look(Store& store, const std::vector<CollectiveCall>& calls, Clock::time_point now);
   /// Has this call taken so long that it counts as a hang?
   bool ends(const CollectiveCall& call, Clock::time_point now) const;
 

@@ -13,13 +13,13 @@ PlannedGroup::PlannedGroup(std::string name, const std::vector<int>& ranks, int 
 void PlannedGroup::connect(Communicator& communicator) { connect_to(communicator.group(name(), ranks(), device())); }
 
 namespace {
-thread_local const PlannedCalls::Told* listener = nullptr;
+thread_local const PlannedCalls::Told* told_here = nullptr;
 }  // namespace
 
-PlannedCalls::PlannedCalls(Told told) : told_(std::move(told)) { listener = &told_; }
-PlannedCalls::~PlannedCalls() { listener = nullptr; }
+PlannedCalls::PlannedCalls(Told told) : told_(std::move(told)) { told_here = &told_; }
+PlannedCalls::~PlannedCalls() { told_here = nullptr; }
 void PlannedCalls::tell(const PlannedCall& call) {
-  if (listener) (*listener)(call);
+  if (told_here) (*told_here)(call);
 }
 
 void PlannedGroup::tell(const char* operation, const at::Tensor& all, const std::vector<int>& among) const {

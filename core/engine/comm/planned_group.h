@@ -39,9 +39,9 @@ class PlannedGroup final : public Group {
 /// "host", where it begins, and without bytes where the rank waits for it.
 struct PlannedCall {
   std::string operation;      ///< "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "transfer"
-  std::vector<int> ranks;     ///< of a transfer, which only the sender tells, sender and receiver
+  std::vector<int> ranks;     ///< sender and receiver of a transfer, which only the sender tells
   std::int64_t bytes = 0;     ///< all ranks' bytes: what an all-gather makes, a reduce-scatter or an all-reduce reads
-  const void* key = nullptr;  ///< which copy it is
+  const void* key = nullptr;  ///< tells copies apart
 };
 
 /// During its lifetime calls of this thread's planned groups on the meta device are told to it; one at a time.

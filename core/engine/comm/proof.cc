@@ -6,7 +6,7 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
-namespace capstan::store {
+namespace capstan::comm {
 
 std::string random_bytes(std::size_t count) {
   std::string out(count, '\0');
@@ -41,4 +41,4 @@ bool is_proof(std::string_view given, const std::string& secret, std::string_vie
          CRYPTO_memcmp(given.data(), proof(secret, end, nonces).data(), proof_bytes) == 0;
 }
 
-}  // namespace capstan::store
+}  // namespace capstan::comm

@@ -6,7 +6,7 @@
 #include <string_view>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace store {
+namespace comm {
 
 /// `count` bytes from the system's generator. Throws Error when it gives none.
 std::string random_bytes(std::size_t count);
@@ -26,5 +26,5 @@ constexpr std::size_t proof_bytes = 32;
 /// Whether what the other end gave is its proof, compared in constant time.
 bool is_proof(std::string_view given, const std::string& secret, std::string_view end, const Nonces& nonces);
 
-}  // namespace store
+}  // namespace comm
 CAPSTAN_END_NAMESPACE

@@ -39,22 +39,22 @@ std::vector<std::string> serving_addresses(const ConnectOptions& options) {
 }
 
 /// The first free port of those that the launcher reserved.
-std::unique_ptr<store::Store> serve_on_a_port(const Rendezvous& where, const std::string& address, bool everywhere) {
+std::unique_ptr<Store> serve_on_a_port(const Rendezvous& where, const std::string& address, bool everywhere) {
   const auto secret = make_secret(where);
   std::string taken;
   for (const int port : where.ports) {
     try {
-      return store::Store::serve(address, port, where.prefix, secret, everywhere);
+      return Store::serve(address, port, where.prefix, secret, everywhere);
     } catch (const Error& error) {
       taken += cat("\n    ", error.diagnostics().front().what);
     }
   }
-  if (where.ports.empty()) return store::Store::serve(address, where.port, where.prefix, secret, everywhere);
+  if (where.ports.empty()) return Store::serve(address, where.port, where.prefix, secret, everywhere);
   throw Error(cat("none of the ports that SLURM reserved for this step can be used:", taken),
               "another program uses them: give srun more with --resv-ports, or set MASTER_ADDR and MASTER_PORT");
 }
 
-std::unique_ptr<store::Store> serve(const ConnectOptions& options, std::string& address) {
+std::unique_ptr<Store> serve(const ConnectOptions& options, std::string& address) {
   const Rendezvous& where = options.rendezvous;
   const auto addresses = serving_addresses(options);
   address = addresses.front();
@@ -81,19 +81,19 @@ std::vector<std::string> read_published(const std::string& file) {
 }
 
 /// One attempt at each "address:port"; null when none answers.
-std::unique_ptr<store::Store> try_addresses(const std::vector<std::string>& addresses, const ConnectOptions& options,
-                                            std::string& reached) {
+std::unique_ptr<Store> try_addresses(const std::vector<std::string>& addresses, const ConnectOptions& options,
+                                     std::string& reached) {
   const auto secret = find_secret(options.rendezvous);
   if (!secret) return nullptr;
-  const store::Access access{*secret, options.rendezvous.is_torch};
+  const Access access{*secret, options.rendezvous.is_torch};
   for (const std::string& address : addresses) {
     const auto colon = address.rfind(':');
     int port = 0;
     std::from_chars(address.data() + colon + 1, address.data() + address.size(), port);
     try {
       reached = address.substr(0, colon);
-      return store::Store::connect(reached, port, options.rendezvous.prefix, std::min(attempt, options.connect_timeout),
-                                   access);
+      return Store::connect(reached, port, options.rendezvous.prefix, std::min(attempt, options.connect_timeout),
+                            access);
     } catch (const Error& error) {
       log::debug(cat("rendezvous at ", address, ": ", error.what()));
     }
@@ -123,7 +123,7 @@ std::unique_ptr<store::Store> try_addresses(const std::vector<std::string>& addr
 
 /// A published file may be left from an attempt that died, so it is read again whenever no address answers. A host may
 /// have several addresses, and some may be unreachable.
-std::unique_ptr<store::Store> find(const ConnectOptions& options, std::string& address) {
+std::unique_ptr<Store> find(const ConnectOptions& options, std::string& address) {
   const Rendezvous& where = options.rendezvous;
   std::vector<std::string> addresses;
   if (!where.host.empty()) {
@@ -154,7 +154,7 @@ std::string gloo_address(const ConnectOptions& options, const std::string& targe
   return same == own.end() ? own.front() : *same;
 }
 
-std::vector<int> missing_ranks(store::Store& store, int size) {
+std::vector<int> missing_ranks(Store& store, int size) {
   std::vector<int> missing;
   for (int rank = 0; rank < size; ++rank) {
     if (!store.has({hello_key(rank)})) missing.push_back(rank);
@@ -176,7 +176,7 @@ std::string list_of(const std::vector<int>& ranks, const std::vector<std::string
   return join(parts);
 }
 
-[[noreturn]] void give_up(store::Store& store, const ConnectOptions& options, const std::vector<int>& missing,
+[[noreturn]] void give_up(Store& store, const ConnectOptions& options, const std::vector<int>& missing,
                           Clock::duration waited) {
   const std::string message =
       cat(list_of(missing, options.hosts), " of ", options.world.size, " did not connect within ",
@@ -187,7 +187,7 @@ std::string list_of(const std::vector<int>& ranks, const std::vector<std::string
 }
 
 /// Rank 0: another rank has failed before it connected. Ranks that have joined learn of it through the store.
-void pass_on_early_failure(store::Store& store, const ConnectOptions& options) {
+void pass_on_early_failure(Store& store, const ConnectOptions& options) {
   const auto from_file = read_early_failure(options.rendezvous);
   if (from_file) store.set_if_absent("failure", from_file->serialized());
   if (!from_file && !store.has({"failure"})) return;
@@ -197,7 +197,7 @@ void pass_on_early_failure(store::Store& store, const ConnectOptions& options) {
 }
 
 /// Rank 0: waits for all, names missing ranks every ten seconds, and tells all when everyone has joined.
-void gather(store::Store& store, const ConnectOptions& options) {
+void gather(Store& store, const ConnectOptions& options) {
   const int size = options.world.size;
   const auto start = Clock::now();
   auto news = start + options.news;
@@ -245,7 +245,7 @@ class Published {
 };
 
 /// Joins as this rank. Two processes with one rank number are a fault of the launch.
-void say_hello(store::Store& store, const World& world) {
+void say_hello(Store& store, const World& world) {
   store.set(cat("alive/", world.rank), "0");
   const std::string hello = cat(world.host, '\t', Clock::now().time_since_epoch().count());
   const std::string there = store.set_if_absent(hello_key(world.rank), hello);
@@ -254,7 +254,7 @@ void say_hello(store::Store& store, const World& world) {
               "each rank must be started once; is another run using the same rendezvous?");
 }
 
-void wait_until_ready(store::Store& store, const ConnectOptions& options) {
+void wait_until_ready(Store& store, const ConnectOptions& options) {
   FailureState failure(options.world.rank);
   try {
     if (wait_for(store, {"ready"}, failure, options.connect_timeout + std::chrono::seconds(10))) return;
@@ -274,7 +274,7 @@ Joined join_rendezvous(const ConnectOptions& options) {
   joined.hosts_store = world.rank == 0 && !options.rendezvous.store_exists;
   std::string store_address;
   joined.store = joined.hosts_store ? serve(options, store_address) : find(options, store_address);
-  store::Store& store = *joined.store;
+  Store& store = *joined.store;
   // Gloo's ranks must all use one address family, but each may have reached the store under a different address: rank
   // 0's family is used.
   constexpr auto first_address = "gloo-address";
@@ -290,7 +290,7 @@ Joined join_rendezvous(const ConnectOptions& options) {
   return joined;
 }
 
-bool wait_for(store::Store& store, const std::vector<std::string>& keys, FailureState& failure, milliseconds limit) {
+bool wait_for(Store& store, const std::vector<std::string>& keys, FailureState& failure, milliseconds limit) {
   const auto deadline = Clock::now() + limit;
   milliseconds pause{1};
   while (!store.has(keys)) {

@@ -11,14 +11,14 @@
 #include "comm/failure.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace store {
+namespace comm {
 class Store;
 }
 namespace comm {
 
 /// The result of the rendezvous on a rank.
 struct Joined {
-  std::unique_ptr<store::Store> store;
+  std::unique_ptr<Store> store;
   std::string address;             ///< this rank's, for Gloo
   std::vector<std::string> hosts;  ///< by rank
   bool hosts_store = false;
@@ -30,7 +30,7 @@ Joined join_rendezvous(const ConnectOptions& options);
 
 /// Waits until all keys are in the store, and throws if the run or the store fails meanwhile. Returns false after
 /// `limit`.
-bool wait_for(store::Store& store, const std::vector<std::string>& keys, FailureState& failure,
+bool wait_for(Store& store, const std::vector<std::string>& keys, FailureState& failure,
               std::chrono::milliseconds limit);
 
 /// The failure that a rank wrote next to the rendezvous file when it failed before connecting; nothing if the
@@ -39,7 +39,7 @@ std::optional<Failure> read_early_failure(const Rendezvous& where);
 
 /// Rank 0, which runs the store: waits until the other ranks know of the failure ("informed/r"), or those of them that
 /// have joined ("hello/r"), for at most `limit`.
-void wait_until_informed(store::Store& store, int size, std::chrono::milliseconds limit, bool joined_alone = true);
+void wait_until_informed(Store& store, int size, std::chrono::milliseconds limit, bool joined_alone = true);
 
 }  // namespace comm
 CAPSTAN_END_NAMESPACE

@@ -21,13 +21,13 @@ namespace {
 
 /// Writes a file that only this user may read (0600), complete or not at all. Throws FileError.
 void write_private(const std::string& path, const std::string& text) {
-  const auto temporary = cat(path, ".", store::new_secret());
+  const auto temporary = cat(path, ".", new_secret());
   const auto fail = [&](int reason) {
     ::unlink(temporary.c_str());
     throw FileError(path, "write", reason);
   };
   {
-    const store::Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (file.fd() < 0) throw FileError(path, "write", errno);
     const auto written = ::write(file.fd(), text.data(), text.size());
     if (written != static_cast<ssize_t>(text.size())) fail(written < 0 ? errno : ENOSPC);
@@ -60,7 +60,7 @@ std::optional<std::string> read_private(const std::string& path) {
 
 std::string make_secret(const Rendezvous& where) {
   if (!where.secret.empty() || where.secret_file.empty()) return where.secret;
-  auto secret = store::new_secret();
+  auto secret = new_secret();
   std::error_code shown_by_writing;
   const auto folder = std::filesystem::path(where.secret_file).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, shown_by_writing);

@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-namespace capstan::store {
+namespace capstan::comm {
 namespace {
 
 using SocketClock = std::chrono::steady_clock;
@@ -177,4 +177,4 @@ std::string receive_exactly(const Descriptor& socket, std::size_t count, std::ch
   return in;
 }
 
-}  // namespace capstan::store
+}  // namespace capstan::comm

@@ -8,7 +8,7 @@
 #include <string>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace store {
+namespace comm {
 
 /// A descriptor that is closed with its owner.
 class Descriptor {
@@ -44,5 +44,5 @@ bool send_some(const Descriptor& socket, std::string& out);
 void send_all(const Descriptor& socket, std::string out, std::chrono::milliseconds limit);
 std::string receive_exactly(const Descriptor& socket, std::size_t count, std::chrono::milliseconds limit);
 
-}  // namespace store
+}  // namespace comm
 CAPSTAN_END_NAMESPACE

@@ -16,7 +16,7 @@
 
 C10_DECLARE_int(caffe2_log_level);
 
-namespace capstan::store {
+namespace capstan::comm {
 namespace {
 
 /// Runs a call of c10d's store; what it throws becomes an Error without a stack trace.
@@ -134,4 +134,4 @@ std::string Store::set_if_absent(const std::string& key, const std::string& valu
   return guarded([&] { return handle_->store->compareSet(key, std::string(), value); });
 }
 
-}  // namespace capstan::store
+}  // namespace capstan::comm

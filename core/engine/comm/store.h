@@ -8,7 +8,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace store {
+namespace comm {
 
 /// What lets this process into a store.
 struct Access {
@@ -53,5 +53,5 @@ class Store {
   std::unique_ptr<Handle> handle_;
 };
 
-}  // namespace store
+}  // namespace comm
 CAPSTAN_END_NAMESPACE

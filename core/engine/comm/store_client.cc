@@ -10,7 +10,7 @@
 
 #include "comm/proof.h"
 
-namespace capstan::store {
+namespace capstan::comm {
 namespace {
 
 using ClientClock = std::chrono::steady_clock;
@@ -121,4 +121,4 @@ void StoreClient::multiSet(const std::vector<std::string>& keys, const std::vect
   for (std::size_t i = 0; i < keys.size(); ++i) set(keys[i], values.at(i));
 }
 
-}  // namespace capstan::store
+}  // namespace capstan::comm

@@ -9,7 +9,7 @@
 #include "comm/wire.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace store {
+namespace comm {
 
 /// c10d's view of a StoreServer, for the backends that are made from it. Every call throws when the server does not
 /// answer. Thread-safe, but a call waits for the one before; clone() gives a connection of its own.
@@ -47,5 +47,5 @@ class StoreClient final : public c10d::Store {
   Descriptor socket_;
 };
 
-}  // namespace store
+}  // namespace comm
 CAPSTAN_END_NAMESPACE

@@ -8,12 +8,12 @@
 #include "comm/store_server.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace store {
+namespace comm {
 
 struct Store::Handle {
   std::unique_ptr<StoreServer> server;    ///< null where another process has it
   c10::intrusive_ptr<c10d::Store> store;  ///< with the prefix
 };
 
-}  // namespace store
+}  // namespace comm
 CAPSTAN_END_NAMESPACE

@@ -25,7 +25,7 @@
 #include "comm/sockets.h"
 #include "comm/wire.h"
 
-namespace capstan::store {
+namespace capstan::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -240,4 +240,4 @@ std::unique_ptr<StoreServer> start_store_server(const std::string& address, int 
   return std::make_unique<ServerLoop>(address, port, std::move(secret));
 }
 
-}  // namespace capstan::store
+}  // namespace capstan::comm

@@ -5,7 +5,7 @@
 #include <string>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace store {
+namespace comm {
 
 /// The ranks' key-value store: a thread that serves every client which proves that it knows the run's secret. All
 /// others are disconnected before anything that they say is looked at, and named in the log with their address.
@@ -18,5 +18,5 @@ class StoreServer {
 /// Listens only on this address ("": on all), on `port` (0: a free one). Throws std::system_error.
 std::unique_ptr<StoreServer> start_store_server(const std::string& address, int port, std::string secret);
 
-}  // namespace store
+}  // namespace comm
 CAPSTAN_END_NAMESPACE

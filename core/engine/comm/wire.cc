@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace capstan::store {
+namespace capstan::comm {
 namespace {
 
 void put_length(std::string& out, std::size_t size) {
@@ -46,4 +46,4 @@ std::optional<Texts> unpacked(std::string_view message) {
   return out;
 }
 
-}  // namespace capstan::store
+}  // namespace capstan::comm

@@ -7,7 +7,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace store {
+namespace comm {
 
 /// What the ends of the ranks' store say to each other. The server begins with `greeting` and its nonce; the client
 /// answers with its nonce and its proof; the server with its own proof. Then each request is one message, and so is its
@@ -23,5 +23,5 @@ std::optional<Texts> unpacked(std::string_view message);
 /// The length that these first four bytes say.
 std::size_t message_length(std::string_view bytes);
 
-}  // namespace store
+}  // namespace comm
 CAPSTAN_END_NAMESPACE

@@ -13,23 +13,22 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "job/host_memory.h"
+#include "job/settle.h"
 #include "predict/door.h"
+#include "ranks/cut_answers.h"
 #include "ranks/gpu_module.h"
-#include "session/cut_answers.h"
-#include "session/host_memory.h"
-#include "session/settle.h"
 #include "train/unsaved.h"
 
 namespace capstan::ranks {
 namespace {
 
 // For a run on another machine: what its ranks take of host memory is held only against run.host_memory.
-void check_told_memory(const session::Job& job, Diagnostics& faults) {
-  session::check_host_memory(job.config, job.topology, job.prediction, session::told_host_memory(*job.config.run),
-                             faults);
+void check_told_memory(const job::Job& job, Diagnostics& faults) {
+  job::check_host_memory(job.config, job.topology, job.prediction, job::told_host_memory(*job.config.run), faults);
 }
 
-int ranks_per_node(const plan::RankCounts& ranks) {
+int ranks_per_node(const predict::RankCounts& ranks) {
   if (ranks.nodes == 0) return 0;
   if (ranks.all % ranks.nodes == 0) return ranks.all / ranks.nodes;
   const auto more = (ranks.all / ranks.nodes + 1) * ranks.nodes;
@@ -47,9 +46,9 @@ void refuse_own_file(const launch::CheckArguments& arguments) {
 }
 
 // Has this machine such a GPU? Then its host memory is what a run would find; a driver that shows none means no.
-bool is_here(const plan::Gpu& wanted) {
+bool is_here(const predict::Gpu& wanted) {
   constexpr std::int64_t near = std::int64_t{1} << 30;  // what CUDA reports differs a little from board to board
-  const auto facts = launch::ask_driver();
+  const auto facts = ask_driver();
   return std::any_of(facts.gpus.begin(), facts.gpus.end(), [&](const auto& gpu) {
     return std::abs(gpu.bytes - wanted.bytes) < near &&
            (wanted.capability == 0 || wanted.capability == 10 * gpu.major + gpu.minor);
@@ -57,9 +56,9 @@ bool is_here(const plan::Gpu& wanted) {
 }
 
 // What ranks need on another machine, where run.host_memory does not say what there is.
-std::string host_elsewhere_text(const session::Job& job) {
-  const auto needed = session::host_bytes(job.prediction, job.config.device);
-  if (needed == 0 || session::told_host_memory(*job.config.run)) return {};
+std::string host_elsewhere_text(const job::Job& job) {
+  const auto needed = job::host_bytes(job.prediction, job.config.device);
+  if (needed == 0 || job::told_host_memory(*job.config.run)) return {};
   const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
   return cat("host memory: a rank needs ", text(needed), ", the ", job.topology.ranks_per_node, " of a node ",
              text(needed * job.topology.ranks_per_node),
@@ -68,15 +67,15 @@ std::string host_elsewhere_text(const session::Job& job) {
 }
 
 // What is said of a configuration without faults.
-void print_checked(const session::Job& job, const launch::CheckArguments& arguments, const plan::RankCounts& ranks,
+void print_checked(const job::Job& job, const launch::CheckArguments& arguments, const predict::RankCounts& ranks,
                    const std::string& device) {
-  observe::warn_of_options(job);
+  train::warn_of_options(job);
   if (!job.plugins.model.note.empty()) log::warning(job.plugins.model.note);
   terminal::print(job.text());
   if (job.config.device != "cpu" && device == "cpu" && job.config.run->device == "auto")
     terminal::print("note: fp16 needs a GPU: this is judged as for a machine that has one\n");
-  terminal::print(session::cut_answers_text(job, data::Split::train));
-  terminal::print(session::cut_answers_text(job, data::Split::eval));
+  terminal::print(cut_answers_text(job, data::Split::train));
+  terminal::print(cut_answers_text(job, data::Split::eval));
   const auto lacking = job.lacking();
   terminal::print(lacking);
   terminal::print(cat(arguments.config, ": no faults found", lacking.empty() ? "" : " in what is there", "\n"));
@@ -92,12 +91,12 @@ int check_command(const launch::CheckArguments& arguments, const launch::Environ
   request.file = arguments.config;
   request.overrides = arguments.overrides;
   request.hub = config::hub_cache(env);
-  const plan::RankCounts ranks{arguments.ranks > 0 ? arguments.ranks : 1, arguments.nodes};
+  const predict::RankCounts ranks{arguments.ranks > 0 ? arguments.ranks : 1, arguments.nodes};
   request.world_size = ranks.all;
   request.ranks_per_node = ranks_per_node(ranks);
   request.activations = true;
   request.may_move = true;
-  std::optional<plan::Gpu> gpu;
+  std::optional<predict::Gpu> gpu;
   if (!arguments.gpu.empty()) {
     gpu = predict::door().gpu_named(arguments.gpu);
     request.device = "cuda";
@@ -110,7 +109,7 @@ int check_command(const launch::CheckArguments& arguments, const launch::Environ
   refuse_own_file(arguments);
   monitor::check_output(arguments.resolved);
   Diagnostics diagnostics;
-  const auto prepared = session::make_job(request, host, diagnostics);
+  const auto prepared = job::make_job(request, host, diagnostics);
   if (gpu && prepared)
     predict::door().judge_gpu(*gpu, prepared->config.train->precision, gpu_module_cuda(), diagnostics);
   if (prepared && request.any_host_memory) check_told_memory(*prepared, diagnostics);

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace capstan::launch {
+namespace capstan::ranks {
 namespace {
 
 bool steers_communication(std::string_view name) {
@@ -61,4 +61,4 @@ std::string text(const Variables& variables) {
   return join(parts, " ");
 }
 
-}  // namespace capstan::launch
+}  // namespace capstan::ranks

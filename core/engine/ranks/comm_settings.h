@@ -8,7 +8,7 @@
 #include "setup/options.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace launch {
+namespace ranks {
 
 using Variables = std::map<std::string, std::string>;
 
@@ -19,7 +19,7 @@ Variables all_variables();
 struct CommSettings {
   std::string interface;  ///< for rendezvous and Gloo; empty: the one that reaches the rendezvous
   Variables set;          ///< to be set before NCCL starts
-  Variables all;          ///< those of the environment and `set`: shown and recorded
+  Variables all;          ///< the environment's and `set`: shown and recorded
   std::vector<std::string> warnings;
 };
 
@@ -30,5 +30,5 @@ CommSettings comm_settings(const setup::CommOptions& options, const Variables& e
 /// "NCCL_ALGO=Tree NCCL_IB_HCA=mlx5"; "" when there are none.
 std::string text(const Variables& variables);
 
-}  // namespace launch
+}  // namespace ranks
 CAPSTAN_END_NAMESPACE

@@ -29,7 +29,7 @@ StartTables read_tables(const RanksCall& ranks_call, Diagnostics& faults) {
   (void)config::Options<setup::CommOptions>(document.section("comm"), faults);
   StartTables tables{{call.name, {config::Origin::Layer::file, file, 0}, {}}, run->dir, {}, false};
   tables.run_name = run->name.value_or(config::name_of_run(file));
-  tables.on_gpus = run->device != "cpu" && !launch::ask_driver().gpus.empty();
+  tables.on_gpus = run->device != "cpu" && !ask_driver().gpus.empty();
   for (auto& table : document.of_commands()) {
     if (table.path == call.name) tables.own = table;
   }
@@ -60,7 +60,7 @@ std::string ConnectedRank::from_first(const std::string& doing, const std::funct
 
 std::filesystem::path ConnectedRank::new_folder(const std::string& doing, const std::filesystem::path& dir,
                                                 const std::string& name, const std::string& fix) const {
-  return from_first(doing, [&] { return observe::RunFolder::make_new(dir, name, fix).string(); });
+  return from_first(doing, [&] { return train::RunFolder::make_new(dir, name, fix).string(); });
 }
 
 launch::RunArguments arguments_of(const RanksCall& ranks_call) {

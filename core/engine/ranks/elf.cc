@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <memory>
 
-namespace capstan::launch {
+namespace capstan::ranks {
 namespace {
 
 /// The strings of a dynamic section's entries with this tag.
@@ -56,4 +56,4 @@ SearchPaths search_paths(const std::string& file) {
   return paths;
 }
 
-}  // namespace capstan::launch
+}  // namespace capstan::ranks

@@ -5,7 +5,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace launch {
+namespace ranks {
 
 /// The libraries that an ELF file names as NEEDED; empty when it cannot be read.
 std::vector<std::string> needed_libraries(const std::string& file);
@@ -17,5 +17,5 @@ struct SearchPaths {
 };
 SearchPaths search_paths(const std::string& file);
 
-}  // namespace launch
+}  // namespace ranks
 CAPSTAN_END_NAMESPACE

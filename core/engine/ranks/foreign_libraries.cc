@@ -7,7 +7,7 @@
 
 #include "ranks/elf.h"
 
-namespace capstan::launch {
+namespace capstan::ranks {
 namespace {
 
 namespace fs = std::filesystem;
@@ -77,4 +77,4 @@ void refuse_foreign_libraries(const std::vector<ForeignLibrary>& libraries) {
               "unload that module (module unload cuda cudnn nccl), or take the folder out of LD_LIBRARY_PATH");
 }
 
-}  // namespace capstan::launch
+}  // namespace capstan::ranks

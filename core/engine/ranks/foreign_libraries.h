@@ -6,7 +6,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace launch {
+namespace ranks {
 
 /// A library that the loader would take from LD_LIBRARY_PATH although this LibTorch came with its own.
 struct ForeignLibrary {
@@ -30,5 +30,5 @@ std::vector<ForeignLibrary> foreign_libraries(const LibraryNeeds& needs, const s
 /// Throws Error that names them.
 void refuse_foreign_libraries(const std::vector<ForeignLibrary>& libraries);
 
-}  // namespace launch
+}  // namespace ranks
 CAPSTAN_END_NAMESPACE

@@ -33,7 +33,7 @@ int cuda_major(const fs::path& module) {
   const fs::path torch_cuda = torch_cuda_library();
   for (const fs::path& file : {torch_cuda, module}) {
     if (!is_there(file)) continue;
-    for (const std::string& library : launch::needed_libraries(file.string())) {
+    for (const std::string& library : needed_libraries(file.string())) {
       if (library.starts_with("libcudart.so.")) return std::atoi(library.c_str() + std::string("libcudart.so.").size());
     }
   }
@@ -68,16 +68,16 @@ Device open_gpu(const launch::Launch& launch, const std::string& precision, cons
     throw Error(cat("this build has no GPU module: ", file.string(), " does not exist"),
                 "build with cmake --preset cuda, or set device = \"cpu\"");
   }
-  const launch::GpuFacts facts = launch::ask_driver();
+  const GpuFacts facts = ask_driver();
   Device device;
   device.kind = "cuda";
-  device.gpu = launch::choose_gpu(facts, world, cuda_major(file));
+  device.gpu = choose_gpu(facts, world, cuda_major(file));
   device.warnings = launch::check_gpus(launch, static_cast<int>(facts.gpus.size()));
-  const launch::GpuFacts::Gpu& gpu = facts.gpus[static_cast<std::size_t>(device.gpu)];
-  launch::check_precision(gpu, precision, world);
-  launch::refuse_foreign_libraries(launch::foreign_libraries(torch_cuda_library(), ld_library_path));
+  const GpuFacts::Gpu& gpu = facts.gpus[static_cast<std::size_t>(device.gpu)];
+  check_precision(gpu, precision, world);
+  refuse_foreign_libraries(foreign_libraries(torch_cuda_library(), ld_library_path));
   device.identity = cat(world.host, " ", gpu.uuid);
-  device.description = launch::describe_gpu(device.gpu, gpu);
+  device.description = describe_gpu(device.gpu, gpu);
   device.uuid = gpu.uuid;
   device.capability = 10 * gpu.major + gpu.minor;
   device.bytes = gpu.bytes;

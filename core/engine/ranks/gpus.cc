@@ -8,7 +8,7 @@
 #include <fstream>
 #include <map>
 
-namespace capstan::launch {
+namespace capstan::ranks {
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,7 +20,7 @@ std::string too_old(int version, int cuda) {
 
 }  // namespace
 
-int choose_gpu(const GpuFacts& facts, const World& world, int cuda_major_version) {
+int choose_gpu(const GpuFacts& facts, const launch::World& world, int cuda_major_version) {
   const std::string where = cat("rank ", world.rank, " on ", world.host);
   if (!facts.driver) {
     throw Error(cat(where, " finds no NVIDIA driver: ", facts.driver_problem),
@@ -54,7 +54,7 @@ int choose_gpu(const GpuFacts& facts, const World& world, int cuda_major_version
   return index;
 }
 
-void check_precision(const GpuFacts::Gpu& gpu, const std::string& precision, const World& world) {
+void check_precision(const GpuFacts::Gpu& gpu, const std::string& precision, const launch::World& world) {
   if (gpu.major >= 8 || !precision.starts_with("bf16")) return;
   throw Error(cat("rank ", world.rank, " on ", world.host, ": precision ", precision,
                   " needs compute capability 8.0, this GPU (", gpu.name, ") has ", gpu.major, ".", gpu.minor),
@@ -81,4 +81,4 @@ void check_distinct_gpus(const std::vector<std::string>& identities) {
   }
 }
 
-}  // namespace capstan::launch
+}  // namespace capstan::ranks

@@ -8,7 +8,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace launch {
+namespace ranks {
 
 /// What NVIDIA's driver reports, without loading anything of CUDA but the driver's own library.
 struct GpuFacts {
@@ -30,10 +30,10 @@ GpuFacts ask_driver();
 /// The GPU that this rank uses, as an index into facts.gpus: its local rank, or the only one if the launcher shows each
 /// rank its own. Throws Error for a driver or GPU too old for LibTorch's CUDA (`cuda_major`), and for a rank
 /// without a GPU, with the line of the job script to change.
-int choose_gpu(const GpuFacts& facts, const World& world, int cuda_major);
+int choose_gpu(const GpuFacts& facts, const launch::World& world, int cuda_major);
 
 /// Throws Error if the GPU cannot compute in `precision`: bf16 needs compute capability 8.0.
-void check_precision(const GpuFacts::Gpu& gpu, const std::string& precision, const World& world);
+void check_precision(const GpuFacts::Gpu& gpu, const std::string& precision, const launch::World& world);
 
 /// "3 NVIDIA H200 GPU-1b2f… NUMA 1"; `root` is the folder that contains sys.
 std::string describe_gpu(int index, const GpuFacts::Gpu& gpu, const std::filesystem::path& root = "/");
@@ -41,5 +41,5 @@ std::string describe_gpu(int index, const GpuFacts::Gpu& gpu, const std::filesys
 /// Throws Error when two ranks use one GPU; `identities` by rank, exchanged after connecting.
 void check_distinct_gpus(const std::vector<std::string>& identities);
 
-}  // namespace launch
+}  // namespace ranks
 CAPSTAN_END_NAMESPACE

@@ -7,7 +7,7 @@
 
 #include "ranks/gpus.h"
 
-namespace capstan::launch {
+namespace capstan::ranks {
 namespace {
 
 // From CUDA's driver API (cuda.h): CUresult is an int with 0 for success, CUdevice an int.
@@ -97,4 +97,4 @@ GpuFacts ask_driver() {
   return facts;
 }
 
-}  // namespace capstan::launch
+}  // namespace capstan::ranks

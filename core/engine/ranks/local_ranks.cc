@@ -46,7 +46,7 @@ class SignalInbox {
     for (const int signal : forwarded) sigaddset(&set, signal);
     sigaddset(&set, SIGCHLD);
     if (pthread_sigmask(SIG_BLOCK, &set, &old_) != 0) system_error("cannot block signals");
-    fd_ = store::Descriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    fd_ = comm::Descriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
     if (fd_.fd() < 0) system_error("cannot open a signalfd");
   }
   ~SignalInbox() { pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
@@ -63,13 +63,13 @@ class SignalInbox {
 
  private:
   sigset_t old_{};
-  store::Descriptor fd_;
+  comm::Descriptor fd_;
 };
 
 /// One of a rank's output streams: complete lines are passed to ours, after the rank's name.
 class Stream {
  public:
-  Stream(int rank, store::Descriptor from, int to)
+  Stream(int rank, comm::Descriptor from, int to)
       : prefix_(cat("[rank ", rank, "] ")), from_(std::move(from)), to_(to) {}
 
   int fd() const { return from_.fd(); }
@@ -88,7 +88,7 @@ class Stream {
       pending_ += '\n';
       pass_lines();
     }
-    from_ = store::Descriptor();
+    from_ = comm::Descriptor();
   }
 
  private:
@@ -104,7 +104,7 @@ class Stream {
 
   std::string prefix_;
   std::string pending_;
-  store::Descriptor from_;
+  comm::Descriptor from_;
   Output to_;
 };
 
@@ -124,8 +124,8 @@ int usable_cpus() {
 }
 
 /// This process's variables, with `own` in place of those of the same name.
-std::vector<std::string> environment_with(const launch::Variables& own, int n) {
-  auto all = launch::all_variables();
+std::vector<std::string> environment_with(const Variables& own, int n) {
+  auto all = all_variables();
   for (const auto& [name, value] : own) all[name] = value;
   all.emplace("OMP_NUM_THREADS", cat(std::max(1, usable_cpus() / n)));
   std::vector<std::string> texts;
@@ -207,7 +207,7 @@ class LocalRanks {
     for (const auto& [ends, to] : {std::pair(out, STDOUT_FILENO), std::pair(err, STDERR_FILENO)}) {
       close(ends[1]);
       fcntl(ends[0], F_SETFL, O_NONBLOCK);
-      streams_.push_back(std::make_unique<Stream>(rank, store::Descriptor(ends[0]), to));
+      streams_.push_back(std::make_unique<Stream>(rank, comm::Descriptor(ends[0]), to));
     }
   }
 

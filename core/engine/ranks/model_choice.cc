@@ -11,7 +11,7 @@
 #include <algorithm>
 
 #include "hf/door.h"
-#include "session/weights.h"
+#include "job/weights.h"
 #include "tokenizer/byte_tokenizer.h"
 
 namespace capstan::ranks {
@@ -28,7 +28,7 @@ fs::path find_place(const std::string& name, const config::HubCache& hub) {
 
 ModelChoice of_run(const fs::path& run, const fs::path& weights) {
   const auto named = weights.has_filename() ? weights : weights.parent_path();  // a slash at the end
-  return {(run / "config.toml").string(), {}, session::find_weights(named).string(), run.string()};
+  return {(run / "config.toml").string(), {}, job::find_weights(named).string(), run.string()};
 }
 
 // A run without a tokenizer reads bytes, and leaves a model of as many words in a folder without a tokenizer's file.

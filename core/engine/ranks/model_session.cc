@@ -27,7 +27,7 @@ namespace capstan::ranks {
 // What makes a session's steps, one after the other.
 class SessionSteps {
  public:
-  explicit SessionSteps(session::Session& session)
+  explicit SessionSteps(step::Session& session)
       : job_(*session.job),
         feed_(job_),
         control_(session.world_host, *session.communicator, job_.topology.represents_coordinate()),
@@ -48,7 +48,7 @@ class SessionSteps {
   std::int64_t next() const { return next_; }
 
  private:
-  const session::Job& job_;
+  const job::Job& job_;
   step::Feed feed_;
   train::Control control_;
   step::Step step_;
@@ -58,14 +58,14 @@ class SessionSteps {
 struct ModelSession::State {
   std::optional<ConnectedRank> rank;
   std::optional<plugin::Host> host;
-  std::optional<session::Job> job;
-  std::optional<session::Session> session;
+  std::optional<job::Job> job;
+  std::optional<step::Session> session;
   std::unique_ptr<SessionSteps> steps;  // null before the first one
 };
 
 namespace {
 
-const data::DataSource& source_of(const session::Job& job, const std::string& split) {
+const data::DataSource& source_of(const job::Job& job, const std::string& split) {
   const auto& source = split == "train" ? job.samples.train : job.samples.eval;
   if (!source) {
     throw Error(cat("the configuration names no data for the split '", split, "'"),
@@ -100,7 +100,7 @@ void load_model(const launch::RunArguments& arguments, const launch::Environment
   state.host = cli::plugin_host(env, rank.device.kind == "cuda");
   state.job.emplace(train::prepare_together(request_of_rank(arguments, env, rank), *state.host, *rank.communicator));
   train::read_token_caches(*state.job, step::Stop(), *rank.communicator, terminal::print_progress);
-  state.session = session::materialise(*state.job, *rank.communicator);
+  state.session = step::materialise(*state.job, *rank.communicator);
 }
 
 launch::RunArguments arguments_for(const RanksCall& ranks_call, const ModelChoice& choice, ModelUse use) {
@@ -112,7 +112,7 @@ launch::RunArguments arguments_for(const RanksCall& ranks_call, const ModelChoic
                       : use == ModelUse::evaluate ? setup::Purpose::evaluate
                                                   : setup::Purpose::generate;
   if (use == ModelUse::train)
-    arguments.overrides.emplace_back("checkpoint.resume=none");  // of a run, which this is not
+    arguments.overrides.emplace_back("checkpoint.resume=none");  // a run resumes, and this is none
   return arguments;
 }
 

@@ -24,7 +24,7 @@ std::vector<RankRow> meet_all(const Rank& rank) {
         {said[0].text(), said[1].text(), said[2].text(), said[3].text(), said[4].get<int>(), said[5].text()});
     identities.push_back(rows.back().identity);
   }
-  if (rank.device.kind == "cuda") launch::check_distinct_gpus(identities);
+  if (rank.device.kind == "cuda") check_distinct_gpus(identities);
   return rows;
 }
 
@@ -33,7 +33,7 @@ std::string start_text(const Rank& rank) {
   std::string out = cat("connected ", world.size, "/", world.size, ": ", counted(world.size, "rank"), " on ",
                         counted(world.nodes, "node"), " by ", world.launcher, ", backend ", backend_of(rank),
                         ", rendezvous ", rank.communicator->rendezvous(), "\n");
-  if (!rank.settings.all.empty()) out += cat("environment: ", launch::text(rank.settings.all), "\n");
+  if (!rank.settings.all.empty()) out += cat("environment: ", ranks::text(rank.settings.all), "\n");
   std::vector<std::vector<std::string>> cells{{"rank", "host", "GPU", "CPUs", "NUMA", "threads"}};
   for (const RankRow& row : rank.rows) {
     cells.push_back({std::to_string(cells.size() - 1), row.host, row.gpu.empty() ? "-" : row.gpu, row.cpus,

@@ -12,7 +12,7 @@
 #include <tuple>
 
 #include "checkpoint/checkpoint.h"
-#include "session/resume.h"
+#include "job/resume.h"
 
 namespace capstan::ranks {
 namespace {
@@ -125,7 +125,7 @@ std::vector<std::string> find_restarted(const launch::Environment& env, const se
     return {};
   }
   const bool elsewhere = checkpoint.resume != "none" && checkpoint.resume != "auto";
-  if (elsewhere && checkpoint::committed(session::checkpoint_folder(found.folder)).empty()) return {};
+  if (elsewhere && checkpoint::committed(job::checkpoint_folder(found.folder)).empty()) return {};
   return {cat(R"(run.name=")", found.folder.filename().string(), R"(")"), "checkpoint.resume=auto"};
 }
 

@@ -71,10 +71,10 @@ struct RankState {
 // the prediction against what was measured.
 class Predictions final : public command::RunExtension {
  public:
-  Predictions(const session::Job& job, const Rank& rank, plugin::Host& host) : job_(job), rank_(rank), host_(host) {}
+  Predictions(const job::Job& job, const Rank& rank, plugin::Host& host) : job_(job), rank_(rank), host_(host) {}
 
   void answer(monitor::MemoryQuestions& questions) override {
-    questions.predicted = [this] { return observe::memory_parts(job_.prediction.footprints); };
+    questions.predicted = [this] { return train::memory_parts(job_.prediction.footprints); };
     questions.savings = [this] { return predict::door().savings(job_.config.request, host_); };
   }
 
@@ -85,7 +85,7 @@ class Predictions final : public command::RunExtension {
   }
 
  private:
-  const session::Job& job_;
+  const job::Job& job_;
   const Rank& rank_;
   plugin::Host& host_;
 };
@@ -96,11 +96,11 @@ std::int64_t smallest_gpu_room(const Rank& rank) {
   auto least = std::numeric_limits<std::int64_t>::max();
   for (const auto& bytes : rank.communicator->exchange(std::to_string(rank.device.bytes)))
     least = std::min<std::int64_t>(least, std::stoll(bytes));
-  return std::max<std::int64_t>(0, least - plan::Gpu::reserve);
+  return std::max<std::int64_t>(0, least - predict::Gpu::reserve);
 }
 
 // Before anything is loaded: holds the prediction against the smallest GPU. All ranks wait for what would help.
-void judge_memory(const session::Job& job, const Rank& rank, plugin::Host& host) {
+void judge_memory(const job::Job& job, const Rank& rank, plugin::Host& host) {
   if (job.config.request.gpu_room == 0) return;
   const auto text = comm::from_first_rank(*rank.communicator, "holding the prediction against the GPUs",
                                           [&] { return predict::door().too_large_text(job, host); });
@@ -115,8 +115,8 @@ void judge_memory(const session::Job& job, const Rank& rank, plugin::Host& host)
 
 // Where memory has run out the error says too what was predicted of it and what the parts hold.
 [[noreturn]] void rethrow_with_memory(const std::exception& error, const train::Run& run) {
-  const bool is_peers = dynamic_cast<const comm::PeerFailed*>(&error) != nullptr;  // whose text may say it too
-  if (is_peers || !observe::is_out_of_memory(error)) throw;
+  const bool is_peers = dynamic_cast<const comm::PeerFailed*>(&error) != nullptr;  // its text may say it too
+  if (is_peers || !train::is_out_of_memory(error)) throw;
   const auto known = in_words(error);
   const auto* own = known ? &*known : dynamic_cast<const Error*>(&error);
   const auto table = run.memory_text();
@@ -152,12 +152,12 @@ train::RunSetting run_setting(const launch::RunArguments& arguments, const launc
           .at_point = crash ? crash_at(*crash) : checkpoint::AtPoint(),
           .request = [&] { return request_of_rank(with_restart(arguments, env, rank), env, rank); },
           .prepared =
-              [&, verbose](const session::Job& job) {
+              [&, verbose](const job::Job& job) {
                 if (verbose) ConnectedRank(rank).print_start();
                 judge_memory(job, rank, host);
               },
           .extensions =
-              [&](const session::Job& job) {
+              [&](const job::Job& job) {
                 return std::vector<train::Extension>{{"plan", std::make_shared<Predictions>(job, rank, host)}};
               },
           .opened = opened};

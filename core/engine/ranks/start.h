@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "job/job.h"
 #include "launch/arguments.h"
 #include "launch/cpu_share.h"
 #include "launch/launch.h"
 #include "ranks/comm_settings.h"
 #include "ranks/gpu_module.h"
 #include "ranks/rank_table.h"
-#include "session/job.h"
 #include "setup/options.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -38,7 +38,7 @@ struct Rank {
   Early early;
   Device device;
   launch::CpuShare cpus;
-  launch::CommSettings settings;
+  CommSettings settings;
   std::string cache;  ///< CAPSTAN_CACHE
   std::shared_ptr<PhaseClock> phases = std::make_shared<PhaseClock>();
   std::unique_ptr<comm::Communicator> communicator;

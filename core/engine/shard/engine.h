@@ -123,7 +123,7 @@ class Engine : private Executor {
   /// The optimizer's states of this rank's boxes of trainable records: views, zero before the first update. Waits for
   /// an update that still runs.
   std::vector<StateOfRecord> state_boxes();
-  /// Those of joint updates. Waits as state_boxes() does.
+  /// The states of joint updates. Waits as state_boxes() does.
   std::vector<strategy::KeptJointState> joint_states();
   /// What this rank keeps of compute copies; those that an upload from host memory may be writing are left out. Valid
   /// once a step has gathered them.

@@ -218,7 +218,7 @@ ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& op
 /// rank gathers all ranks' rows, few bytes, and adds those of its part of the table in one order. Where another unit
 /// uses the table too (a tied head), its part of the gradient has been summed meanwhile, while backward ran.
 ///
-/// That of `weight`, used by units of these runs; nothing where the whole is to be summed. So it is under
+/// The plan of `weight`, used by units of these runs; nothing where the whole is to be summed. So it is under
 /// `deterministic`, since rows are added in another order; where a strategy sums gradients, or offloads them; where
 /// ranks hold parts or copies of the table; where something else than one nn::Embedding uses it in its first run; and
 /// where all ranks' rows would be more than the table has.

@@ -56,7 +56,7 @@ struct OwnedSlice : PlannedSlice {
 
 /// The rules of these slices, each once.
 std::vector<optimizer::Rule*> rules_of(std::span<const OwnedSlice> slices);
-/// Those of a bucket, or of one of its weights; they are in this order.
+/// The slices of a bucket, or of one of its weights; they are in this order.
 std::span<const OwnedSlice> slices_of(const std::vector<OwnedSlice>& slices, std::size_t bucket);
 std::span<const OwnedSlice> slices_of(const std::vector<OwnedSlice>& slices, std::size_t bucket, std::size_t weight);
 /// Do all of their rules write the masters' copies?

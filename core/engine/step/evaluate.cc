@@ -59,11 +59,11 @@ execution::Evaluation evaluation_of(const strategy::Objective& objective, const 
 
 }  // namespace
 
-data::EvalPlan eval_plan(const session::Job& job, std::int64_t samples) {
+data::EvalPlan eval_plan(const job::Job& job, std::int64_t samples) {
   return {samples, job.topology.batch.data_parallel_size, job.config.train->eval_batch};
 }
 
-std::vector<double> sum_over_ranks(const session::Session& session, const std::vector<double>& mine) {
+std::vector<double> sum_over_ranks(const Session& session, const std::vector<double>& mine) {
   auto numbers = at::tensor(mine, at::kDouble);
   session.world_host->all_reduce(numbers, comm::ReduceOp::sum, "all-reduce evaluation sums");
   const auto* begin = numbers.const_data_ptr<double>();
@@ -101,7 +101,7 @@ execution::Evaluation Evaluator::loss(const data::DataSource& source, const std:
   const auto plan = step::eval_plan(job_, source.size());
   const auto& objective = passes_.objective();
   const auto terms = objective.plan().terms.size(), counted = objective.plan().counts.size();
-  at::Tensor device_sums;                 // of terms, then of figures
+  at::Tensor device_sums;                 // the sums of terms, then of figures
   std::vector<double> mine(counted + 1);  // counts, then samples
   auto own = feed_.by_length(source, plan.rows_of(job_.topology.data_coordinate()));
   mine.back() = static_cast<double>(own.size());

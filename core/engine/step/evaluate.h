@@ -17,16 +17,16 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace step {
 
 /// How a job spreads samples or questions over the data coordinates.
-data::EvalPlan eval_plan(const session::Job& job, std::int64_t samples);
+data::EvalPlan eval_plan(const job::Job& job, std::int64_t samples);
 
 /// Sums of each rank's numbers, as many on each. Collective over the world.
-std::vector<double> sum_over_ranks(const session::Session& session, const std::vector<double>& mine);
+std::vector<double> sum_over_ranks(const Session& session, const std::vector<double>& mine);
 
 /// Evaluates without gradient. Every rank runs the same number of unit calls. Collective over the world.
 class Evaluator {
  public:
   /// Both must outlive it.
-  Evaluator(session::Session& session, const Feed& feed)
+  Evaluator(Session& session, const Feed& feed)
       : session_(session),
         job_(*session.job),
         feed_(feed),
@@ -43,8 +43,8 @@ class Evaluator {
  private:
   void tell_baselines(std::int64_t batches, const std::function<data::HostBatch(std::int64_t)>& batch);
 
-  session::Session& session_;
-  const session::Job& job_;
+  Session& session_;
+  const job::Job& job_;
   const Feed& feed_;
   Passes passes_;
   const StopAgreement* agreement_ = nullptr;

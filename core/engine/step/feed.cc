@@ -10,7 +10,7 @@
 
 namespace capstan::step {
 
-Feed::Feed(const session::Job& job) : job_(job), batches_(job.samples.plan), padding_(job.padding()) {}
+Feed::Feed(const job::Job& job) : job_(job), batches_(job.samples.plan), padding_(job.padding()) {}
 
 namespace {
 

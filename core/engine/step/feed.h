@@ -31,7 +31,7 @@ struct StepInput : StepCounts {
 class Feed {
  public:
   /// `job` must outlive it.
-  explicit Feed(const session::Job& job);
+  explicit Feed(const job::Job& job);
   /// Throws Error for a sample without a token that bears loss, unless these are left out.
   StepInput draw(std::int64_t step);
   /// Samples without a target are left out, instead of refused.
@@ -49,10 +49,10 @@ class Feed {
   data::HostBatch batch_of(const data::DataSource& source, const std::vector<data::Slot>& slots,
                            StepCounts* counts) const;
 
-  const session::Job& job_;
+  const job::Job& job_;
   data::Batches batches_;
   data::Padding padding_;
-  std::vector<std::int32_t> lengths_;  // of training samples that were asked for, else 0
+  std::vector<std::int32_t> lengths_;  // training samples' that were asked for, else 0
 };
 
 }  // namespace step

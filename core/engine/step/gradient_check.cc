@@ -63,7 +63,7 @@ void say_all_is_well(std::size_t records, const at::Tensor& expert_tokens) {
 
 }  // namespace
 
-GradientCheck::GradientCheck(const session::Session& session) : session_(session), mesh_(session.job->topology.mesh) {}
+GradientCheck::GradientCheck(const Session& session) : session_(session), mesh_(session.job->topology.mesh) {}
 
 // Lists the model's trained weights; returns what this rank has seen of each: '1' a gradient, '0' none, '-' it is not
 // here.

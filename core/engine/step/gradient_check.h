@@ -17,7 +17,7 @@ namespace step {
 class GradientCheck {
  public:
   /// `session` must outlive it.
-  explicit GradientCheck(const session::Session& session);
+  explicit GradientCheck(const Session& session);
   /// Throws Error, the same on all ranks, that names the records, the units that they are moved with, and the ranks; or
   /// the ports that no rank's forward asked, and who fills them.
   /// If all is well it says so in the log, with the experts that no token reached. `expert_tokens`: what each computed,
@@ -31,7 +31,7 @@ class GradientCheck {
   struct Trained {
     const nn::Weight* weight;
     std::string joined;         // the units that it is moved with, or its own where another rank has it
-    std::int64_t expert_layer;  // of the model; -1: it is none of a layer of experts
+    std::int64_t expert_layer;  // counted in the model; -1: it is none of a layer of experts
   };
   // One that would never learn, and on which ranks.
   struct Missing {
@@ -44,9 +44,9 @@ class GradientCheck {
   bool had_tokens(const Trained& trained, int rank, const at::Tensor& expert_tokens) const;
   [[noreturn]] void refuse(const std::vector<Missing>& missing) const;
 
-  const session::Session& session_;
+  const Session& session_;
   const layout::Mesh& mesh_;
-  std::vector<Trained> weights_;  ///< of the whole model, in its order
+  std::vector<Trained> weights_;  ///< the whole model's, in its order
   bool done_ = false;
 };
 

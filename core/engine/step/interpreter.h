@@ -83,7 +83,7 @@ class Interpreter {
   std::map<Key, std::vector<at::Tensor>> states_;     // by the stage of this rank that takes them from another of it
   std::map<Key, std::vector<at::Tensor>> gradients_;  // likewise, for its backward
   std::map<Key, std::vector<at::Tensor>> leaving_;    // by the stage that made them: what is to be sent
-  int backwards_ = 0;                                 // of the program, so far
+  int backwards_ = 0;                                 // the program's, so far
 };
 
 }  // namespace step

@@ -24,7 +24,7 @@ bool splits_layers(const layout::Mesh& mesh) {
   return mesh.size({layout::Axis::cp, layout::Axis::ep}) > 1 || mesh.size(layout::data_axes) < mesh.world_size();
 }
 
-GraphSetting graph_setting(const session::Session& session) {
+GraphSetting graph_setting(const Session& session) {
   const auto& job = *session.job;
   GraphSetting setting{ops::graph_recorder(session.device)};
   if (job.config.train->cuda_graphs == "off" || !setting.recorder) return {};

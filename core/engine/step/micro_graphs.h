@@ -22,7 +22,7 @@ struct GraphSetting {
   std::int64_t work_bytes = 0;  ///< activations and gradients at work of the largest micro-step, as predicted
 };
 /// The setting that train.cuda_graphs asks for on this device; the log says where the job rules it out.
-GraphSetting graph_setting(const session::Session& session);
+GraphSetting graph_setting(const Session& session);
 
 /// Do ranks communicate in the middle of a forward? Layers' collectives are between ranks of other axes than data's, or
 /// between those that share tokens.
@@ -45,8 +45,7 @@ class MicroGraphs {
   using Body = std::function<void(const nn::Batch&)>;
 
   /// `session` must outlive it.
-  MicroGraphs(const session::Session& session, GraphSetting setting)
-      : session_(session), setting_(std::move(setting)) {}
+  MicroGraphs(const Session& session, GraphSetting setting) : session_(session), setting_(std::move(setting)) {}
   /// The step's micro-step `index`. False: this one has to run eagerly.
   bool run(const StepInput& input, std::size_t index, const Body& body);
 
@@ -66,7 +65,7 @@ class MicroGraphs {
   bool record(const data::HostBatch& micro, std::int64_t step, Recorded& recorded, const Body& body);
   std::string try_to_record(const data::HostBatch& micro, std::int64_t step, Recorded& recorded, const Body& body);
 
-  const session::Session& session_;
+  const Session& session_;
   GraphSetting setting_;
   std::map<Shape, Recorded> shapes_;
   std::size_t recorded_ = 0;

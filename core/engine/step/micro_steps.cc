@@ -10,7 +10,7 @@
 
 namespace capstan::step {
 
-MicroSteps::MicroSteps(const session::Session& session, const LossScale& scale, GraphSetting graphs)
+MicroSteps::MicroSteps(const Session& session, const LossScale& scale, GraphSetting graphs)
     : session_(session),
       scale_(scale),
       program_(session.job->model->program(static_cast<int>(session.job->topology.batch.accumulation))),

@@ -27,7 +27,7 @@ namespace step {
 class MicroSteps : private Workload {
  public:
   /// Both must outlive it.
-  MicroSteps(const session::Session& session, const LossScale& scale, GraphSetting graphs);
+  MicroSteps(const Session& session, const LossScale& scale, GraphSetting graphs);
   /// All of the step: its gradients are in the engine. Returns the rank's own sums; those of the next step have the
   /// same memory. `counts`: the objective's, of all that the step's gradients are summed over.
   StepNumbers run(const StepInput& input, const std::vector<double>& counts);
@@ -50,7 +50,7 @@ class MicroSteps : private Workload {
   void run_others(const std::vector<double>& counts);
   void fill_seeds();
 
-  const session::Session& session_;
+  const Session& session_;
   const LossScale& scale_;
   strategy::Program program_;
   ExpertLayers layers_;

@@ -8,10 +8,10 @@
 #include <set>
 #include <utility>
 
+#include "job/resume.h"
 #include "nn/blocks.h"
-#include "session/resume.h"
 
-namespace capstan::session {
+namespace capstan::step {
 namespace {
 
 constexpr const char* prefix = "optimizer/";
@@ -31,14 +31,14 @@ std::string name_in_box(const layout::Param& record, const layout::Box& box) {
 
 Place place_of(const optimizer::StateSpec& spec, const layout::Param& record, const layout::Box& box, int copy,
                bool divided) {
-  if (spec.block == 1) return {saved_name(kind_of(spec), record.name, copy), record.shape, box};
+  if (spec.block == 1) return {job::saved_name(kind_of(spec), record.name, copy), record.shape, box};
   if (!divided) {
-    return {saved_name(kind_of(spec), record.name, copy),
+    return {job::saved_name(kind_of(spec), record.name, copy),
             {layout::blocks_in(record.numel(), spec.block)},
             layout::block_box(record, box, spec.block)};
   }
   const layout::Shape shape{layout::blocks_in(box.numel(), spec.block)};
-  return {saved_name(kind_of(spec), name_in_box(record, box), copy), shape, layout::Box::whole(shape)};
+  return {job::saved_name(kind_of(spec), name_in_box(record, box), copy), shape, layout::Box::whole(shape)};
 }
 
 // The numbers of "[0:384, 0:768]".
@@ -70,7 +70,7 @@ layout::Box relative_to(const layout::Box& origin, layout::Box box) {
 }
 
 // Stages that share a record keep equal joint states of it, and the first one saves them.
-bool is_first_to_hold(const layout::Param& record, const assembly::Topology& topology) {
+bool is_first_to_hold(const layout::Param& record, const job::Topology& topology) {
   const auto& only = record.compute.only;
   return !only || topology.mesh.position(topology.rank, {only->axis}) == only->positions.front();
 }
@@ -121,8 +121,8 @@ class Restore {
 
   void restore(strategy::KeptJointState& kept) {
     const auto kind = prefix + kept.name;
-    auto tensor = saved_name(kind, kept.part.record->name, kept.copy);
-    if (!reader_.has(tensor)) tensor = saved_name(kind, kept.part.record->name, 0);
+    auto tensor = job::saved_name(kind, kept.part.record->name, kept.copy);
+    if (!reader_.has(tensor)) tensor = job::saved_name(kind, kept.part.record->name, 0);
     if (reader_.has(tensor)) {
       reader_.read(tensor, kept.part.box, kept.value);
     } else {
@@ -135,7 +135,7 @@ class Restore {
     const auto& stored = kept.stored;
     const auto& states = kept.slice->states;
     const bool is_there = std::any_of(states.begin(), states.end(), [&](const shard::PlannedState& state) {
-      return reader_.has(saved_name(kind_of(state.spec), stored.record->name, stored.copy));
+      return reader_.has(job::saved_name(kind_of(state.spec), stored.record->name, stored.copy));
     });
     return is_there ? stored.copy : 0;
   }
@@ -146,9 +146,10 @@ class Restore {
     const auto copy = copy_of(kept);
     for (const auto& state : kept.slice->states) {
       if (state.spec.block == 1) continue;
-      if (reader_.has(saved_name(kind_of(state.spec), record.name, copy))) return {layout::Box::whole(record.shape)};
+      if (reader_.has(job::saved_name(kind_of(state.spec), record.name, copy)))
+        return {layout::Box::whole(record.shape)};
       std::vector<layout::Box> boxes;
-      const auto begin = saved_name(kind_of(state.spec), record.name + "@", copy);
+      const auto begin = job::saved_name(kind_of(state.spec), record.name + "@", copy);
       for (const auto& tensor : reader_.tensors(begin)) boxes.push_back(box_from(tensor.substr(begin.size())));
       return boxes;
     }
@@ -196,10 +197,10 @@ class Restore {
   std::set<std::string> known_kinds() const {
     std::set<std::string> known;
     const auto& all = *session_.job->model->optimizer;
-    const auto precision = assembly::precision_of(session_.job->config.train->precision, session_.device);
+    const auto precision = job::precision_of(session_.job->config.train->precision, session_.device);
     for (auto* rule : all.rules()) {
       optimizer::Sharing sharing{{}, 0, precision.master, precision.device.type()};
-      for (const auto* record : assembly::records_of(session_.units)) {
+      for (const auto* record : job::records_of(session_.units)) {
         if (!record->trainable || all.of(*record).rule.get() != rule) continue;
         for (const auto& spec : rule->states(*record)) known.insert(kind_of(spec));
         sharing.records.push_back({record, {layout::Box::whole(record->shape)}, sharing.records.size()});
@@ -254,7 +255,8 @@ std::vector<checkpoint::TensorBox> saved_states(const Session& session) {
   for (const auto& kept : session.engine->joint_states()) {
     const auto& part = kept.part;
     if (!part.is_saved || !is_first_to_hold(*part.record, session.job->topology)) continue;
-    boxes.push_back({saved_name(prefix + kept.name, part.record->name, kept.copy), part.shape, part.box, kept.value,
+    boxes.push_back({job::saved_name(prefix + kept.name, part.record->name, kept.copy), part.shape, part.box,
+                     kept.value,
                      /*until_update=*/true});
   }
   return boxes;
@@ -264,4 +266,4 @@ std::vector<std::string> restore_states(Session& session, checkpoint::Reader& re
   return Restore(session, reader).run();
 }
 
-}  // namespace capstan::session
+}  // namespace capstan::step

@@ -7,7 +7,7 @@
 #include "step/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace session {
+namespace step {
 
 /// The optimizer's states in checkpoints. A state is a logical tensor "optimizer/<state>/<record>": with the record's
 /// shape, or where an element stands for a block, with an element for each of the record's blocks. Where ranks' boxes
@@ -21,5 +21,5 @@ std::vector<checkpoint::TensorBox> saved_states(const Session& session);
 /// this run keeps other states than were saved.
 std::vector<std::string> restore_states(Session& session, checkpoint::Reader& reader);
 
-}  // namespace session
+}  // namespace step
 CAPSTAN_END_NAMESPACE

@@ -9,11 +9,11 @@
 #include <set>
 #include <utility>
 
-#include "session/changes.h"
-#include "session/resume.h"
+#include "job/changes.h"
+#include "job/resume.h"
 #include "step/optimizer_state.h"
 
-namespace capstan::session {
+namespace capstan::step {
 namespace {
 
 std::string own_ending(int rank) { return cat("/rank-", rank); }
@@ -22,7 +22,7 @@ constexpr const char* own_kind = "strategy/";
 constexpr const char* shared_kind = "shared/";
 
 checkpoint::TensorBox box_of(const std::string& kind, const shard::StoredBox& stored) {
-  return {saved_name(kind, stored.record->name, stored.copy), stored.record->shape, stored.box, stored.value,
+  return {job::saved_name(kind, stored.record->name, stored.copy), stored.record->shape, stored.box, stored.value,
           /*until_update=*/true};
 }
 
@@ -32,7 +32,7 @@ bool lacks_copies(const Session& session, const checkpoint::Reader& reader) {
   const auto boxes = session.engine->stored_boxes();
   return std::any_of(boxes.begin(), boxes.end(), [&](const shard::StoredBox& stored) {
     const auto& record = *stored.record;
-    return record.trainable && !reader.has(saved_name("model", record.name, mesh.size(record.local_axes) - 1));
+    return record.trainable && !reader.has(job::saved_name("model", record.name, mesh.size(record.local_axes) - 1));
   });
 }
 
@@ -79,12 +79,12 @@ void refuse_half_states(const Session& session, const checkpoint::Reader& reader
   for (const auto& step : session.steps) {
     const auto own = reader.tensors(cat(own_kind, step.plugin, "/"));
     const auto name = cat("strategy.", step.plugin, ".state");
-    if (own.empty() || is_accepted(*job.config.checkpoint, name)) continue;
+    if (own.empty() || job::is_accepted(*job.config.checkpoint, name)) continue;
     const bool is_half = !reader.tensors(cat(shared_kind, step.plugin, "/")).empty();
     const auto* word = dynamic_cast<const strategy::OwnState*>(step.hooks.get());
-    const auto wish =
+    const auto asked =
         word ? word->on_other_mesh() : (is_half ? strategy::OnOtherMesh::refuse : strategy::OnOtherMesh::start_anew);
-    if (wish == strategy::OnOtherMesh::start_anew) continue;
+    if (asked == strategy::OnOtherMesh::start_anew) continue;
     faults.add(
         reader.path().string(),
         cat("strategy '", step.plugin, "' has saved tensors of each rank of the mesh ", reader.meta().mesh, " (",
@@ -158,7 +158,7 @@ void add_shared_boxes(const Session& session, std::vector<checkpoint::TensorBox>
 
 std::vector<checkpoint::TensorBox> parameter_boxes(const Session& session, bool every_copy) {
   const auto& job = *session.job;
-  const bool with_frozen = assembly::settled_save(job.config, job.plugins, *job.model) != "trainable";
+  const bool with_frozen = job::settled_save(job.config, job.plugins, *job.model) != "trainable";
   std::vector<checkpoint::TensorBox> boxes;
   for (const auto& stored : session.engine->stored_boxes()) {
     const bool wanted = (every_copy || stored.copy == 0) && (with_frozen || stored.record->trainable);
@@ -186,7 +186,7 @@ std::vector<checkpoint::TensorBox> saved_boxes(const Session& session) {
 std::vector<std::string> restore_state(Session& session, checkpoint::Reader& reader) {
   const at::NoGradGuard no_grad;
   std::vector<std::string> words;
-  for (const auto& change : changes_since(*session.job, reader))
+  for (const auto& change : job::changes_since(*session.job, reader))
     words.push_back(cat(change.name, " is ", change.is, ", not ", change.was, ", as checkpoint.accept allows"));
   for (auto& word : restore_states(session, reader)) words.push_back(std::move(word));
   if (lacks_copies(session, reader)) {
@@ -201,4 +201,4 @@ std::vector<std::string> restore_state(Session& session, checkpoint::Reader& rea
   return words;
 }
 
-}  // namespace capstan::session
+}  // namespace capstan::step

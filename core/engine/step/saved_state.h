@@ -8,7 +8,7 @@
 #include "step/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace session {
+namespace step {
 
 /// What this rank gives to a checkpoint: parameters, the optimizer's state, strategies' own tensors. Views: nothing is
 /// copied or gathered. All ranks together give each element once. Ranks that keep values of their own on an axis give
@@ -21,5 +21,5 @@ std::vector<checkpoint::TensorBox> saved_weights(const Session& session);
 /// be given back as it was, in words. Throws Error with every state that the checkpoint lacks.
 std::vector<std::string> restore_state(Session& session, checkpoint::Reader& reader);
 
-}  // namespace session
+}  // namespace step
 CAPSTAN_END_NAMESPACE

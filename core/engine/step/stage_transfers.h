@@ -27,7 +27,7 @@ struct Channel {
 };
 /// A group of two ranks for each, the sender first: what goes one way waits for nothing that goes another.
 using Channels = std::map<Channel, std::shared_ptr<comm::Group>>;
-/// Those of a position; `ranks` by position. `make` makes the group of two ranks, in an order that is the same for all
+/// A position's channels; `ranks` by position. `make` makes the group of two ranks, in one order for all
 /// positions.
 Channels channels_of(const strategy::Stages& stages, int position, const std::vector<int>& ranks,
                      const std::function<std::shared_ptr<comm::Group>(const Channel&, const std::vector<int>&)>& make);
@@ -37,7 +37,7 @@ Channels channels_of(const strategy::Stages& stages, int position, const std::ve
 /// their gradients are wanted go before them, which on a GPU the receiver's host waits for.
 class StageTransfers {
  public:
-  /// Those of `position`.
+  /// The transfers of `position`.
   StageTransfers(Channels channels, int position) : channels_(std::move(channels)), position_(position) {}
   /// `action` says which transfer it is, here and below.
   void send_states(const std::vector<at::Tensor>& states, const nn::Batch& batch, int to,
@@ -81,8 +81,8 @@ class StageTransfers {
 
   Channels channels_;
   int position_;
-  std::map<Key, std::vector<Form>> forms_;  ///< of what a stage receives
-  std::set<Key> told_;                      ///< whose forms a stage has sent
+  std::map<Key, std::vector<Form>> forms_;  ///< what a stage receives has them
+  std::set<Key> told_;                      ///< a stage has sent their forms
   std::deque<Moving> sent_;
   std::map<Channel, std::deque<Coming>> coming_;  ///< what was started, in this order
   std::map<Name, std::vector<at::Tensor>> here_;  ///< what came before something that was waited for

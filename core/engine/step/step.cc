@@ -8,7 +8,7 @@
 
 namespace capstan::step {
 
-Step::Step(session::Session& session)
+Step::Step(Session& session)
     : session_(session),
       hooks_(session),
       reached_(session),

@@ -22,7 +22,7 @@ namespace step {
 class Step {
  public:
   /// `session` must outlive it.
-  explicit Step(session::Session& session);
+  explicit Step(Session& session);
   /// Sums gradients of the objective's sums, divided by its counts over all ranks, and updates with this learning rate;
   /// where all counts are 0 nothing is updated. Collective over the world. The first
   /// time throws Error if a trained weight has no gradient.
@@ -47,7 +47,7 @@ class Step {
   std::vector<double> divisors_of(const StepInput& input, const std::vector<double>& counts);
   void give_figures(const StepInput& input, const std::vector<double>& counts, StepNumbers& numbers);
 
-  session::Session& session_;
+  Session& session_;
   StrategyHooks hooks_;
   GradientCheck reached_;  // checks the first step
   Updates updates_;

@@ -33,7 +33,7 @@ void StepNumbers::pack() {
   loss = auxiliary = expert_tokens = objective_figures = at::Tensor();
 }
 
-void StepNumbers::sum(const session::Session& session) {
+void StepNumbers::sum(const Session& session) {
   pack();
   auto& world = *session.world_device;
   if (session.local_axes().empty()) {

@@ -33,7 +33,7 @@ class StepNumbers {
   /// Makes one tensor of the numbers above. Of these `norms` and the figures' names stay.
   void pack();
   /// Packs them and sums them over the ranks. Collective over the world.
-  void sum(const session::Session& session);
+  void sum(const Session& session);
   /// The norm becomes that of gradients without this loss scale, a 0-dim float64.
   void divide_norm_by(const at::Tensor& scale);
   /// [2]: squared norm and loss sum, on the device.

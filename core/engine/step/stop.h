@@ -49,7 +49,7 @@ class Stop {
 };
 
 /// What a rank asks for at the next step boundary; what one rank asks for counts for all.
-struct Wishes {
+struct Requests {
   bool stop = false;        ///< a signal came
   bool hurry = false;       ///< a second one came
   bool time_is_up = false;  ///< what is left of the job's time is needed to end in good order

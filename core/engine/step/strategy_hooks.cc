@@ -32,7 +32,7 @@ strategy::StepContext StrategyHooks::step_after(std::int64_t steps_done) {
   return step;
 }
 
-void StrategyHooks::call(const session::StepHooksOf& made, const char* name, Hook hook, strategy::StepContext& step) {
+void StrategyHooks::call(const StepHooksOf& made, const char* name, Hook hook, strategy::StepContext& step) {
   step.state = &session_.state->of(made.plugin, "step");
   step.own_group = [this, &made](layout::Axis axis, c10::Device device) -> comm::Group& {
     return *session_.groups().own(made.plugin, spanned(axis), device);
@@ -81,7 +81,7 @@ void StrategyHooks::before_save(std::int64_t steps_done) {
 
 bool StrategyHooks::change_evaluation() const {
   return std::any_of(session_.steps.begin(), session_.steps.end(),
-                     [](const session::StepHooksOf& made) { return made.evaluation_weights; });
+                     [](const StepHooksOf& made) { return made.evaluation_weights; });
 }
 
 void StrategyHooks::during_evaluation(std::int64_t steps_done, const std::function<void()>& call_it) {

@@ -15,7 +15,7 @@ namespace step {
 class StrategyHooks {
  public:
   /// `session` must outlive it.
-  explicit StrategyHooks(session::Session& session) : session_(session) {}
+  explicit StrategyHooks(Session& session) : session_(session) {}
   bool any() const { return !session_.steps.empty(); }
   /// Called before the first step, when everything is filled or restored.
   void begin(std::int64_t steps_done);
@@ -35,10 +35,10 @@ class StrategyHooks {
 
  private:
   using Hook = void (strategy::StepHooks::*)(strategy::StepContext&);
-  void call(const session::StepHooksOf& made, const char* name, Hook hook, strategy::StepContext& step);
+  void call(const StepHooksOf& made, const char* name, Hook hook, strategy::StepContext& step);
   strategy::StepContext step_after(std::int64_t steps_done);
 
-  session::Session& session_;
+  Session& session_;
 };
 
 }  // namespace step

@@ -183,7 +183,7 @@ nn::Batch to_device(const data::HostBatch& host, c10::Device device, const nn::S
   return batch;
 }
 
-nn::Batch training_batch(const session::Session& session, const data::HostBatch& host, std::int64_t step) {
+nn::Batch training_batch(const Session& session, const data::HostBatch& host, std::int64_t step) {
   auto batch = to_device(host, session.device, session.job->model->sequence_cut);
   batch.seed = session.job->seed();
   batch.step = step;

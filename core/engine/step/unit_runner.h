@@ -21,13 +21,13 @@ namespace step {
 
 /// A micro-batch in flight in a stage: what its backward needs of its forward. Several may be in flight.
 struct MicroContext {
-  const strategy::RankStage* stage = nullptr;  ///< which the runner has
+  const strategy::RankStage* stage = nullptr;  ///< the runner has it
   nn::Batch batch = {};
   nn::Hidden in = {};                      ///< what came from the stage before, leaves where its gradients are wanted
   nn::Hidden out = {};                     ///< what the stage computed
   std::vector<at::Tensor> roots = {};      ///< where backward starts: the tensors of `out`, or what was made of them
   std::vector<at::Tensor> gradients = {};  ///< by root: the gradient that backward starts with
-  nn::KVCache* cache = nullptr;            ///< of answers that are generated; null: there are none
+  nn::KVCache* cache = nullptr;            ///< for answers that are generated; null: there are none
   std::vector<bool> in_backward = {};      ///< by unit: before_backward has run and after_backward has not
   std::vector<ops::WeightGradients> left = {};  ///< by unit: what backward_input leaves to backward_weight
 };
@@ -89,8 +89,8 @@ class UnitRunner {
   std::vector<nn::Unit*> units_;
   strategy::RankStages stages_;
   std::vector<c10::intrusive_ptr<Link>> links_;
-  MicroContext alone_;               // of forward(batch); keeps no activation
-  MicroContext* current_ = nullptr;  // whose backward runs
+  MicroContext alone_;               // forward(batch) uses it; it keeps no activation
+  MicroContext* current_ = nullptr;  // its backward runs
   std::size_t entered_ = 0;          // the unit whose backward began last
 };
 

@@ -43,7 +43,7 @@ class NamedHooks : public strategy::UnitHooks {
 
 }  // namespace
 
-void wrap_unit(const assembly::Strategies& strategies, std::size_t index, UnitRunner& runner) {
+void wrap_unit(const job::Strategies& strategies, std::size_t index, UnitRunner& runner) {
   auto& unit = *runner.units().at(index);
   for (const auto& made : strategies) {
     plugin::guard(made.name, cat("wrap of unit ", unit.name()), [&] {

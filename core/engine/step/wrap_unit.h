@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "assembly/plugins.h"
+#include "job/plugins.h"
 #include "step/unit_runner.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -11,7 +11,7 @@ namespace step {
 
 /// Lets every strategy put its hooks around a unit of the runner and ask for its recomputation. What it throws, then or
 /// later in a hook, gets "while plugin 'x' was in phase before_forward of unit blocks.3" after its message.
-void wrap_unit(const assembly::Strategies& strategies, std::size_t index, UnitRunner& runner);
+void wrap_unit(const job::Strategies& strategies, std::size_t index, UnitRunner& runner);
 
 }  // namespace step
 CAPSTAN_END_NAMESPACE

@@ -12,11 +12,11 @@ namespace strategy {
 
 /// Records that one rule updates in one way.
 struct OptimizerGroup {
-  std::string name;                   ///< of its table, "optimizer.groups.1"; the last group is "optimizer"
-  std::vector<std::string> patterns;  ///< of its records' names, with * and ?; the last group takes all others
+  std::string name;                   ///< its table, "optimizer.groups.1"; the last group is "optimizer"
+  std::vector<std::string> patterns;  ///< its records' names fit one, with * and ?; the last group takes all others
   std::shared_ptr<optimizer::Rule> rule;
   double lr_factor = 1;
-  std::optional<double> weight_decay = {};  ///< of all its records, vectors too; nothing: [optimizer]'s
+  std::optional<double> weight_decay = {};  ///< all its records', vectors too; nothing: [optimizer]'s
 };
 
 /// How a run's parameters are updated: the rules, and which records each one updates. It never changes.

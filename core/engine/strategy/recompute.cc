@@ -21,7 +21,7 @@ using torch::autograd::variable_list;
 // What backward needs for the second run.
 struct Segment : torch::CustomClassHolder {
   std::function<variable_list(const variable_list&)> run;
-  KeepInput keep;                    // of the first input; empty: autograd keeps it as the others
+  KeepInput keep;                    // keeps the first input; empty: autograd does, as the others
   std::function<at::Tensor()> kept;  // what it returned
 };
 

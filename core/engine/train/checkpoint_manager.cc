@@ -12,11 +12,11 @@
 #include "checkpoint/durable_file.h"
 #include "comm/agree.h"
 #include "config/to_toml.h"
-#include "session/adapter_state.h"
-#include "session/answer_ends.h"
-#include "session/changes.h"
+#include "job/adapter_state.h"
+#include "job/changes.h"
 #include "setup/schedule.h"
 #include "step/saved_state.h"
+#include "train/answer_ends.h"
 
 namespace capstan::train {
 
@@ -43,15 +43,15 @@ double metric(const setup::CheckpointOptions& options, const monitor::EvalEnded&
               suggestion(options.metric, names));
 }
 
-std::string schedule_of(const session::Job& job) {
+std::string schedule_of(const job::Job& job) {
   return setup::schedule_text(*job.config.optimizer, job.samples.plan.steps);
 }
 
-checkpoint::BestRule rule_of(const session::Job& job) {
+checkpoint::BestRule rule_of(const job::Job& job) {
   return {job.config.checkpoint->metric, job.samples.lowest_is_best};
 }
 
-checkpoint::WriterOptions writer_options(const session::Job& job, const fs::path& folder, const SaveSetting& setting) {
+checkpoint::WriterOptions writer_options(const job::Job& job, const fs::path& folder, const SaveSetting& setting) {
   const auto& options = *job.config.checkpoint;
   checkpoint::WriterOptions writer;
   writer.folder = folder;
@@ -67,31 +67,31 @@ constexpr const char* schedule_section = "schedule";
 
 }  // namespace
 
-checkpoint::Meta meta_of(const session::Job& job, std::int64_t steps_done) {
+checkpoint::Meta meta_of(const job::Job& job, std::int64_t steps_done) {
   checkpoint::Meta meta;
   meta.step = steps_done;
   meta.config = config::to_toml(job.tables());
   meta.mesh = job.topology.mesh.arithmetic();
   meta.world_size = job.topology.mesh.world_size();
-  meta.sections[session::answer_ends_section] = Json(session::answer_ends(job.samples)).dump();
+  meta.sections[answer_ends_section] = Json(answer_ends(job.samples)).dump();
   return meta;
 }
 
-std::map<std::string, std::string> sections_of(const session::Session& session, const step::Updates& updates,
-                                               const observe::Statistics& statistics, std::int64_t steps_done) {
-  auto sections = session::change_sections(*session.job);
+std::map<std::string, std::string> sections_of(const step::Session& session, const step::Updates& updates,
+                                               const Statistics& statistics, std::int64_t steps_done) {
+  auto sections = job::change_sections(*session.job);
   sections[schedule_section] = schedule_of(*session.job);
-  if (auto adapters = session::adapters_section(session.units); !adapters.empty())
+  if (auto adapters = job::adapters_section(session.units); !adapters.empty())
     sections["adapters"] = std::move(adapters);
   sections["updates"] = updates.save();
-  sections["cursor"] = session::cursor_section(*session.job, steps_done);
+  sections["cursor"] = job::cursor_section(*session.job, steps_done);
   sections["run"] = statistics.save();
   return sections;
 }
 
-observe::Statistics resume_from(checkpoint::Reader& reader, session::Session& session, step::Updates& updates) {
+Statistics resume_from(checkpoint::Reader& reader, step::Session& session, step::Updates& updates) {
   const auto& topology = session.job->topology;
-  auto words = session::restore_state(session, reader);
+  auto words = step::restore_state(session, reader);
   updates.restore(reader.section("updates"));
   // A run may continue with another schedule, but the user should know of it.
   const auto changes = setup::schedule_changes(reader.section(schedule_section), schedule_of(*session.job));
@@ -104,12 +104,11 @@ observe::Statistics resume_from(checkpoint::Reader& reader, session::Session& se
   for (const auto& text : words) {
     if (topology.rank == 0) log::warning(cat("resuming from ", reader.path().string(), ": ", text));
   }
-  return observe::Statistics::restore(reader.section("run"));
+  return Statistics::restore(reader.section("run"));
 }
 
-CheckpointManager::CheckpointManager(const session::Session& session, const fs::path& folder,
-                                     const step::Updates& updates, observe::Observers& observers,
-                                     const SaveSetting& setting)
+CheckpointManager::CheckpointManager(const step::Session& session, const fs::path& folder, const step::Updates& updates,
+                                     Observers& observers, const SaveSetting& setting)
     : session_(session),
       options_(*session.job->config.checkpoint),
       run_folder_(folder),
@@ -120,7 +119,7 @@ CheckpointManager::CheckpointManager(const session::Session& session, const fs::
     open(options_.asynchronous);
     find_best();
   }
-  const auto checkpoints = session::checkpoint_folder(folder);
+  const auto checkpoints = job::checkpoint_folder(folder);
   if (!setting.resume || !setting.resume->reader) return;
   // In the run's own folder this step is saved already.
   const auto& reader = *setting.resume->reader;
@@ -133,7 +132,7 @@ void CheckpointManager::find_best() {
   wait();
   totals_.best.reset();
   const auto text = comm::from_first_rank(*session_.communicator, "looking for the best checkpoint", [&] {
-    const auto all = checkpoint::whole_ones(session::checkpoint_folder(run_folder_));
+    const auto all = checkpoint::whole_ones(job::checkpoint_folder(run_folder_));
     const auto best = checkpoint::best_by(rule_of(*session_.job), all);
     return best ? Json{best->path.string(), best->step, best->value}.dump() : std::string();
   });
@@ -144,7 +143,7 @@ void CheckpointManager::find_best() {
 }
 
 void CheckpointManager::open(bool asynchronous) {
-  auto options = writer_options(*session_.job, session::checkpoint_folder(run_folder_), setting_);
+  auto options = writer_options(*session_.job, job::checkpoint_folder(run_folder_), setting_);
   options.async = asynchronous;
   writer_ = std::make_unique<checkpoint::Writer>(std::move(options),
                                                  comm::group_of_all(*session_.communicator, "checkpoints"));
@@ -152,7 +151,7 @@ void CheckpointManager::open(bool asynchronous) {
 
 void CheckpointManager::begin_if_room() {
   std::int64_t own = 0, all = 0;
-  for (const auto& box : session::saved_boxes(session_)) own += static_cast<std::int64_t>(box.data.nbytes());
+  for (const auto& box : step::saved_boxes(session_)) own += static_cast<std::int64_t>(box.data.nbytes());
   for (const auto& bytes : session_.communicator->exchange(std::to_string(own))) all += std::stoll(bytes);
   const auto lacks = comm::from_first_rank(*session_.communicator, "looking for room for a checkpoint", [&] {
     const auto free = checkpoint::free_bytes(run_folder_);
@@ -166,7 +165,7 @@ void CheckpointManager::begin_if_room() {
 }
 
 void CheckpointManager::reserve() {
-  if (on() && options_.asynchronous) writer_->reserve(session::saved_boxes(session_));
+  if (on() && options_.asynchronous) writer_->reserve(step::saved_boxes(session_));
 }
 
 bool CheckpointManager::clock_asks() const {
@@ -189,7 +188,7 @@ bool CheckpointManager::judge(const Boundary& boundary) {
   const auto value = metric(options_, *boundary.evaluation);
   if (!std::isfinite(value)) return false;
   const bool better = !totals_.best || rule_of(*session_.job).is_better(value, totals_.best->value);
-  const auto folder = session::checkpoint_folder(run_folder_);
+  const auto folder = job::checkpoint_folder(run_folder_);
   if (better) totals_.best = {checkpoint::step_folder(folder, boundary.steps_done), boundary.steps_done, value};
   return better;
 }
@@ -209,14 +208,14 @@ double CheckpointManager::needs_s() const {
   return bytes / unmeasured_bytes_per_s;
 }
 
-void CheckpointManager::save(const Boundary& boundary, const observe::Statistics& statistics) {
+void CheckpointManager::save(const Boundary& boundary, const Statistics& statistics) {
   const auto begin = Clock::now();
   const auto steps_done = boundary.steps_done;
   auto meta = meta_of(*session_.job, steps_done);
   meta.sections.merge(sections_of(session_, updates_, statistics, steps_done));
   if (options_.keep_best) meta.sections[checkpoint::BestRule::section] = rule_of(*session_.job).text();
   meta.metrics = metrics_of(boundary.evaluation);
-  const auto boxes = session::saved_boxes(session_);
+  const auto boxes = step::saved_boxes(session_);
   const auto prepared_s = seconds_since(begin);
   publish(writer_->start(std::move(meta), boxes));
   prepared_s_ = prepared_s;
@@ -225,9 +224,7 @@ void CheckpointManager::save(const Boundary& boundary, const observe::Statistics
   if (!options_.asynchronous) wait();
 }
 
-std::optional<observe::SaveTotals> CheckpointManager::summary() const {
-  return on() ? std::optional(totals_) : std::nullopt;
-}
+std::optional<SaveTotals> CheckpointManager::summary() const { return on() ? std::optional(totals_) : std::nullopt; }
 
 void CheckpointManager::before_update() {
   if (on()) writer_->before_update();
@@ -262,7 +259,7 @@ void CheckpointManager::publish(const std::optional<checkpoint::Saved>& saved) {
 fs::path CheckpointManager::save_weights(std::int64_t steps_done) {
   auto folder = run_folder_ / "weights";
   find_best();
-  auto boxes = session::saved_weights(session_);
+  auto boxes = step::saved_weights(session_);
   const bool is_best = options_.final_weights == "best" && totals_.best;
   if (is_best && totals_.best->step != steps_done) fill_from_best(boxes);
   if (options_.final_weights == "best" && !is_best && session_.job->topology.rank == 0)

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "session/resume.h"
+#include "job/resume.h"
 #include "step/session.h"
 #include "step/updates.h"
 #include "train/observers.h"
@@ -24,9 +24,9 @@ namespace train {
 
 /// What a run's checkpoints need to know of its surroundings.
 struct SaveSetting {
-  const session::Resume* resume = nullptr;  ///< what the run resumes from; null: it starts
-  std::string attempt = "0";                ///< ends the names of temporary folders: "<job>.<restart>"
-  checkpoint::AtPoint at_point = {};        ///< for crash tests
+  const job::Resume* resume = nullptr;  ///< what the run resumes from; null: it starts
+  std::string attempt = "0";            ///< ends the names of temporary folders: "<job>.<restart>"
+  checkpoint::AtPoint at_point = {};    ///< for crash tests
 };
 
 /// The boundary between two steps.
@@ -37,23 +37,23 @@ struct Boundary {
 };
 
 /// The meta of a checkpoint after `steps_done` steps; of its sections only what the weights alone need.
-checkpoint::Meta meta_of(const session::Job& job, std::int64_t steps_done);
+checkpoint::Meta meta_of(const job::Job& job, std::int64_t steps_done);
 
 /// The sections of a checkpoint: what of the run's state is no tensor, and what a run that resumes must have alike.
-std::map<std::string, std::string> sections_of(const session::Session& session, const step::Updates& updates,
-                                               const observe::Statistics& statistics, std::int64_t steps_done);
+std::map<std::string, std::string> sections_of(const step::Session& session, const step::Updates& updates,
+                                               const Statistics& statistics, std::int64_t steps_done);
 
 /// Gives optimizer, strategies and updates back what a checkpoint has of them, and returns the run's statistics. Rank 0
 /// says in the log what is not as it was: another mesh, another schedule.
-observe::Statistics resume_from(checkpoint::Reader& reader, session::Session& session, step::Updates& updates);
+Statistics resume_from(checkpoint::Reader& reader, step::Session& session, step::Updates& updates);
 
 /// A run's checkpoints: when they are due, what they hold, which is the best; and the final weights. All ranks call it
 /// alike. Observers are told of a checkpoint once it is committed.
 class CheckpointManager {
  public:
   /// Makes a group over the world where checkpoints are saved. `folder`: the run's. References must outlive it.
-  CheckpointManager(const session::Session& session, const std::filesystem::path& folder, const step::Updates& updates,
-                    observe::Observers& observers, const SaveSetting& setting);
+  CheckpointManager(const step::Session& session, const std::filesystem::path& folder, const step::Updates& updates,
+                    Observers& observers, const SaveSetting& setting);
 
   /// Allocates the memory for copies of all that is there now: strategies' own tensors too, once they have begun.
   void reserve();
@@ -68,7 +68,7 @@ class CheckpointManager {
   /// Does something ask for a save here? What is evaluated better than all before is the best from now on.
   bool wants(const Boundary& boundary);
   /// Waits for the save before, and starts this one; without checkpoint.asynchronous waits for this one too.
-  void save(const Boundary& boundary, const observe::Statistics& statistics);
+  void save(const Boundary& boundary, const Statistics& statistics);
   /// Called before each optimizer update: what is being saved must have been copied.
   void before_update();
   /// Is this the state that was saved last?
@@ -82,7 +82,7 @@ class CheckpointManager {
   std::filesystem::path save_weights(std::int64_t steps_done);
 
   /// Nothing where none is saved.
-  std::optional<observe::SaveTotals> summary() const;
+  std::optional<SaveTotals> summary() const;
   const std::optional<checkpoint::Best>& best() const { return totals_.best; }
 
  private:
@@ -94,17 +94,17 @@ class CheckpointManager {
   void publish(const std::optional<checkpoint::Saved>& saved);
 
   using Clock = std::chrono::steady_clock;
-  const session::Session& session_;
+  const step::Session& session_;
   const setup::CheckpointOptions& options_;
   std::filesystem::path run_folder_;
   const step::Updates& updates_;
-  observe::Observers& observers_;
+  Observers& observers_;
   SaveSetting setting_;
   std::unique_ptr<checkpoint::Writer> writer_;
   Clock::time_point last_time_ = Clock::now();
   std::int64_t last_step_ = -1;
   double prepared_s_ = 0;  ///< what the last save took before its copies began
-  observe::SaveTotals totals_;
+  SaveTotals totals_;
 };
 
 }  // namespace train

@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <numeric>
 
-namespace capstan::observe {
+namespace capstan::train {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-bool counts(monitor::Span kind, std::string_view name) {
+bool is_counted(monitor::Span kind, std::string_view name) {
   return kind == monitor::Span::collective && name.find("'checkpoint ") == std::string_view::npos;
 }
 
@@ -26,7 +26,7 @@ c10::Event timed_event(c10::Device gpu) {
 }
 
 void CollectiveClock::begin(monitor::Span kind, std::string_view name) noexcept {
-  if (!counts(kind, name)) return;
+  if (!is_counted(kind, name)) return;
   try {
     const std::lock_guard guard(mutex_);
     if (!works_) return;
@@ -41,7 +41,7 @@ void CollectiveClock::begin(monitor::Span kind, std::string_view name) noexcept 
 }
 
 void CollectiveClock::end(monitor::Span kind, std::string_view name) noexcept {
-  if (!counts(kind, name)) return;
+  if (!is_counted(kind, name)) return;
   try {
     const std::lock_guard guard(mutex_);
     if (const auto found = open_.find(name); found != open_.end()) {
@@ -98,4 +98,4 @@ monitor::Values slowest_rank(const std::vector<double>& seconds) {
           {"slowest_rank_wait_s", others / static_cast<double>(seconds.size() - 1) - *least}};
 }
 
-}  // namespace capstan::observe
+}  // namespace capstan::train

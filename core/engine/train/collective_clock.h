@@ -14,7 +14,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace observe {
+namespace train {
 
 /// A point of this GPU's current stream: once the GPU has passed it, it has a time.
 c10::Event timed_event(c10::Device gpu);
@@ -58,5 +58,5 @@ class CollectiveClock final : public monitor::Tracer {
 /// average. `seconds`: by rank; with fewer than two ranks nothing is said.
 monitor::Values slowest_rank(const std::vector<double>& seconds);
 
-}  // namespace observe
+}  // namespace train
 CAPSTAN_END_NAMESPACE

@@ -9,14 +9,14 @@
 namespace capstan::train {
 namespace {
 
+using step::Requests;
 using step::StepCounts;
-using step::Wishes;
 
 // The numbers: counts, requests, whether a name is new; then the objective's counts and those of sources, each rank's
 // time and monitors' pairs (value, present).
 constexpr std::array counts{&StepCounts::target_tokens, &StepCounts::real_tokens, &StepCounts::padded_tokens,
                             &StepCounts::samples, &StepCounts::without_target};
-constexpr std::array flags{&Wishes::stop, &Wishes::hurry, &Wishes::time_is_up, &Wishes::save};
+constexpr std::array flags{&Requests::stop, &Requests::hurry, &Requests::time_is_up, &Requests::save};
 constexpr auto new_name_flag = counts.size() + flags.size();
 constexpr auto first_of_objective = new_name_flag + 1;
 
@@ -28,12 +28,12 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
-void Control::start(const step::StepInput& input, const step::Wishes& wishes, const monitor::Values& monitors,
+void Control::start(const step::StepInput& input, const step::Requests& requests, const monitor::Values& monitors,
                     std::optional<double> collective_s) {
   CAPSTAN_ASSERT(!pending_);
   mine_.clear();
   for (const auto count : counts) mine_.push_back(counts_ ? static_cast<double>(input.*count) : 0.0);
-  for (const auto flag : flags) mine_.push_back(wishes.*flag ? 1.0 : 0.0);
+  for (const auto flag : flags) mine_.push_back(requests.*flag ? 1.0 : 0.0);
   divisors_ = input.counts;
   divisors_.insert(divisors_.end(), input.sources.begin(), input.sources.end());
   sources_ = input.sources.size();
@@ -73,7 +73,7 @@ StepTotals Control::wait() {
   }
   StepTotals totals;
   for (std::size_t i = 0; i < counts.size(); ++i) totals.*counts[i] = static_cast<std::int64_t>(number[i]);
-  for (std::size_t i = 0; i < flags.size(); ++i) totals.wishes.*flags[i] = number[counts.size() + i] > 0;
+  for (std::size_t i = 0; i < flags.size(); ++i) totals.requests.*flags[i] = number[counts.size() + i] > 0;
   const auto* const first_rank = number + first_of_objective + divisors_.size();
   totals.objective.assign(number + first_of_objective, first_rank - sources_);
   totals.sources.assign(first_rank - sources_, first_rank);

@@ -18,7 +18,7 @@ namespace train {
 struct StepTotals : step::StepCounts {
   std::vector<double> objective;     ///< the objective's counts
   std::vector<double> sources;       ///< tokens of each source
-  step::Wishes wishes;               ///< each of them, when some rank has it
+  step::Requests requests;           ///< each of them, when some rank has it
   monitor::Values monitors;          ///< means over the ranks that returned them
   std::vector<double> collective_s;  ///< by rank; empty where they were not measured on all
 };
@@ -33,7 +33,7 @@ class Control {
   Control(std::shared_ptr<comm::Group> world, comm::Communicator& communicator, bool counts)
       : world_(std::move(world)), communicator_(communicator), counts_(counts) {}
   /// Starts the sums for a step that was just drawn. One may be under way. `collective_s`: this rank's seconds.
-  void start(const step::StepInput& input, const step::Wishes& wishes, const monitor::Values& monitors,
+  void start(const step::StepInput& input, const step::Requests& requests, const monitor::Values& monitors,
              std::optional<double> collective_s = {});
   StepTotals wait();
   bool is_under_way() const { return pending_ != nullptr; }

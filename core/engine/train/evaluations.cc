@@ -14,8 +14,8 @@ constexpr std::size_t shown_of_a_split = 5;
 
 }  // namespace
 
-Evaluations::Evaluations(session::Session& session, const step::Feed& feed, step::StopAgreement agreement,
-                         observe::Observers& observers, observe::RunFolder& folder)
+Evaluations::Evaluations(step::Session& session, const step::Feed& feed, step::StopAgreement agreement,
+                         Observers& observers, RunFolder& folder)
     : session_(session),
       samples_(session.job->samples),
       options_(*session.job->config.train),
@@ -58,7 +58,7 @@ void Evaluations::run(std::int64_t steps_done) {
 }
 
 // All are one evaluation, so that checkpoint.metric may be any figure of any set: "eval_loss_hard".
-void Evaluations::add_set(const assembly::EvalSet& set, monitor::EvalEnded& event) {
+void Evaluations::add_set(const job::EvalSet& set, monitor::EvalEnded& event) {
   const auto result = evaluator_.loss(*set.source, set.name);
   event.samples += result.samples;
   event.runtime_s += result.runtime_s;

@@ -16,8 +16,8 @@ namespace train {
 class Evaluations {
  public:
   /// All references must outlive it.
-  Evaluations(session::Session& session, const step::Feed& feed, step::StopAgreement agreement,
-              observe::Observers& observers, observe::RunFolder& folder);
+  Evaluations(step::Session& session, const step::Feed& feed, step::StopAgreement agreement, Observers& observers,
+              RunFolder& folder);
   /// Is one due when `steps_done` steps are done?
   bool due(std::int64_t steps_done) const;
   /// The loss of the evaluation split and of those that have a name, which observers are told; then answers, where each
@@ -32,17 +32,17 @@ class Evaluations {
 
  private:
   void answer(const data::DataSource* source, const std::string& split, std::int64_t samples, std::int64_t steps_done);
-  void add_set(const assembly::EvalSet& set, monitor::EvalEnded& event);
+  void add_set(const job::EvalSet& set, monitor::EvalEnded& event);
   monitor::EvalEnded event_of(const execution::Evaluation& result, const std::string& split,
                               std::int64_t steps_done) const;
 
-  session::Session& session_;
-  const assembly::Samples& samples_;
+  step::Session& session_;
+  const job::Samples& samples_;
   const setup::TrainOptions& options_;
   step::StopAgreement agreement_;
   step::Evaluator evaluator_;
-  observe::Observers& observers_;
-  observe::RunFolder& folder_;
+  Observers& observers_;
+  RunFolder& folder_;
   std::vector<execution::Answer> answers_;
   std::int64_t answered_after_ = -1;  ///< how many steps were done then
 };

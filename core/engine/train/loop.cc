@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "comm/agree.h"
-#include "session/answer_ends.h"
-#include "session/exports.h"
 #include "setup/stopping.h"
+#include "train/answer_ends.h"
+#include "train/exports.h"
 #include "train/memory.h"
 
 namespace capstan::train {
@@ -21,7 +21,7 @@ namespace {
 // The time for what follows the last save: closing files, srun's and the job script's ends.
 constexpr double ending_margin_s = 15;
 
-void add_settings(const session::Job& job, monitor::RunStarted& started) {
+void add_settings(const job::Job& job, monitor::RunStarted& started) {
   for (const auto& table : job.tables()) {
     for (const auto& entry : table.host) started.settings.push_back({table.path, entry.key, entry.value, entry.origin});
     for (const auto& option : table.options)
@@ -30,7 +30,7 @@ void add_settings(const session::Job& job, monitor::RunStarted& started) {
 }
 
 // What is known of the run before it begins, except for what only the process knows.
-void describe(const session::Session& session, const std::filesystem::path& folder, monitor::RunStarted& started) {
+void describe(const step::Session& session, const std::filesystem::path& folder, monitor::RunStarted& started) {
   const auto& job = *session.job;
   const auto& world = session.communicator->world();
   const auto& batch = job.topology.batch;
@@ -59,18 +59,18 @@ void describe(const session::Session& session, const std::filesystem::path& fold
   }
   add_settings(job, started);
   started.folder = folder.string();
-  started.memory.held = [&session] { return observe::memory_parts(session.held()); };
+  started.memory.held = [&session] { return memory_parts(session.held()); };
 }
 
 }  // namespace
 
-Loop::Loop(session::Session& session, observe::RunFolder& folder, const step::Stop& stop, const SaveSetting& setting,
+Loop::Loop(step::Session& session, RunFolder& folder, const step::Stop& stop, const SaveSetting& setting,
            monitor::RunStarted started)
     : session_(session),
       folder_(folder),
       stop_(stop),
       started_(std::move(started)),
-      pipeline_(session, folder.path(), observers_, [this] { return wishes(); }),
+      pipeline_(session, folder.path(), observers_, [this] { return requests(); }),
       evaluations_(session, pipeline_.feed(),
                    step::StopAgreement(session.world_host, stop, [this] { return time_is_up(); }), observers_, folder),
       checkpoints_(session, folder.path(), pipeline_.step().updates(), observers_, setting),
@@ -115,7 +115,9 @@ bool Loop::time_is_up() const {
   return step_s > 0 && stop_.time_is_up(std::chrono::duration<double>(ending_s));
 }
 
-step::Wishes Loop::wishes() const { return {stop_.asked(), stop_.asks() > 1, time_is_up(), checkpoints_.clock_asks()}; }
+step::Requests Loop::requests() const {
+  return {stop_.asked(), stop_.asks() > 1, time_is_up(), checkpoints_.clock_asks()};
+}
 
 double Loop::usual_step_s(std::int64_t steps_done) const {
   if (steps_done < 2) return 0;
@@ -130,7 +132,7 @@ monitor::RunEnded Loop::run() {
   } catch (const step::Stopped&) {
     throw;
   } catch (const std::exception& error) {
-    observers_.run_failed({error.what(), observe::is_out_of_memory(error)});
+    observers_.run_failed({error.what(), is_out_of_memory(error)});
     throw;
   }
 }
@@ -151,7 +153,7 @@ monitor::RunEnded Loop::run_all() {
   if (const auto& phases = job().config.request.phases) started_.start_s = phases->seconds();
   observers_.run_started(started_);
   trace();
-  const observe::MemoryWatch memory(session_.device);
+  const MemoryWatch memory(session_.device);
   const auto steps_done = run_steps();
   auto peak = memory.peak();
   save_at_end(steps_done);
@@ -160,8 +162,8 @@ monitor::RunEnded Loop::run_all() {
   auto ended = ended_after(steps_done);
   // The process' own peak counts until here, as monitors tell it.
   peak.host = monitor::peak_resident_bytes();
-  peaks_ = observe::exchange_peaks(peak, *session_.communicator);
-  ended.summary = observe::exchange_summary(observers_.summary(ended), *session_.communicator);
+  peaks_ = exchange_peaks(peak, *session_.communicator);
+  ended.summary = exchange_summary(observers_.summary(ended), *session_.communicator);
   folder_.write_summary(started_, ended, statistics_, peaks_, session_.engine->host_update_times(),
                         checkpoints_.summary(), evaluations_.shown_answers());
   observers_.run_ended(ended);
@@ -273,9 +275,9 @@ void Loop::save_at_end(std::int64_t steps_done) {
   if (!job().config.run->save_weights || (stopped_ && checkpoints_.on())) return;
   pipeline_.step().during_evaluation(steps_done, [&] { weights_ = checkpoints_.save_weights(steps_done).string(); });
   if (stopped_) return;
-  model_ = session::write_final_model({job().plugins, job().samples.tokenizer, *job().config.train, session_.units,
-                                       session::answer_ends(job().samples)},
-                                      weights_, folder_.path(), *session_.communicator);
+  model_ = write_final_model(
+      {job().plugins, job().samples.tokenizer, *job().config.train, session_.units, answer_ends(job().samples)},
+      weights_, folder_.path(), *session_.communicator);
   const auto saves = checkpoints_.summary();
   if (saves && saves->weights_step != steps_done)
     model_ = cat("the final weights are those of the best evaluation, after step ", saves->weights_step, "\n", model_);

@@ -23,8 +23,8 @@ class Loop {
   /// With setting.resume the session was materialised from it; the run then resumes where that was saved.
   /// `started`: what monitors are told that only the process knows: output, environment, the GPU, questions of memory
   /// except for what is held.
-  Loop(session::Session& session, observe::RunFolder& folder, const step::Stop& stop,
-       const SaveSetting& setting = SaveSetting(), monitor::RunStarted started = monitor::RunStarted());
+  Loop(step::Session& session, RunFolder& folder, const step::Stop& stop, const SaveSetting& setting = SaveSetting(),
+       monitor::RunStarted started = monitor::RunStarted());
   /// Adds an observer that is told what the run does; called before the run begins.
   void observe(monitor::Monitor& observer) { observers_.add("", observer); }
   /// Calls it on each rank with every step's number when that step's gradients, times the loss scale, are in the engine
@@ -41,7 +41,7 @@ class Loop {
   /// It has saved checkpoints, from which a later one continues.
   bool saves() const { return checkpoints_.on(); }
   /// What all ranks agreed on when they stopped.
-  const step::Wishes& agreed() const { return pipeline_.agreed(); }
+  const step::Requests& agreed() const { return pipeline_.agreed(); }
   /// What is said of the folder that transformers loads; empty when none was asked for.
   const std::string& model() const { return model_; }
   /// Why the run ended before its last step, by train.stop_after_evals; empty: it did not.
@@ -50,7 +50,7 @@ class Loop {
   /// kernels are loaded and memory is first taken. 0 where there are fewer than two steps.
   double usual_step_s(std::int64_t steps_done) const;
   /// What each rank has used, by rank; empty before the run's end.
-  const std::vector<observe::PeakMemory>& peaks() const { return peaks_; }
+  const std::vector<PeakMemory>& peaks() const { return peaks_; }
 
  private:
   void restore(checkpoint::Reader& reader);
@@ -58,7 +58,7 @@ class Loop {
   monitor::RunEnded run_all();
   monitor::RunEnded ended_after(std::int64_t steps_done) const;
   std::int64_t run_steps();
-  step::Wishes wishes() const;
+  step::Requests requests() const;
   bool time_is_up() const;
   void pass_boundary(std::int64_t steps_done);
   void judge_progress(std::int64_t steps_done);
@@ -67,14 +67,14 @@ class Loop {
   void save(const Boundary& boundary);
   void begin_saving_if_interrupted(std::int64_t steps_done);
   void save_at_end(std::int64_t steps_done);
-  const session::Job& job() const { return *session_.job; }
+  const job::Job& job() const { return *session_.job; }
 
   using Clock = std::chrono::steady_clock;
-  session::Session& session_;
-  observe::RunFolder& folder_;
+  step::Session& session_;
+  RunFolder& folder_;
   const step::Stop& stop_;
-  observe::Statistics statistics_;
-  observe::Observers observers_;
+  Statistics statistics_;
+  Observers observers_;
   monitor::RunStarted started_;
   StepPipeline pipeline_;
   Evaluations evaluations_;
@@ -84,7 +84,7 @@ class Loop {
   bool stopped_ = false;
   std::string weights_;
   std::string model_;
-  std::vector<observe::PeakMemory> peaks_;
+  std::vector<PeakMemory> peaks_;
 };
 
 }  // namespace train

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string_view>
 
-namespace capstan::observe {
+namespace capstan::train {
 
 std::int64_t device_peak(c10::Device device) {
   if (device.is_cpu()) return 0;
@@ -53,4 +53,4 @@ std::vector<PeakMemory> exchange_peaks(const PeakMemory& mine, comm::Communicato
   return all;
 }
 
-}  // namespace capstan::observe
+}  // namespace capstan::train

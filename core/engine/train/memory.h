@@ -10,7 +10,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace observe {
+namespace train {
 
 /// The most memory that a rank held at once, bytes.
 struct PeakMemory {
@@ -44,5 +44,5 @@ bool is_out_of_memory(const std::exception& error);
 /// Each rank's peaks, by rank. Collective over the world.
 std::vector<PeakMemory> exchange_peaks(const PeakMemory& mine, comm::Communicator& communicator);
 
-}  // namespace observe
+}  // namespace train
 CAPSTAN_END_NAMESPACE

@@ -24,7 +24,7 @@ struct Place {
 };
 
 // Each weight once, with the first unit that uses it.
-std::vector<Place> forward_order(const session::Session& session) {
+std::vector<Place> forward_order(const step::Session& session) {
   std::vector<Place> places;
   for (const auto* unit : session.units) {
     for (const auto& weight : unit->weights()) {
@@ -37,7 +37,7 @@ std::vector<Place> forward_order(const session::Session& session) {
 }
 
 // The ranks that see the same norm, so that all of them or none come here.
-comm::Group& group_of(const session::Session& session) { return *session.norm_group; }
+comm::Group& group_of(const step::Session& session) { return *session.norm_group; }
 
 // Every member's text, in the group's order.
 std::vector<std::string> gather_texts(comm::Group& group, const std::string& mine) {
@@ -122,7 +122,7 @@ at::Tensor is_bad(const nn::Hidden& hidden) {
 }
 
 // Whether the output of each micro-batch and unit is bad: [micro-batches, units] bool.
-at::Tensor bad_outputs(const session::Session& session, const step::StepInput& input) {
+at::Tensor bad_outputs(const step::Session& session, const step::StepInput& input) {
   const auto micros = static_cast<std::int64_t>(input.micro.size());
   const auto units = static_cast<std::int64_t>(session.units.size());
   const auto bad = at::zeros({micros, units}, at::TensorOptions().dtype(at::kBool).device(session.device));
@@ -138,7 +138,7 @@ at::Tensor bad_outputs(const session::Session& session, const step::StepInput& i
 }
 
 // The largest element of each weight of the unit, over all ranks.
-void find_largest(const session::Session& session, const nn::Unit& unit, BadOutput& found) {
+void find_largest(const step::Session& session, const nn::Unit& unit, BadOutput& found) {
   const auto& weights = unit.weights();
   if (weights.empty()) return;
   std::vector<double> largest(weights.size(), 0.0);
@@ -166,7 +166,7 @@ std::string BadOutput::text() const {
   return text;
 }
 
-std::optional<BadOutput> find_bad_output(const session::Session& session, const step::StepInput& input) {
+std::optional<BadOutput> find_bad_output(const step::Session& session, const step::StepInput& input) {
   auto& world = *session.world_device;
   const auto bad = bad_outputs(session, input);
   const auto micros = bad.size(0);
@@ -206,7 +206,7 @@ std::string NonFinite::text() const {
   return text;
 }
 
-NonFinite find_nonfinite(const session::Session& session, const at::Tensor& norms, double scale) {
+NonFinite find_nonfinite(const step::Session& session, const at::Tensor& norms, double scale) {
   const auto places = forward_order(session);
   std::map<std::string, std::size_t> by_weight;
   std::map<std::string, std::size_t> by_record;

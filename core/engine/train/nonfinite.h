@@ -28,14 +28,14 @@ struct BadOutput {
   int rank = 0;                  ///< the first one that sees it …
   std::int64_t micro_batch = 0;  ///< … in its first micro-batch that does
   std::string weight;            ///< the unit's weight with the largest element; "" for a unit without any
-  double largest = 0;            ///< that element's magnitude
+  double largest = 0;            ///< the element's magnitude
   std::string text() const;
 };
 
 /// Runs a step's forward once more, without gradients, and looks at what comes out of each unit. Backward cannot tell:
 /// after one value that is not finite nearly all gradients are nan. It computes with the weights as they are now: on a
 /// GPU the next step may have updated them since. Waits for the device. Collective over the world.
-std::optional<BadOutput> find_bad_output(const session::Session& session, const step::StepInput& input);
+std::optional<BadOutput> find_bad_output(const step::Session& session, const step::StepInput& input);
 
 /// Where numbers are not finite, over all ranks; lists in forward order, the same on each.
 struct NonFinite {
@@ -49,7 +49,7 @@ struct NonFinite {
 
 /// Looks at the parameters as they are now, and at the gradients by what a step left: `norms` as in StepNumbers,
 /// `scale` the loss scale in them; not at outputs. Waits for the device. Collective over the ranks that share a norm.
-NonFinite find_nonfinite(const session::Session& session, const at::Tensor& norms, double scale);
+NonFinite find_nonfinite(const step::Session& session, const at::Tensor& norms, double scale);
 
 /// What is done about steps that were not finite: train.on_nonfinite. Their update was masked on the device, so weights
 /// and optimizer state are as they were. One object a run.
@@ -59,7 +59,7 @@ class NonFiniteSteps {
   static constexpr int most_in_a_row = 20;
 
   /// `folder`: for dumps. The others must outlive it.
-  NonFiniteSteps(const session::Session& session, const step::LossScale& scale, std::filesystem::path folder)
+  NonFiniteSteps(const step::Session& session, const step::LossScale& scale, std::filesystem::path folder)
       : session_(session), scale_(scale), folder_(std::move(folder)) {}
 
   void good() { in_a_row_ = 0; }
@@ -78,7 +78,7 @@ class NonFiniteSteps {
 
   const setup::TrainOptions& options() const { return *session_.job->config.train; }
 
-  const session::Session& session_;
+  const step::Session& session_;
   const step::LossScale& scale_;
   std::filesystem::path folder_;
   int in_a_row_ = 0;

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace capstan::observe {
+namespace capstan::train {
 namespace {
 
 std::string summary_text(const monitor::Summary& summary) {
@@ -116,4 +116,4 @@ monitor::Summary exchange_summary(const monitor::Summary& mine, comm::Communicat
   return all;
 }
 
-}  // namespace capstan::observe
+}  // namespace capstan::train

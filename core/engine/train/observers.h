@@ -9,7 +9,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace observe {
+namespace train {
 
 /// All that are told what a run does, in the order in which they were added: its statistics, its folder, monitors.
 /// A plugin that throws is told nothing more, and a warning says so: what only watches a run does not end it.
@@ -49,5 +49,5 @@ class Observers {
 /// that has it, in the order of the first rank that names it. Collective over the world.
 monitor::Summary exchange_summary(const monitor::Summary& mine, comm::Communicator& communicator);
 
-}  // namespace observe
+}  // namespace train
 CAPSTAN_END_NAMESPACE

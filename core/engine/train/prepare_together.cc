@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "data/token_cache.h"
+#include "job/settle.h"
 #include "launch/error_report.h"
 #include "plugin/hints.h"
-#include "session/settle.h"
 #include "train/token_caches.h"
 
 namespace capstan::train {
@@ -84,15 +84,15 @@ bool somebody_works(const std::string& state, comm::Communicator& communicator) 
 
 }  // namespace
 
-session::Job prepare_together(const setup::JobRequest& request, plugin::Host& host, comm::Communicator& communicator) {
-  std::optional<session::Job> job;
+job::Job prepare_together(const setup::JobRequest& request, plugin::Host& host, comm::Communicator& communicator) {
+  std::optional<job::Job> job;
   std::string faults;
   const auto rank = communicator.world().rank;
   // All ranks read the same files: what plugins warn of is said once.
   log::configure({}, rank == 0 ? log::Level::warning : log::Level::error, rank);
   try {
     Diagnostics diagnostics;
-    job = session::make_job(request, host, diagnostics);
+    job = job::make_job(request, host, diagnostics);
     diagnostics.throw_if_any();
   } catch (const Error& error) {
     faults = launch::error_text(plugin::with_hints(error, host));
@@ -108,7 +108,7 @@ session::Job prepare_together(const setup::JobRequest& request, plugin::Host& ho
   return std::move(*job);
 }
 
-void read_token_caches(session::Job& job, const step::Stop& stop, comm::Communicator& communicator,
+void read_token_caches(job::Job& job, const step::Stop& stop, comm::Communicator& communicator,
                        const ShowProgress& show) {
   auto samples = job.samples;
   for (const auto& split : cached_splits(job.config, job.plugins, samples)) {

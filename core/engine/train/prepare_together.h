@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "session/job.h"
+#include "job/job.h"
 #include "step/stop.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -19,10 +19,10 @@ class ConfigurationRefused : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The stages that `check` goes through too (session/job.cc reads them one after the other). Throws
+/// The stages that `check` goes through too (job/job.cc reads them one after the other). Throws
 /// ConfigurationRefused, on every rank the same faults at once: those of the lowest rank that found any. A session of
 /// the job follows later. Collective.
-session::Job prepare_together(const setup::JobRequest& request, plugin::Host& host, comm::Communicator& communicator);
+job::Job prepare_together(const setup::JobRequest& request, plugin::Host& host, comm::Communicator& communicator);
 
 /// A line for people that replaces the one before it, until the last of its kind.
 using ShowProgress = std::function<void(const std::string& line, bool is_last)>;
@@ -31,7 +31,7 @@ using ShowProgress = std::function<void(const std::string& line, bool is_last)>;
 /// those that are there, and the others hear from it every few seconds, so that none waits in a collective for as
 /// long as it takes; `show` is called on rank 0. Throws step::Stopped, or ConfigurationRefused, on all ranks at
 /// once.
-void read_token_caches(session::Job& job, const step::Stop& stop, comm::Communicator& communicator,
+void read_token_caches(job::Job& job, const step::Stop& stop, comm::Communicator& communicator,
                        const ShowProgress& show);
 
 }  // namespace train

@@ -30,7 +30,7 @@ std::pair<at::Tensor, at::Tensor> as_words(const at::Tensor& value) {
 
 }  // namespace
 
-ReplicaCheck::ReplicaCheck(const session::Session& session, std::int64_t every)
+ReplicaCheck::ReplicaCheck(const step::Session& session, std::int64_t every)
     : session_(session), mesh_(session.job->topology.mesh), every_(mesh_.world_size() > 1 ? every : 0) {}
 
 bool ReplicaCheck::due(std::int64_t steps_done, std::int64_t first_step) const {

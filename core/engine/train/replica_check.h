@@ -19,7 +19,7 @@ class ReplicaCheck {
   static constexpr std::int64_t first_steps = 3;
 
   /// It is due every `every` steps; 0: never. `session` must outlive it.
-  ReplicaCheck(const session::Session& session, std::int64_t every);
+  ReplicaCheck(const step::Session& session, std::int64_t every);
   /// Is it due when `steps_done` steps are done, some of them by this process?
   bool due(std::int64_t steps_done, std::int64_t first_step) const;
   bool on() const { return every_ > 0; }
@@ -49,7 +49,7 @@ class ReplicaCheck {
   void compare(const at::Tensor& all, std::int64_t steps_done) const;
   [[noreturn]] void refuse(const Shared& shared, const Place& other, std::size_t more, std::int64_t steps_done) const;
 
-  const session::Session& session_;
+  const step::Session& session_;
   const layout::Mesh& mesh_;
   std::int64_t every_;
   bool knows_shared_ = false;

@@ -29,7 +29,7 @@ void move_aside(const fs::path& checkpoint) {
   log::warning(cat("moved to ", target.string()));
 }
 
-void report(const session::Resume& resume) {
+void report(const job::Resume& resume) {
   for (const auto& fault : resume.skipped) log::warning(cat("a checkpoint is not valid: ", fault.text()));
   if (resume.reader) {
     const auto text =
@@ -48,7 +48,7 @@ void report(const session::Resume& resume) {
 
 fs::path shared_run_folder(const setup::Configuration& config, comm::Communicator& communicator) {
   return comm::from_first_rank(communicator, "making the run's folder", [&] {
-    const auto make = config.checkpoint->resume == "auto" ? &observe::RunFolder::reuse : &observe::RunFolder::make;
+    const auto make = config.checkpoint->resume == "auto" ? &RunFolder::reuse : &RunFolder::make;
     return make(config.run->dir, config.name).string();
   });
 }
@@ -63,7 +63,7 @@ std::unique_ptr<record::RunLock> hold_run_folder(const std::filesystem::path& fo
   for (;;) {
     const auto take = [&]() -> std::string {
       if (!lock->take()) return "held by another";
-      observe::RunFolder::remove_unfinished(folder);
+      RunFolder::remove_unfinished(folder);
       return "taken";
     };
     if (comm::from_first_rank(communicator, "locking the run's folder", take) == "taken") return lock;
@@ -72,12 +72,12 @@ std::unique_ptr<record::RunLock> hold_run_folder(const std::filesystem::path& fo
   }
 }
 
-session::Resume resume_run(const session::Job& job, comm::Communicator& communicator) {
+job::Resume resume_run(const job::Job& job, comm::Communicator& communicator) {
   if (job.config.checkpoint->resume == "none") return {};
   const auto depth =
       job.config.checkpoint->verify == "hashes" ? checkpoint::Depth::hashes : checkpoint::Depth::structure;
   const auto group = comm::group_of_all(communicator, "checkpoint search");
-  auto resume = session::find_resume(job, depth, group.get());
+  auto resume = job::find_resume(job, depth, group.get());
   comm::from_first_rank(communicator, "moving damaged checkpoints aside", [&] {
     report(resume);
     for (const auto& path : resume.newer) move_aside(path);

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "job/resume.h"
 #include "record/run_lock.h"
-#include "session/resume.h"
 #include "step/stop.h"
 #include "train/run_folder.h"
 
@@ -27,7 +27,7 @@ std::unique_ptr<record::RunLock> hold_run_folder(const std::filesystem::path& fo
 /// Finds and verifies what the run continues from. Rank 0 says in the log what was passed over and why, moves that
 /// aside in the run's own folder (its steps will be saved again; nothing is removed). What cannot be read is refused,
 /// on all ranks alike. metrics.jsonl stays as it is until the checkpoint was read (Loop). A collective over the world.
-session::Resume resume_run(const session::Job& job, comm::Communicator& communicator);
+job::Resume resume_run(const job::Job& job, comm::Communicator& communicator);
 
 }  // namespace train
 CAPSTAN_END_NAMESPACE

@@ -68,8 +68,8 @@ std::string Run::memory_text() const {
   if (!job_ || job_->config.device == "cpu") return {};
   std::vector<layout::Footprint> held;
   if (session_) held = session_->held();
-  return monitor::memory_text(observe::memory_parts(job_->prediction.footprints), observe::memory_parts(held),
-                              observe::device_peak(assembly::device_of(job_->config)));
+  return monitor::memory_text(memory_parts(job_->prediction.footprints), memory_parts(held),
+                              device_peak(job::device_of(job_->config)));
 }
 
 // All that comes before training. Returns an exit code other than 0 where an extension ends the run.
@@ -115,7 +115,7 @@ void Run::hold_folder(const step::StopAgreement& agreement) {
   });
   if (!first()) return;
   if (job_->topology.policy.offload_optim && !setting_.offload_warning.empty()) log::warning(setting_.offload_warning);
-  observe::warn_of_options(*job_);
+  warn_of_options(*job_);
 }
 
 int Run::call_extensions(const step::StopAgreement& agreement) {
@@ -138,7 +138,7 @@ void Run::load_model(const step::StopAgreement& agreement) {
     if (show) show(done, all);
     if (is_whole) agreement.check();
   };
-  session_ = session::materialise(*job_, setting_.communicator, progress, resume_.reader.get());
+  session_ = step::materialise(*job_, setting_.communicator, progress, resume_.reader.get());
   if (!is_whole) agreement.check();
 }
 
@@ -166,7 +166,7 @@ std::optional<int> Run::train_loaded() {
 }
 
 void Run::end_extensions(const Loop& loop, std::int64_t steps_done) {
-  command::TrainedRun trained{observe::memory_parts(job_->prediction.footprints)};
+  command::TrainedRun trained{memory_parts(job_->prediction.footprints)};
   for (const auto& peak : loop.peaks()) {
     trained.setup_bytes = std::max(trained.setup_bytes, peak.device_setup);
     trained.peak_bytes = std::max(trained.peak_bytes, peak.device);

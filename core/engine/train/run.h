@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "job/resume.h"
 #include "record/run_lock.h"
-#include "session/resume.h"
 #include "step/session.h"
 #include "step/stop.h"
 #include "train/loop.h"
@@ -50,9 +50,9 @@ struct RunSetting {
   /// What is run. A collective.
   std::function<setup::JobRequest()> request;
   /// The configuration is in order, and nothing of it is loaded. A collective.
-  std::function<void(const session::Job&)> prepared;
+  std::function<void(const job::Job&)> prepared;
   /// Core's own extensions of this job; those of the configuration's tables come to them.
-  std::function<std::vector<Extension>(const session::Job&)> extensions;
+  std::function<std::vector<Extension>(const job::Job&)> extensions;
   /// The run's folder is there and this rank's log is open.
   std::function<void(const std::filesystem::path&)> opened;
 };
@@ -94,11 +94,11 @@ class Run {
   std::string when_;
   bool saved_ = false;  ///< checkpoints, whatever the options say
   std::unique_ptr<record::RunLock> lock_;
-  std::optional<session::Job> job_;
+  std::optional<job::Job> job_;
   std::vector<Extension> extensions_;
-  std::optional<observe::RunFolder> folder_;
-  session::Resume resume_;
-  std::optional<session::Session> session_;
+  std::optional<RunFolder> folder_;
+  job::Resume resume_;
+  std::optional<step::Session> session_;
 };
 
 }  // namespace train

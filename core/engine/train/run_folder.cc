@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <thread>
 
-namespace capstan::observe {
+namespace capstan::train {
 
 namespace {
 
@@ -278,4 +278,4 @@ void RunFolder::write_summary(const monitor::RunStarted& start, const monitor::R
   report("summary.json", json.dump(2) + "\n");
 }
 
-}  // namespace capstan::observe
+}  // namespace capstan::train

@@ -19,7 +19,7 @@
 #include "train/statistics.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace observe {
+namespace train {
 
 /// What the checkpoints of this process took.
 struct SaveTotals {
@@ -29,7 +29,7 @@ struct SaveTotals {
   double most_stall_s = 0;  ///< … for one of them
   double write_s = 0;
   std::string last;                      ///< the newest that is committed
-  std::optional<checkpoint::Best> best;  ///< that was evaluated and saved
+  std::optional<checkpoint::Best> best;  ///< the best one that was evaluated and saved
   std::int64_t weights_step = 0;         ///< after which step the final weights were so
 };
 
@@ -81,5 +81,5 @@ class RunFolder : public monitor::Monitor {
   std::map<std::filesystem::path, std::string> unwritten_;  ///< reports for which there was no room yet
 };
 
-}  // namespace observe
+}  // namespace train
 CAPSTAN_END_NAMESPACE

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-namespace capstan::observe {
+namespace capstan::train {
 
 namespace {
 
@@ -122,4 +122,4 @@ Statistics Statistics::restore(const std::string& text) {
   }
 }
 
-}  // namespace capstan::observe
+}  // namespace capstan::train

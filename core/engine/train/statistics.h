@@ -8,7 +8,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace observe {
+namespace train {
 
 /// What a run counts from its first step on, whatever the number of times that it was stopped and resumed.
 struct Statistics : monitor::Monitor {
@@ -40,5 +40,5 @@ struct Statistics : monitor::Monitor {
   static Statistics restore(const std::string& json);
 };
 
-}  // namespace observe
+}  // namespace train
 CAPSTAN_END_NAMESPACE

@@ -13,8 +13,8 @@
 
 namespace capstan::train {
 
-StepPipeline::StepPipeline(session::Session& session, const std::filesystem::path& folder,
-                           observe::Observers& observers, std::function<step::Wishes()> wishes)
+StepPipeline::StepPipeline(step::Session& session, const std::filesystem::path& folder, Observers& observers,
+                           std::function<step::Requests()> requests)
     : job_(*session.job),
       device_(session.device),
       feed_(job_),
@@ -22,12 +22,12 @@ StepPipeline::StepPipeline(session::Session& session, const std::filesystem::pat
       step_(session),
       nonfinite_(session, step_.updates().loss_scale(), folder),
       observers_(observers),
-      wishes_(std::move(wishes)),
-      clock_(std::make_shared<observe::CollectiveClock>(session.device)) {}
+      requests_(std::move(requests)),
+      clock_(std::make_shared<CollectiveClock>(session.device)) {}
 
 void StepPipeline::begin(std::int64_t first_step) {
   next_ = feed_.draw(first_step);
-  control_.start(next_, wishes_(), {});
+  control_.start(next_, requests_(), {});
   leave_out();
 }
 
@@ -35,7 +35,7 @@ void StepPipeline::leave_out() {
   CAPSTAN_ASSERT(!under_way_);
   clock_->forget();
   last_end_ = Clock::now();
-  if (!device_.is_cpu()) last_end_on_gpu_ = std::make_shared<c10::Event>(observe::timed_event(device_));
+  if (!device_.is_cpu()) last_end_on_gpu_ = std::make_shared<c10::Event>(timed_event(device_));
 }
 
 monitor::StepEnded StepPipeline::event_of(std::int64_t step, const StepTotals& totals, double lr) const {
@@ -57,27 +57,27 @@ monitor::StepEnded StepPipeline::event_of(std::int64_t step, const StepTotals& t
   const auto tokens = strategy::divisor(static_cast<double>(totals.real_tokens));
   for (std::size_t i = 0; i < sources.size(); ++i)
     event.values.emplace_back("share_" + sources[i], totals.sources.at(i) / tokens);
-  for (auto& value : observe::slowest_rank(totals.collective_s)) event.values.push_back(std::move(value));
+  for (auto& value : slowest_rank(totals.collective_s)) event.values.push_back(std::move(value));
   return event;
 }
 
 bool StepPipeline::take(std::int64_t step) {
   const auto totals = control_.wait();
-  agreed_ = totals.wishes;
+  agreed_ = totals.requests;
   if (agreed_.stop || agreed_.time_is_up) return false;
   const double lr = setup::learning_rate(*job_.config.optimizer, step, plan().steps);
   auto event = event_of(step, totals, lr);
   auto input = std::move(next_);
   auto numbers = step_.run(input, totals.objective, lr);
   numbers.start_copy();
-  const auto arrived = device_.is_cpu() ? nullptr : std::make_shared<c10::Event>(observe::timed_event(device_));
+  const auto arrived = device_.is_cpu() ? nullptr : std::make_shared<c10::Event>(timed_event(device_));
   const auto divisor = strategy::divisor(totals.objective.at(job_.plugins.minimised->base()));
   const std::int64_t following = step + 1;
   if (following < plan().steps) next_ = feed_.draw(following);
   report();
   under_way_ = UnderWay{std::move(event), std::move(input), std::move(numbers), divisor, arrived};
   if (device_.is_cpu()) report();
-  if (following < plan().steps) control_.start(next_, wishes_(), observers_.values(), clock_->next_step());
+  if (following < plan().steps) control_.start(next_, requests_(), observers_.values(), clock_->next_step());
   return true;
 }
 

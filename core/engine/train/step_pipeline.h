@@ -22,10 +22,10 @@ namespace train {
 /// told then.
 class StepPipeline {
  public:
-  /// `folder`: for dumps of steps that are not finite. `wishes`: this rank's, asked once a step. Session and observers
-  /// must outlive it.
-  StepPipeline(session::Session& session, const std::filesystem::path& folder, observe::Observers& observers,
-               std::function<step::Wishes()> wishes);
+  /// `folder`: for dumps of steps that are not finite. `requests`: this rank's, asked once a step. Session and
+  /// observers must outlive it.
+  StepPipeline(step::Session& session, const std::filesystem::path& folder, Observers& observers,
+               std::function<step::Requests()> requests);
   const step::Feed& feed() const { return feed_; }
   step::Step& step() { return step_; }
   NonFiniteSteps& nonfinite() { return nonfinite_; }
@@ -41,12 +41,12 @@ class StepPipeline {
   /// The ranks have agreed to stop elsewhere: what the next step's sums say no longer counts.
   void stop();
   /// What the ranks agreed on at the last step boundary; its `save`: a checkpoint is due by the clock after this step.
-  const step::Wishes& agreed() const { return agreed_; }
+  const step::Requests& agreed() const { return agreed_; }
   /// The next step's time leaves out what has passed since the last one's end: evaluation, saving. Called when the
   /// observers know all steps that were taken.
   void leave_out();
   /// It is to be told of this rank's collectives: each step's numbers say who was slowest.
-  const std::shared_ptr<observe::CollectiveClock>& clock() const { return clock_; }
+  const std::shared_ptr<CollectiveClock>& clock() const { return clock_; }
   /// 0 before a step is done.
   double longest_step_s() const { return longest_step_s_; }
 
@@ -64,18 +64,18 @@ class StepPipeline {
   void report();
   const data::Plan& plan() const { return job_.samples.plan; }
 
-  const session::Job& job_;
+  const job::Job& job_;
   const c10::Device device_;
   step::Feed feed_;
   Control control_;
   step::Step step_;
   NonFiniteSteps nonfinite_;
-  observe::Observers& observers_;
-  std::function<step::Wishes()> wishes_;
-  std::shared_ptr<observe::CollectiveClock> clock_;
+  Observers& observers_;
+  std::function<step::Requests()> requests_;
+  std::shared_ptr<CollectiveClock> clock_;
   step::StepInput next_;
   std::optional<UnderWay> under_way_;
-  step::Wishes agreed_;
+  step::Requests agreed_;
   // The end of the last step, from which the next one's time counts: on a GPU where its stream is then, since the host
   // reports a step when it has queued the next one.
   Clock::time_point last_end_;

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "assembly/data_plugins.h"
 #include "base/xxh64.h"
+#include "job/data_plugins.h"
 #include "plugin/guard.h"
 
 namespace capstan::train {
@@ -47,7 +47,7 @@ std::string options_text(const std::vector<config::Resolved>& options) {
   return text;
 }
 
-std::string tokenizer_text(const assembly::Plugins& plugins, const tokenizer::Opened& tokenizer) {
+std::string tokenizer_text(const job::Plugins& plugins, const tokenizer::Opened& tokenizer) {
   if (!tokenizer.opener) return tokenizer.object->name() + "\n";
   auto text = cat(tokenizer.plugin, "\n", state_of(tokenizer.library));
   if (plugins.tokenizer) text += options_text(plugins.tokenizer->options);
@@ -68,18 +68,18 @@ std::string folder_text(const std::string& folder) {
 }
 
 // What the tokens of a plugin's samples depend on, but for the split.
-std::string key_of(const assembly::Plugins& plugins, const assembly::Samples& samples,
-                   const assembly::Made<data::Data>& data, std::int64_t length) {
+std::string key_of(const job::Plugins& plugins, const job::Samples& samples, const job::Made<data::Data>& data,
+                   std::int64_t length) {
   return cat("capstan ", version(), "\n", data.name, "\n", state_of(data.file), options_text(data.options),
              tokenizer_text(plugins, samples.tokenizer), folder_text(samples.model_folder), "length ", length,
              ", vocabulary ", plugins.model_facts.vocab_size, "\n");
 }
 
 // Each source by itself, whatever it is mixed with, and both parts of one whose training split is shared.
-std::vector<CachedSplit> splits_of_tables(const std::string& folder, const assembly::Plugins& plugins,
-                                          const assembly::Samples& samples) {
+std::vector<CachedSplit> splits_of_tables(const std::string& folder, const job::Plugins& plugins,
+                                          const job::Samples& samples) {
   std::vector<CachedSplit> splits;
-  for (const auto* table : assembly::shared_tables(plugins)) {
+  for (const auto* table : job::shared_tables(plugins)) {
     if (!table->shared->uses_tokenizer()) continue;
     for (const auto& opened : table->shared->opened()) {
       const bool trains = opened.split == data::Split::train;
@@ -90,7 +90,7 @@ std::vector<CachedSplit> splits_of_tables(const std::string& folder, const assem
       const auto key = cat(key_of(plugins, samples, table->made, opened.length), split,
                            plugin::guard(table->made.name, "content", [&] { return opened.source->content(); }));
       const auto view = opened.source;
-      auto source = [view](assembly::Samples&) -> auto& { return view->source(); };
+      auto source = [view](job::Samples&) -> auto& { return view->source(); };
       splits.push_back({std::move(name), source, data::token_cache(folder, cat(table->made.name, "-", split), key)});
     }
   }
@@ -99,13 +99,13 @@ std::vector<CachedSplit> splits_of_tables(const std::string& folder, const assem
 
 }  // namespace
 
-std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const assembly::Plugins& plugins,
-                                       const assembly::Samples& samples) {
+std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const job::Plugins& plugins,
+                                       const job::Samples& samples) {
   std::vector<CachedSplit> splits;
   auto folder = plugins.data_options->cache;
   if (!folder && !config.cache.empty()) folder = (std::filesystem::path(config.cache) / "tokens").string();
   if (!folder || !plugins.data || !plugins.data->object->uses_tokenizer()) return splits;
-  if (!assembly::shared_tables(plugins).empty()) return splits_of_tables(*folder, plugins, samples);
+  if (!job::shared_tables(plugins).empty()) return splits_of_tables(*folder, plugins, samples);
   const auto& data = *plugins.data;
   const auto key = key_of(plugins, samples, data, samples.length);
   // Another number of ranks takes another part of the file.

@@ -8,7 +8,7 @@
 
 #include "setup/schedule.h"
 
-namespace capstan::observe {
+namespace capstan::train {
 
 namespace {
 
@@ -49,11 +49,11 @@ std::string unsaved_warning(const config::Options<setup::CheckpointOptions>& opt
   return cat(where, ": ", text_of(names, options->on_interrupt));
 }
 
-void warn_of_options(const session::Job& job) {
+void warn_of_options(const job::Job& job) {
   for (const auto& text :
        {unsaved_warning(job.config.checkpoint), setup::long_warmup(job.config.optimizer, job.samples.plan.steps)}) {
     if (!text.empty()) log::warning(text);
   }
 }
 
-}  // namespace capstan::observe
+}  // namespace capstan::train

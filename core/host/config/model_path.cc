@@ -199,7 +199,7 @@ std::optional<std::filesystem::path> find_tokenizer(const ModelName& name, const
   if (!id || is_there(name.absolute) || name.written.ends_with(".json")) return {};
   const bool is_cached = !hub.folder.empty() && snapshot(*id, hub.folder);
   if (!is_cached && is_path(*id, name)) return {};
-  if (!is_cached) return find_model(name, hub);  // which says how to get it
+  if (!is_cached) return find_model(name, hub);  // it says how to get it
   auto folder = snapshot(*id, hub.folder);
   const auto has = [&](const std::string& file) { return is_there(*folder / file); };
   if (!files.empty() && std::none_of(files.begin(), files.end(), has))

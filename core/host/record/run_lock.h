@@ -22,7 +22,7 @@ struct LockHolder {
   std::int64_t since = 0;  ///< seconds of the system's clock
 };
 
-/// That one process at a time writes to a run's folder. Whoever does leaves the file `running` there and touches it
+/// Lets one process at a time write to a run's folder. Whoever does leaves the file `running` there and touches it
 /// every few seconds; a process that is gone holds nothing, however it went. File systems that hosts share do the same
 /// with it as local ones do: no lock of theirs is asked for.
 class RunLock {

@@ -103,7 +103,7 @@ config::Document with_defaults(const config::Document& document) {
 Configuration read_configuration(const JobRequest& request, Diagnostics& faults, const plugin::Host* host) {
   const auto is_command = [host](const std::string& table) { return host && host->has_table(table); };
   auto document = config::load(request.file, request.overrides, faults, is_command, request.settled.values);
-  const bool is_run = request.phases && request.purpose == Purpose::train;  // of a rank
+  const bool is_run = request.phases && request.purpose == Purpose::train;  // only a rank is timed
   if (is_run && host) document = with_defaults(document);
   config::Options<RunOptions> run(document.section("run"), faults);
   bool auto_micro_batch = false;

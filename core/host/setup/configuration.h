@@ -32,7 +32,7 @@ struct Settled {
 struct JobRequest {
   std::string file;
   std::vector<std::string> overrides;
-  Settled settled = {};  ///< what session::settle has made of "auto"
+  Settled settled = {};  ///< what job::settle has made of "auto"
   int world_size = 1;
   int rank = 0;
   std::string device = "cpu";  ///< what run.device = "auto" means here
@@ -52,7 +52,7 @@ struct JobRequest {
   bool sizes_only = false;    ///< only the length of the data counts: no file of it is opened
   std::int64_t gpu_room = 0;  ///< bytes for tensors on the run's smallest GPU, for an automatic micro-batch; 0: unknown
   std::string cache;          ///< the environment's folder for run.cache, where that is not set
-  std::shared_ptr<PhaseClock> phases = {};  ///< of a rank's start; null: there is no rank
+  std::shared_ptr<PhaseClock> phases = {};  ///< a rank's start; null: there is no rank
   /// A phase of the start has ended.
   void ended(const char* phase) const {
     if (phases) phases->end(phase);

@@ -237,7 +237,7 @@ TEST_CASE("a run that is asked to stop saves first, and continues as if nothing 
   straight.emplace_back("run.name=straight");
   REQUIRE(work.run(straight).code == 0);
 
-  std::int64_t stopped_behind = 0;
+  std::int64_t stopped_after = 0;
   {
     Program program(work.folder(), arguments(file, long_run));
     REQUIRE(program.wait_for("global_step: 3 "));
@@ -246,12 +246,12 @@ TEST_CASE("a run that is asked to stop saves first, and continues as if nothing 
     INFO(ended.all());
     REQUIRE_FALSE(ended.timed_out);
     CHECK(ended.code != 0);
-    stopped_behind = static_cast<std::int64_t>(read_metrics(work.folder() / "runs/small").steps.size());
+    stopped_after = static_cast<std::int64_t>(read_metrics(work.folder() / "runs/small").steps.size());
   }
   const auto run = work.folder() / "runs/small";
   const auto saves = read_metrics(run).checkpoints;
   REQUIRE(saves.size() == 1);
-  CHECK(saves[0].at("step") == stopped_behind);
+  CHECK(saves[0].at("step") == stopped_after);
   CHECK_FALSE(fs::exists(run / "weights"));  // it is not at its end
 
   auto again = arguments(file, long_run);

@@ -6,9 +6,9 @@
 
 #include <regex>
 
-#include "assembly/assemble.h"
 #include "config/to_toml.h"
 #include "hf/door.h"
+#include "job/assemble.h"
 #include "parity/models.h"
 
 namespace export_test {
@@ -19,12 +19,12 @@ namespace fs = std::filesystem;
 namespace {
 
 // The model of a job written by some ranks, with the values of a folder.
-hf::WrittenModel write(const session::Job& job, const fs::path& values, const fs::path& to,
+hf::WrittenModel write(const job::Job& job, const fs::path& values, const fs::path& to,
                        const session::ExportForm& options, int ranks = 1) {
   hf::WrittenModel written;
   comm::run_in_process(ranks, [&](comm::Communicator& communicator) {
     const hf::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
-                                 assembly::pointers(job.model->units)};
+                                 job::pointers(job.model->units)};
     const auto source = checkpoint::open_folder(values, job.plugins.model.object->file_map());
     const auto one = hf::door().write(model, *source, to, options, communicator);
     if (communicator.world().rank == 0) written = one;
@@ -33,7 +33,7 @@ hf::WrittenModel write(const session::Job& job, const fs::path& values, const fs
 }
 
 // The same options without the folder that gave them.
-session::Job without_path(const session::Job& job, const fs::path& file) {
+job::Job without_path(const job::Job& job, const fs::path& file) {
   const auto text = std::regex_replace(config::to_toml(job.tables()), std::regex("\npath = [^\n]*"), "");
   std::ofstream(file) << text;
   setup::JobRequest request;

@@ -6,9 +6,9 @@
 
 #include <fstream>
 
-#include "assembly/assemble.h"
 #include "checkpoint/scratch.h"
 #include "hf/door.h"
+#include "job/assemble.h"
 #include "nn/init_source.h"
 #include "parity/python.h"
 #include "parity/reference.h"
@@ -27,7 +27,7 @@ const fs::path& four_bit_folders() {
 }
 
 // LoRA adapters begin with zeros: the model is its base.
-session::Job four_bit_job(const std::string& folder) {
+job::Job four_bit_job(const std::string& folder) {
   const auto config = four_bit_folders() / "job.toml";
   std::ofstream(config) << "[run]\ndevice = \"cpu\"\n[model]\nplugin = \"llama\"\npath = \"" << folder
                         << "\"\n[data]\nplugin = \"synthetic\"\ntokenizer = \"byte\"\n[train]\nmax_steps = 1\n"
@@ -44,7 +44,7 @@ double distance(const std::string& folder, const std::string& reference) {
   double apart = 0;
   const auto job = four_bit_job(folder);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     const auto ours = parity::logits_of(session, expected.at("ids"));
     REQUIRE(ours.sizes() == theirs.sizes());
     apart = ((ours - theirs).abs().max() / theirs.abs().max()).item<double>();
@@ -57,7 +57,7 @@ std::string packed_by_us(const std::string& from, const std::string& name) {
   const auto to = four_bit_folders() / name;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     const hf::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
-                                 assembly::pointers(job.model->units)};
+                                 job::pointers(job.model->units)};
     session::ExportForm options;
     options.quantization = "bnb-nf4";
     nn::InitSource adapters(7);
@@ -91,7 +91,7 @@ TEST_CASE("a folder with bitsandbytes' default, single quantization, is refused 
   std::string text;
   try {
     const auto job = four_bit_job("single");
-    comm::run_in_process(1, [&](comm::Communicator& communicator) { session::materialise(job, communicator); });
+    comm::run_in_process(1, [&](comm::Communicator& communicator) { step::materialise(job, communicator); });
   } catch (const Error& error) {
     text = error.what();
   }

@@ -32,7 +32,7 @@ std::optional<at::Tensor> logits_in(const std::string& plugin, const fs::path& f
   try {
     const auto job = parity::prepare(plugin, folder, "fp32");
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
-      auto session = session::materialise(job, communicator);
+      auto session = step::materialise(job, communicator);
       logits = parity::logits_of(session, ids);
     });
   } catch (const Error& error) {

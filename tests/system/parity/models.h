@@ -15,14 +15,14 @@
 namespace parity {
 
 namespace setup = capstan::setup;
-namespace session = capstan::session;
+namespace job = capstan::job;
 
 struct Case {
   std::string name;
   std::string plugin;
   bool in_transformers_4 = true;
   std::string options = {};  ///< more of [model], besides what the folder says
-  bool is_inside = false;  ///< a text model in a model around it
+  bool is_inside = false;    ///< a text model in a model around it
 };
 
 inline const std::vector<Case> all_cases{
@@ -121,9 +121,9 @@ inline std::filesystem::path steps(const std::string& name, const std::string& d
   return folders() / name / ("steps-" + dtype + ".safetensors");
 }
 
-inline session::Job prepare(const std::string& plugin, const std::filesystem::path& folder,
-                            const std::string& precision, const std::string& tokenizer = "byte",
-                            const std::string& device = "cpu", const std::string& options = {}) {
+inline job::Job prepare(const std::string& plugin, const std::filesystem::path& folder, const std::string& precision,
+                        const std::string& tokenizer = "byte", const std::string& device = "cpu",
+                        const std::string& options = {}) {
   const auto config = folder / ("job-" + precision + ".toml");
   std::ofstream(config)
       << "[run]\ndevice = \"" << device << "\"\n[model]\nplugin = \"" << plugin << "\"\npath = \"" << folder.string()
@@ -140,7 +140,7 @@ inline session::Job prepare(const std::string& plugin, const std::filesystem::pa
   return capstan::testing::job_of(request);
 }
 
-inline session::Job prepare(const Case& one, const std::string& precision) {
+inline job::Job prepare(const Case& one, const std::string& precision) {
   return prepare(one.plugin, folders() / one.name, precision, "byte", "cpu", one.options);
 }
 

@@ -50,7 +50,7 @@ double distance(const at::Tensor& a, const at::Tensor& b, std::optional<double> 
 
 /// The largest gradient of each weight, by record: over all records of a fused group, for a key's bias by itself has
 /// a gradient of pure rounding.
-std::map<std::string, double> largest_gradients(const session::Session& session, layout::Source& gradients) {
+std::map<std::string, double> largest_gradients(const step::Session& session, layout::Source& gradients) {
   std::map<std::string, double> out;
   for (const auto& unit : session.units) {
     for (const auto& weight : unit->weights()) {
@@ -67,7 +67,7 @@ std::map<std::string, double> largest_gradients(const session::Session& session,
   return out;
 }
 
-void check_gradients(const session::Job& job, session::Session& session, const std::filesystem::path& folder,
+void check_gradients(const job::Job& job, step::Session& session, const std::filesystem::path& folder,
                      double tolerance) {
   const auto gradients = checkpoint::open_folder(folder, job.plugins.model.object->file_map());
   const auto largest = largest_gradients(session, *gradients);
@@ -92,7 +92,7 @@ void compare(const Case& one, const std::string& precision, const std::string& d
   auto job = prepare(one, precision);
   job.topology.batch.accumulation = 1;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     const auto real = reference.at("real").to(at::kBool);  // with a mask, padding does not see padding
     const auto logits = logits_of(session, reference.at("ids")).index({real});
     CHECK(distance(logits, reference.at("logits").index({real})) <= tolerance);
@@ -135,8 +135,8 @@ data::HostBatch host_batch(const at::Tensor& ids, const at::Tensor& labels) {
 }
 
 /// The losses of the loop in models.py, before each update.
-at::Tensor train(const session::Job& job, comm::Communicator& communicator, const Tensors& reference) {
-  auto session = session::materialise(job, communicator);
+at::Tensor train(const job::Job& job, comm::Communicator& communicator, const Tensors& reference) {
+  auto session = step::materialise(job, communicator);
   step::Step step(session);
   const auto& ids = reference.at("steps.ids");
   std::vector<double> losses;
@@ -206,7 +206,7 @@ TEST_CASE("bfloat16 is as close to float32 as transformers' own bfloat16") {
     const auto reference = load(folders() / one.name / "reference-float32.safetensors");
     const auto job = prepare(one, "bf16");
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
-      auto session = session::materialise(job, communicator);
+      auto session = step::materialise(job, communicator);
       const auto real = reference.at("real").to(at::kBool);
       const auto exact = reference.at("logits").index({real});
       // The median over tokens: where two experts score nearly alike, rounding chooses between them, and a token of
@@ -237,7 +237,7 @@ TEST_CASE("generation is transformers' token for token, all prompts at once and 
     const auto expected = lists(reference.at("answers"));
     const auto job = prepare(one, "fp32");
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
-      auto session = session::materialise(job, communicator);
+      auto session = step::materialise(job, communicator);
       generation::Generator generator(session);
       const auto prompts = prompts_of(reference);
       CHECK(generator.tokens(prompts) == expected);

@@ -7,8 +7,8 @@
 
 #include <fstream>
 
-#include "assembly/assemble.h"
 #include "hf/door.h"
+#include "job/assemble.h"
 #include "parity/models.h"
 #include "parity/reference.h"
 #include "step/session.h"
@@ -38,7 +38,7 @@ at::Tensor logits(const std::string& tables) {
     setup::JobRequest request;
     request.file = (folder() / "job.toml").string();
     const auto job = testing::job_of(request);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     out = parity::logits_of(session, reference.at("ids"));
   });
   return out;
@@ -54,7 +54,7 @@ TEST_CASE("experts in MXFP4 are decoded as transformers decodes them, and comput
   const auto map = job.plugins.model.object->file_map();
   const auto decoded = checkpoint::open_folder(folder() / "packed", map);
   int compared = 0;
-  for (const auto* record : assembly::records_of(job.model->own)) {
+  for (const auto* record : job::records_of(job.model->own)) {
     const auto expected = reference.find(record->name);
     if (expected == reference.end()) continue;
     const auto out = at::empty(record->shape);
@@ -67,7 +67,7 @@ TEST_CASE("experts in MXFP4 are decoded as transformers decodes them, and comput
   }
   CHECK(compared == 4);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     const auto ours = parity::logits_of(session, reference.at("ids")), theirs = reference.at("logits");
     CHECK((ours - theirs).abs().max().item<double>() <= 1e-5 * theirs.abs().max().item<double>());
   });
@@ -83,7 +83,7 @@ TEST_CASE("a model that was decoded is written as numbers, which transformers re
   const auto source = checkpoint::open_folder(folder() / "packed", job.plugins.model.object->file_map());
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const hf::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
-                                 assembly::pointers(job.model->units)};
+                                 job::pointers(job.model->units)};
     hf::door().write(model, *source, folder() / "written", {}, communicator);
   });
   run_python("mxfp4.py", {"check", folder().string(), (folder() / "written").string()});

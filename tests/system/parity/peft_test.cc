@@ -15,9 +15,9 @@
 #include "checkpoint/scratch.h"
 #include "nn/init_source.h"
 #include "parity/python.h"
-#include "session/exports.h"
 #include "step/session.h"
 #include "support/job.h"
+#include "train/exports.h"
 
 namespace peft_test {
 
@@ -129,12 +129,12 @@ std::map<std::string, at::Tensor> reference(const std::string& plugin, const std
   return out;
 }
 
-session::Job prepare(const std::string& plugin, const std::string& lora,
-                     setup::Purpose purpose = setup::Purpose::train) {
+job::Job prepare(const std::string& plugin, const std::string& lora, setup::Purpose purpose = setup::Purpose::train) {
   const auto config = folders() / "job.toml";
   std::ofstream(config)
-      << "[run]\ndevice = \"cpu\"\nseed = 9\n[model]\nplugin = \"" << (plugin == "tied" || plugin == "mistral3" ? "llama" : plugin)
-      << "\"\npath = \"" << plugin << "\"\n[data]\nplugin = \"synthetic\"\ntokenizer = \"byte\"\n"
+      << "[run]\ndevice = \"cpu\"\nseed = 9\n[model]\nplugin = \""
+      << (plugin == "tied" || plugin == "mistral3" ? "llama" : plugin) << "\"\npath = \"" << plugin
+      << "\"\n[data]\nplugin = \"synthetic\"\ntokenizer = \"byte\"\n"
       << "eval_samples = 1\n[train]\nmax_steps = 1\nglobal_batch = 1\nprecision = \"fp32\"\n[strategy.lora]\n"
       << lora;
   setup::JobRequest request;
@@ -143,7 +143,7 @@ session::Job prepare(const std::string& plugin, const std::string& lora,
   return testing::job_of(request);
 }
 
-at::Tensor logits_of(session::Session& session, const at::Tensor& ids) {
+at::Tensor logits_of(step::Session& session, const at::Tensor& ids) {
   const at::NoGradGuard no_grad;
   nn::Batch batch;
   batch.tokens = ids;
@@ -183,7 +183,7 @@ class Trained : public layout::Source {
 std::string error_of(const std::string& plugin, const std::string& lora) {
   try {
     const auto job = prepare(plugin, lora);
-    comm::run_in_process(1, [&](comm::Communicator& communicator) { session::materialise(job, communicator); });
+    comm::run_in_process(1, [&](comm::Communicator& communicator) { step::materialise(job, communicator); });
   } catch (const Error& error) {
     return error.what();
   }
@@ -200,7 +200,7 @@ TEST_CASE("an adapter that peft saved gives peft's logits", "[transformers4]") {
     for (const auto purpose : {setup::Purpose::train, setup::Purpose::evaluate}) {
       const auto job = prepare(one.plugin, cat(one.from_peft, "adapter = \"", one.plugin, "/adapter\"\n"), purpose);
       comm::run_in_process(1, [&](comm::Communicator& communicator) {
-        auto session = session::materialise(job, communicator);
+        auto session = step::materialise(job, communicator);
         check_close(logits_of(session, expected.at("ids")), expected.at("logits"));
       });
     }
@@ -213,18 +213,18 @@ TEST_CASE("peft loads adapters that Capstan writes, to the same logits", "[trans
   for (const auto& one : cases) {
     const auto job = prepare(one.plugin, std::string(one.ours) + "init = \"random\"\n");
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
-      auto session = session::materialise(job, communicator);
+      auto session = step::materialise(job, communicator);
       Trained trained(folders() / one.plugin, job.plugins.model.object->file_map());
       session.engine->fill(trained);
       ours[one.plugin] = logits_of(session, reference(one.plugin, "adapter").at("ids"));
-      const auto peft = session::exports_of(job.plugins.strategies).front();
-      CHECK(session::refusal_of(peft, job.plugins) == "");
-      session::write_export(peft, job.plugins, trained, folders() / one.plugin / "ours");
+      const auto peft = job::exports_of(job.plugins.strategies).front();
+      CHECK(train::refusal_of(peft, job.plugins) == "");
+      train::write_export(peft, job.plugins, trained, folders() / one.plugin / "ours");
     });
     // And starting from that folder is where this run was.
     const auto again = prepare(one.plugin, cat(one.ours, "adapter = \"", one.plugin, "/ours\"\n"));
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
-      auto session = session::materialise(again, communicator);
+      auto session = step::materialise(again, communicator);
       check_close(logits_of(session, reference(one.plugin, "adapter").at("ids")), ours.at(one.plugin));
     });
   }
@@ -238,7 +238,7 @@ TEST_CASE("peft loads adapters that Capstan writes, to the same logits", "[trans
 TEST_CASE("what peft's files cannot hold is said, with what can be done") {
   const auto reason = [](const std::string& plugin, const std::string& lora) {
     const auto job = prepare(plugin, lora);
-    return session::refusal_of(session::exports_of(job.plugins.strategies).front(), job.plugins);
+    return train::refusal_of(job::exports_of(job.plugins.strategies).front(), job.plugins);
   };
   CHECK(reason("llama", "targets = [\"o_proj\"]\nmodules_to_save = [\"layers.1.self_attn.o_proj\"]\n") ==
         "model.layers.1.self_attn.o_proj was trained whole and has an adapter, but peft knows only one of these: "

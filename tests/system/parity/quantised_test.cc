@@ -5,8 +5,8 @@
 #include <capstan/base/json.h>
 #include <capstan_catch.h>
 
-#include "assembly/assemble.h"
 #include "hf/door.h"
+#include "job/assemble.h"
 #include "parity/models.h"
 
 namespace quantised_test {
@@ -50,7 +50,7 @@ TEST_CASE("matrices in FP8 and in 4 bits are read as their numbers, bit by bit, 
     const auto map = job.plugins.model.object->file_map();
     const auto read = hf::door().open({.path = folder, .map = map});
     const auto expected = hf::door().open({.path = numbers, .map = map});
-    for (const auto* record : assembly::records_of(job.model->own)) {
+    for (const auto* record : job::records_of(job.model->own)) {
       INFO(record->name);
       for (const auto& box : {layout::Box::whole(record->shape), inner(*record)})
         CHECK(at::equal(values(*read, *record, box), values(*expected, *record, box)));
@@ -58,7 +58,7 @@ TEST_CASE("matrices in FP8 and in 4 bits are read as their numbers, bit by bit, 
     const auto to = scratch / name;
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       const hf::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
-                                   assembly::pointers(job.model->units)};
+                                   job::pointers(job.model->units)};
       hf::door().write(model, *read, to, {}, communicator);
     });
     CHECK_FALSE(Json::parse(read_file(to / "config.json")).contains("quantization_config"));

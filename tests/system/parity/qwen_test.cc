@@ -31,7 +31,7 @@ void compare_logits(const fs::path& folder, const fs::path& scratch) {
   CHECK(tokenizer.end_id() == tokenizer.encode("<|im_end|>").front());
   CHECK(tokenizer.pad_id() == tokenizer.encode("<|endoftext|>").front());
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     const auto ours = parity::logits_of(session, reference.at("ids"));
     const auto& theirs = reference.at("logits");
     CHECK((ours - theirs).abs().max().item<double>() <= 1e-5 * theirs.abs().max().item<double>());

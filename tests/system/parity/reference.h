@@ -35,7 +35,7 @@ inline capstan::nn::Batch batch_of(const at::Tensor& ids) {
 }
 
 /// Logits of all positions, [batch, seq, vocab].
-inline at::Tensor logits_of(capstan::session::Session& session, const at::Tensor& ids) {
+inline at::Tensor logits_of(capstan::step::Session& session, const at::Tensor& ids) {
   const at::NoGradGuard no_grad;
   auto batch = batch_of(ids);
   std::vector<at::Tensor> positions;

@@ -8,7 +8,7 @@
 #include <map>
 
 #include <capstan/config/model_path.h>
-#include "session/settle.h"
+#include "job/settle.h"
 #include "support/folder.h"
 
 namespace configs_test {
@@ -21,7 +21,7 @@ namespace {
 const fs::path configs = fs::path(CAPSTAN_SOURCE_DIR) / "configs";
 
 struct Checked {
-  std::optional<session::Job> prepared;  ///< where there are no faults
+  std::optional<job::Job> prepared;  ///< where there are no faults
   config::Options<setup::ModelOptions> model_options;
   std::vector<std::string> faults;
 };
@@ -43,25 +43,24 @@ Checked check(const std::string& name, int ranks, std::vector<std::string> overr
   request.hub = hub;
   Diagnostics diagnostics;
   Checked out;
-  out.prepared = session::make_job(request, host, diagnostics);
+  out.prepared = job::make_job(request, host, diagnostics);
   Diagnostics again;
   out.model_options =
-      assembly::load_plugins(setup::read_configuration(request, again), assembly::Needs::all, host, again)
-          .model_options;
+      job::load_plugins(setup::read_configuration(request, again), job::Needs::all, host, again).model_options;
   for (const auto& diagnostic : diagnostics.list()) out.faults.push_back(diagnostic.text());
   return out;
 }
 
 // A snapshot of a hub id: config.json, and weights of the right names and shapes whose bytes were never written (the
 // file is sparse).
-void make_snapshot(const test::Folder& hub, const std::string& name, const Json& config, const session::Job& job) {
+void make_snapshot(const test::Folder& hub, const std::string& name, const Json& config, const job::Job& job) {
   const auto repository = "models--" + name;
   hub.write(repository + "/refs/main", "abc123\n");
   hub.write(repository + "/snapshots/abc123/config.json", config.dump());
   const auto map = job.plugins.model.object->file_map();
   Json header;
   std::uint64_t offset = 0;
-  for (const auto* record : assembly::records_of(assembly::pointers(job.model->units))) {
+  for (const auto* record : job::records_of(job::pointers(job.model->units))) {
     const auto& tensor = map.tensors.at(record->name);
     const auto shape = tensor.expected_shape(record->shape);
     for (const auto& one : tensor.stack.empty() ? std::vector<std::string>{tensor.name} : tensor.stack) {
@@ -78,7 +77,7 @@ void make_snapshot(const test::Folder& hub, const std::string& name, const Json&
 }
 
 // BLOOM-560M, in the published file's own spellings.
-void make_bloom(const test::Folder& hub, const session::Job& random) {
+void make_bloom(const test::Folder& hub, const job::Job& random) {
   make_snapshot(hub, "bigscience--bloom-560m",
                 {{"model_type", "bloom"},
                  {"vocab_size", 250880},

@@ -13,13 +13,13 @@ namespace early_failure_test {
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
+using comm::Store;              // NOLINT(google-build-using-namespace)
 using comm_test::all_reduce_for_ever;
 using comm_test::as_rank;
 using comm_test::at_an_address;
 using comm_test::rank_options;
 using comm_test::run_ranks;
 using std::chrono::seconds;
-using store::Store;  // NOLINT(google-build-using-namespace)
 
 /// Rank `failing` finds a fault before it connects.
 void fail_early(ConnectOptions options, int failing) {

@@ -21,6 +21,7 @@ namespace patience_test {
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
+using comm::Store;              // NOLINT(google-build-using-namespace)
 using comm_test::as_rank;
 using comm_test::check_all_succeeded;
 using comm_test::everyone;
@@ -28,7 +29,6 @@ using comm_test::rank_options;
 using comm_test::run_ranks;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using store::Store;  // NOLINT(google-build-using-namespace)
 
 // A call that began long ago enough to be looked at, and what a rank sees of it that many seconds after its start.
 struct Waiting {

@@ -4,7 +4,7 @@
 
 namespace proof_test {
 
-using namespace capstan::store;
+using namespace capstan::comm;
 
 TEST_CASE("a proof is good for one secret, one end and one pair of numbers") {
   const Nonces nonces{"server's number", "client's number"};

@@ -20,6 +20,7 @@ namespace rendezvous_test {
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
+using comm::Store;              // NOLINT(google-build-using-namespace)
 using comm_test::all_reduce_for_ever;
 using comm_test::as_rank;
 using comm_test::at_an_address;
@@ -28,7 +29,6 @@ using comm_test::rank_options;
 using comm_test::run_ranks;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using store::Store;  // NOLINT(google-build-using-namespace)
 
 ConnectOptions two_ranks() {
   ConnectOptions options;

@@ -6,7 +6,7 @@
 
 namespace sockets_test {
 
-using namespace capstan::store;
+using namespace capstan::comm;
 using namespace std::chrono_literals;
 
 namespace {

@@ -14,7 +14,7 @@
 namespace store_client_test {
 
 using namespace capstan;
-using namespace capstan::store;
+using namespace capstan::comm;
 using namespace std::chrono_literals;
 
 TEST_CASE("a server that does not know the secret is no store to write to") {

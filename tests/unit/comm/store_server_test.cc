@@ -18,7 +18,7 @@ namespace store_server_test {
 
 using namespace capstan;
 using namespace capstan::comm;
-using namespace capstan::store;
+using namespace capstan::comm;
 using namespace std::chrono_literals;
 
 namespace {

@@ -4,7 +4,7 @@
 
 namespace store_test {
 
-using namespace capstan::store;
+using namespace capstan::comm;
 
 TEST_CASE("values, clones, and the first to set a key") {
   const auto store = Store::serve("127.0.0.1", 0, "test");

@@ -4,7 +4,7 @@
 
 namespace wire_test {
 
-using namespace capstan::store;
+using namespace capstan::comm;
 
 TEST_CASE("messages of the store come back as they were, and what is none is refused") {
   const Texts texts{"set", "", std::string("a\0b", 3)};

@@ -49,7 +49,7 @@ const execution::AnswerEnd one_of_ten{{}, [] {
                                       }()};
 
 // How often the model's first unit runs from now on.
-std::shared_ptr<int> count_forwards(session::Session& session) {
+std::shared_ptr<int> count_forwards(step::Session& session) {
   class Counter final : public strategy::UnitHooks {
    public:
     explicit Counter(std::shared_ptr<int> count) : count_(std::move(count)) {}
@@ -185,7 +185,7 @@ TEST_CASE("a row that has ended takes another prompt: the answers are those of o
   std::vector<std::string> expected;
   int whole_batches = 0;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    auto session = session::materialise(alone, communicator);
+    auto session = step::materialise(alone, communicator);
     generation::Generator generator(session);
     expected = generator.answer_batches(prompts, one_of_ten);
     for (std::size_t i = 0; i < prompts.size(); ++i)
@@ -194,7 +194,7 @@ TEST_CASE("a row that has ended takes another prompt: the answers are those of o
   });
   for (const std::int64_t ask_every : {1, 3, 8}) {
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
-      auto session = session::materialise(together, communicator);
+      auto session = step::materialise(together, communicator);
       const auto forwards = count_forwards(session);
       CHECK(generation::Generator(session, ask_every).answer_batches(prompts, one_of_ten) == expected);
       INFO("asked every " << ask_every << ": " << *forwards << " forwards instead of " << whole_batches);
@@ -210,7 +210,7 @@ TEST_CASE("ranks that share parameters begin prompts at the same time, however m
   std::vector<std::string> expected;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     const auto job = prepare_small(small_config(), overrides, 1, 0);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     for (std::int64_t i = 0; i < most; ++i)
       expected.push_back(generation::Generator(session).answer_batches({some_prompt(i)}, one_of_ten).front());
   });
@@ -223,7 +223,7 @@ TEST_CASE("ranks that share parameters begin prompts at the same time, however m
       const auto rank = static_cast<std::size_t>(communicator.world().rank);
       const auto own = rank * most / 2;  // 0, 4, 9
       const auto job = prepare_small(file, overrides, world, communicator.world().rank);
-      auto session = session::materialise(job, communicator);
+      auto session = step::materialise(job, communicator);
       const auto count = count_forwards(session);
       std::vector<generation::Prompt> prompts;
       for (std::size_t i = 0; i < own; ++i) prompts.push_back(some_prompt(static_cast<std::int64_t>(i)));

@@ -41,7 +41,7 @@ std::string shared_experts() {
 // What two ranks that split layers say after two prompts of other lengths: the most likely tokens [rows, tokens] of
 // each rank. Without a recorder steps are eager. `prepare` changes a rank's session before its first step.
 std::array<at::Tensor, 2> most_likely(const std::string& strategy, const Recorders& recorders,
-                                      const std::function<void(int, session::Session&)>& prepare = {}) {
+                                      const std::function<void(int, step::Session&)>& prepare = {}) {
   at::set_num_threads(1);
   const auto file = strategy.empty() ? shared_experts() : testing::small_config(strategy);
   std::array<at::Tensor, 2> all;
@@ -49,7 +49,7 @@ std::array<at::Tensor, 2> most_likely(const std::string& strategy, const Recorde
     const at::NoGradGuard no_grad;
     const auto rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, {"model.num_heads=2"}, 2, rank);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     if (prepare) prepare(rank, session);
     generation::DecodeSteps steps(session, 2, 20, recorders[static_cast<std::size_t>(rank)]);
     nn::Batch prompts;
@@ -114,7 +114,7 @@ TEST_CASE("where one rank cannot record a token's step, none of those that split
 
 TEST_CASE("what follows one rank's units keeps all that split layers from recording") {
   const auto recorders = two_recorders();
-  const auto follow = [](int rank, session::Session& session) {
+  const auto follow = [](int rank, step::Session& session) {
     if (rank == 1) session.runner->add_hooks(0, std::make_unique<strategy::UnitHooks>());
   };
   const auto expected = most_likely(over_two, {});

@@ -38,7 +38,7 @@ std::vector<Asked> ask(int world, const std::string& strategy, std::vector<std::
   comm::run_in_process(world, [&](comm::Communicator& communicator) {
     static std::mutex mutex;
     static plugin::Host host;
-    std::optional<session::Job> prepared;
+    std::optional<job::Job> prepared;
     {
       const std::lock_guard lock(mutex);
       Diagnostics diagnostics;
@@ -48,11 +48,11 @@ std::vector<Asked> ask(int world, const std::string& strategy, std::vector<std::
       request.world_size = world;
       request.rank = communicator.world().rank;
       request.purpose = purpose;
-      prepared = session::prepare(request, host, diagnostics);
+      prepared = job::prepare(request, host, diagnostics);
       diagnostics.throw_if_any();
     }
     const auto& job = *prepared;
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     const step::Feed feed(job);
     step::Evaluator evaluator(session, feed);
     auto& mine = all[static_cast<std::size_t>(job.topology.rank)];
@@ -162,7 +162,7 @@ TEST_CASE("a token is chosen by temperature, top-p and the draw") {
 TEST_CASE("a generator skips prompts that are empty or too long, and stops where an answer ends") {
   const auto job = prepare_small(small_config(), {"train.max_new_tokens=40", "train.temperature=3"}, 1, 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     generation::Generator generator(session);
     const generation::Prompt good{{65, 66, 67}, 4}, full{std::vector<std::int64_t>(130, 65), 0},
         too_long{std::vector<std::int64_t>(131, 65), 0};
@@ -189,7 +189,7 @@ TEST_CASE("how far the device runs ahead of the host changes no answer") {
   const std::string temperature = GENERATE(as<std::string>(), "0", "3");
   const auto job = prepare_small(small_config(), {"train.max_new_tokens=11", "train.temperature=" + temperature}, 1, 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     // The last two have no room for 11 tokens: the model has 130 positions.
     const std::vector<generation::Prompt> prompts{{{65, 66, 67}, 4},
                                                   {std::vector<std::int64_t>(40, 70), 1},
@@ -227,7 +227,7 @@ TEST_CASE("ranks that share parameters run ahead alike, however many prompts eac
     comm::run_in_process(world, [&](comm::Communicator& communicator) {
       const auto rank = communicator.world().rank;
       const auto job = prepare_small(file, {"train.max_new_tokens=10", "train.temperature=3"}, world, rank);
-      auto session = session::materialise(job, communicator);
+      auto session = step::materialise(job, communicator);
       std::vector<generation::Prompt> prompts;  // rank 0 has none
       for (std::int64_t id = 0; id < rank; ++id) prompts.push_back(prompt(id + rank));
       generation::Generator generator(session, ask_every);
@@ -258,7 +258,7 @@ TEST_CASE("ranks that split layers take one rank's draws, whatever each of them 
       const auto rank = communicator.world().rank;
       const auto temperature = "train.temperature=" + temperatures[static_cast<std::size_t>(rank)];
       const auto job = prepare_small(file, {"model.num_heads=2", "train.max_new_tokens=10", temperature}, 2, rank);
-      auto session = session::materialise(job, communicator);
+      auto session = step::materialise(job, communicator);
       all[static_cast<std::size_t>(job.topology.rank)] = generation::Generator(session).tokens(prompts);
     });
     return all;
@@ -276,7 +276,7 @@ TEST_CASE("prompts are answered with others of their length, and answers stand i
   const auto job = prepare_small(
       small_config(), {"train.max_new_tokens=9", "train.temperature=3", "train.eval_batch=3", "train.top_p=0.9"}, 1, 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     generation::Generator generator(session);
     std::vector<generation::Prompt> prompts;
     for (const std::int64_t length : {5, 90, 0, 7, 131, 60, 61, 6, 30, 5, 100}) {
@@ -307,7 +307,7 @@ TEST_CASE("questions leave room for a whole answer, so that none shows how long 
   }
   CHECK(cut > 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     const auto answers = generation::library().answers(session, *job.samples.eval, 5, nullptr).answers;
     REQUIRE(answers.size() == 5);
     for (const auto& answer : answers) {
@@ -332,7 +332,7 @@ TEST_CASE("an expected answer without a prompt is a question that is missed") {
   };
   const auto job = prepare_small(small_config(), {"train.max_new_tokens=3", "train.temperature=3"}, 1, 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     const auto result = generation::library().answers(session, Source(), -1, nullptr);
     CHECK(result.samples == 2);
     CHECK(result.scores == monitor::Values{{"asked", 50.0}, {"empty", 50.0}});

@@ -37,7 +37,7 @@ std::vector<execution::Evaluation> answers(int world, std::int64_t questions) {
   comm::run_in_process(world, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, {"train.max_new_tokens=1"}, world, rank);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     all[static_cast<std::size_t>(rank)] = generation::library().answers(session, Asks(questions), -1, nullptr);
   });
   return all;

@@ -1,6 +1,6 @@
 #include "hf/decoded_source.h"
 
-#include "session/halves.h"
+#include "job/halves.h"
 
 namespace decoded_source_test {
 
@@ -18,7 +18,7 @@ class Nothing : public layout::Source {
 
 TEST_CASE("what a codec keeps is rounded as a run computes with it, and all else is as it is") {
   const auto job = halves::job_with("[strategy.halves]\n");
-  const auto units = assembly::pointers(job.model->units);
+  const auto units = job::pointers(job.model->units);
   nn::InitSource values(7);
   int kept = 0;
   for (const auto compute : {at::kFloat, at::kBFloat16}) {
@@ -43,11 +43,11 @@ TEST_CASE("what a codec keeps is rounded as a run computes with it, and all else
 
 TEST_CASE("a coded record that no file has is refused with what to do, and one that is not coded is asked for") {
   const auto job = halves::job_with("[strategy.halves]\n");
-  const auto units = assembly::pointers(job.model->units);
+  const auto units = job::pointers(job.model->units);
   Nothing nothing;
   hf::DecodedSource decoded(nothing, units, at::kFloat, "export the adapters alone");
   int refused = 0;
-  for (const auto* record : assembly::records_of(units)) {
+  for (const auto* record : job::records_of(units)) {
     auto out = at::empty(record->shape);
     try {
       decoded.fill(*record, layout::Box::whole(record->shape), out);

@@ -69,7 +69,7 @@ Inputs gradients(const std::function<at::Tensor(const Inputs&)>& function, const
 std::int64_t kept_bytes(const Producer& one, bool again, const at::TensorOptions& options) {
   const auto x = at::empty({3, 4, 16}, options).set_requires_grad(true);
   const auto weight = at::empty({5, one.features}, options).set_requires_grad(true);
-  const capstan::meta::MemoryCounter memory;
+  const capstan::predict::MemoryCounter memory;
   const auto result = [&] {
     auto made = one.make(x);
     return capstan::ops::linear(again ? made : made.view_as(made), weight, {});

@@ -10,8 +10,8 @@ namespace capstan::testing {
 
 inline constexpr std::int64_t rows = 4, length = 64;  // statistics of this number of tokens fill whole blocks
 
-inline session::Job job_of(const std::string& config, const std::string& device, int world = 1,
-                           const std::vector<std::string>& overrides = {}, bool sizes_only = false) {
+inline job::Job job_of(const std::string& config, const std::string& device, int world = 1,
+                       const std::vector<std::string>& overrides = {}, bool sizes_only = false) {
   const test::Folder folder;
   setup::JobRequest request;
   request.file = folder.write("job.toml", config);
@@ -30,10 +30,10 @@ inline std::string small(const std::string& model, const std::string& precision,
              "\"\n[run]\nhost_memory = 1000\n", strategies);
 }
 
-inline assembly::MicroStepMemory dry_run_on_gpu(const session::Job& job) {
-  const auto options = assembly::engine_options(job.config, job.topology, job.samples, *job.model,
-                                                c10::Device(c10::DeviceType::CUDA, 0));
-  return assembly::dry_run({{job.config, job.plugins, job.topology, job.samples, options, job.frozen}}).front();
+inline predict::MicroStepMemory dry_run_on_gpu(const job::Job& job) {
+  const auto options =
+      job::engine_options(job.config, job.topology, job.samples, *job.model, c10::Device(c10::DeviceType::CUDA, 0));
+  return predict::dry_run({{job.config, job.plugins, job.topology, job.samples, options, job.frozen}}).front();
 }
 
 inline const std::string gpt = "plugin = \"gpt\"\nff_dim = 256\ndropout = 0.1\nattention_dropout = 0.0\n";

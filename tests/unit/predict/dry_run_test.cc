@@ -8,7 +8,7 @@
 #include <torch/library.h>
 #include "step/wrap_unit.h"
 
-#include "assembly/assemble.h"
+#include "job/assemble.h"
 #include "predict/dry_job.h"
 #include "predict/memory_counter.h"
 #include "support/families.h"
@@ -20,8 +20,8 @@ using namespace capstan::testing;
 
 namespace {
 
-// Bytes that tensors of the CPU have, in the blocks that meta::MemoryCounter counts. This program's other tests make no
-// threads.
+// Bytes that tensors of the CPU have, in the blocks that predict::MemoryCounter counts. This program's other tests make
+// no threads.
 class CpuMemory final : public c10::Allocator {
  public:
   CpuMemory() : before_(c10::GetCPUAllocator()) { c10::SetCPUAllocator(this, 255); }
@@ -82,11 +82,10 @@ nn::Batch real_batch() {
 }
 
 // Bytes that a forward on the CPU leaves, its batch included.
-std::int64_t really_kept(const session::Job& job, at::ScalarType compute) {
+std::int64_t really_kept(const job::Job& job, at::ScalarType compute) {
   const auto cpu = c10::Device(c10::DeviceType::CPU);
-  const auto list = assembly::pointers(job.model->units);
-  const auto plan =
-      shard::make_plan(list, assembly::engine_options(job.config, job.topology, job.samples, *job.model, cpu));
+  const auto list = job::pointers(job.model->units);
+  const auto plan = shard::make_plan(list, job::engine_options(job.config, job.topology, job.samples, *job.model, cpu));
   for (const auto& bucket : plan.buckets) {
     for (const auto& planned : bucket.weights) {
       planned.weight->bind(

@@ -13,29 +13,30 @@
 namespace gpu_fit_test {
 
 using namespace capstan;
-using plan::Change;
-using plan::Gpu;
-using plan::gpu_named;
-using plan::Peak;
+using predict::Change;
+using predict::Gpu;
+using predict::gpu_named;
+using predict::Peak;
 
 namespace {
 
 constexpr std::int64_t gib = 1LL << 30;
 
-assembly::Prediction prediction_of(std::int64_t peak) {
+job::Prediction prediction_of(std::int64_t peak) {
   return {{{"all", peak, "cuda", "always"}, {"offloaded", 500 * gib, "host", "always"}}, true, ""};
 }
 
 // The prediction of a job with micro-batches of 2, accumulated 3 times.
-plan::Predicted on_gpus(const assembly::Prediction& prediction) { return {prediction, "cuda", {2, 3, 6, 1}}; }
+predict::Predicted on_gpus(const job::Prediction& prediction) { return {prediction, "cuda", {2, 3, 6, 1}}; }
 
-plan::Fit judge_fit(std::int64_t peak, const Gpu& gpu, const plan::RankCounts& ranks, const plan::Trials& trials) {
+predict::Fit judge_fit(std::int64_t peak, const Gpu& gpu, const predict::RankCounts& ranks,
+                       const predict::Trials& trials) {
   const auto prediction = prediction_of(peak);
-  return plan::judge_fit(on_gpus(prediction), gpu, ranks, trials);
+  return predict::judge_fit(on_gpus(prediction), gpu, ranks, trials);
 }
 
 // What strategies may offer.
-plan::Trials trials(plan::PeakWith peak_with) {
+predict::Trials trials(predict::PeakWith peak_with) {
   using By = plugin::Saving::By;
   const std::string shard = "strategy.fsdp.mode=full_shard", stage = "strategy.zero.stage=3";
   return {{{By::sharding, {"shard everything", {shard}}},
@@ -73,8 +74,8 @@ TEST_CASE("a verdict about an evaluation's peak says so") {
   auto prediction = prediction_of(90 * gib);
   const auto text = [&](std::int64_t training) {
     prediction.peaks = {{"training's peak", training, "cuda", ""}, {"evaluation's peak", 60 * gib, "cuda", ""}};
-    const auto nothing = [](const plan::Change&) { return std::optional<Peak>(); };
-    const auto fit = plan::judge_fit(on_gpus(prediction), gpu_named("a100-80g"), {1, 1}, trials(nothing));
+    const auto nothing = [](const predict::Change&) { return std::optional<Peak>(); };
+    const auto fit = predict::judge_fit(on_gpus(prediction), gpu_named("a100-80g"), {1, 1}, trials(nothing));
     CHECK_FALSE(fit.fits);
     return fit.text;
   };
@@ -85,7 +86,7 @@ TEST_CASE("a verdict about an evaluation's peak says so") {
 TEST_CASE("a V100 computes in fp16, with a LibTorch for CUDA 12") {
   const auto faults_of = [](const char* gpu, const char* precision, int cuda) {
     Diagnostics faults;
-    plan::judge_gpu(gpu_named(gpu), precision, cuda, faults);
+    predict::judge_gpu(gpu_named(gpu), precision, cuda, faults);
     return faults.list();
   };
   CHECK(faults_of("v100-32g", "fp16", 12).empty());
@@ -115,7 +116,7 @@ TEST_CASE("what fits is told where the largest tensor is larger than what is lef
   const auto text = [](std::int64_t largest) {
     auto prediction = prediction_of(60 * gib);
     prediction.largest_tensor = largest;
-    return plan::judge_fit(on_gpus(prediction), {"80GiB", 80 * gib}, {1}, {}).text;
+    return predict::judge_fit(on_gpus(prediction), {"80GiB", 80 * gib}, {1}, {}).text;
   };
   CHECK_THAT(text(19 * gib),
              Contains("18.50 GiB are left (less than the largest tensor, 19.00 GiB, which is in one piece)\n"));
@@ -174,7 +175,7 @@ TEST_CASE("what offload would take of host memory is said, and held only against
 }
 
 TEST_CASE("more ranks are more nodes of the same size, where check was told of nodes") {
-  const auto text = [](const plan::RankCounts& ranks) {
+  const auto text = [](const predict::RankCounts& ranks) {
     const auto peak_with = [](const Change& change) -> std::optional<Peak> {
       if (change.ranks > 0) return Peak{640 * gib / change.ranks};
       return {};
@@ -190,7 +191,7 @@ TEST_CASE("without a prediction there is nothing to judge") {
   prediction.activations = false;
   prediction.activations_note = "activations cannot be predicted: aten::thing has no rule";
   auto predicted = on_gpus(prediction);
-  const auto judge = [&] { plan::judge_fit(predicted, {"80GiB", 80 * gib}, {1}, {}); };
+  const auto judge = [&] { predict::judge_fit(predicted, {"80GiB", 80 * gib}, {1}, {}); };
   CHECK_THROWS_WITH(judge(), Contains("--gpu: activations cannot be predicted: aten::thing has no rule") &&
                                  Contains("leave --gpu out: the table then holds all but activations"));
   predicted.device = "cpu";
@@ -222,7 +223,7 @@ TEST_CASE("a run is held against its smallest GPU before it starts") {
   plugin::Host host;
   const auto text = [&](std::int64_t room) {
     request.gpu_room = room;
-    return plan::too_large_text(testing::job_of(request, host), host);
+    return predict::too_large_text(testing::job_of(request, host), host);
   };
   const auto large = text(gib);
   CHECK_THAT(large, Contains("memory of a rank, with activations:") && Contains("activations and gradients at work") &&
@@ -237,7 +238,7 @@ TEST_CASE("a run is held against its smallest GPU before it starts") {
 TEST_CASE("strategies that are installed offer what makes a run smaller") {
   plugin::Host host(std::vector<std::filesystem::path>{});
   std::vector<std::string> options;
-  for (const auto& offer : plan::offers_of(host)) options.push_back(join(offer.change.overrides, " "));
+  for (const auto& offer : predict::offers_of(host)) options.push_back(join(offer.change.overrides, " "));
   for (const auto* one : {"strategy.recompute.every=1 strategy.recompute.regions=[]", "strategy.fsdp.mode=full_shard",
                           "strategy.fsdp.mode=full_shard strategy.fsdp.cpu_offload=true", "strategy.zero.stage=3",
                           "strategy.zero.stage=3 strategy.zero.offload_optimizer=cpu"}) {

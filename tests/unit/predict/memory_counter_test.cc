@@ -11,7 +11,7 @@ TEST_CASE("meta memory counts blocks of 512 bytes while tensors live") {
   const auto options = at::TensorOptions().device(at::kMeta).dtype(at::kFloat);
   at::Tensor outlives;
   {
-    const meta::MemoryCounter counter;
+    const predict::MemoryCounter counter;
     auto& memory = counter.count();
     int rises = 0;
     memory.on_peak = [&] { ++rises; };

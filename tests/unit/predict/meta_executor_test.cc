@@ -17,7 +17,7 @@ TEST_CASE("weights are bound on the meta device, and gradients go when the engin
   options.mesh = layout::Mesh({{layout::Axis::dp, 2}});
   options.precision.compute = at::kBFloat16;
   const auto plan = shard::make_plan(pointers(chain), options);
-  shard::MetaExecutor executor(plan, [](const shard::Buffer&, std::int64_t) {});
+  predict::MetaExecutor executor(plan, [](const shard::Buffer&, std::int64_t) {});
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> gradients;
   for (const auto& bucket : plan.buckets) {
     for (const auto& planned : bucket.weights) {

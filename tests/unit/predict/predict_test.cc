@@ -1,5 +1,5 @@
 // What is predicted of a GPU's memory: against what was measured, and what it counts.
-#include "assembly/predict.h"
+#include "job/predict.h"
 
 #include <capstan_catch.h>
 
@@ -120,7 +120,7 @@ TEST_CASE("whole matrices of an update count where they take more than a micro-s
         small(gpt, "bf16", "[optimizer]\nplugin = \"muon\"\n"), "cuda", 1,
         {"model.hidden_size=" + hidden, "model.ff_dim=" + hidden, "train.micro_batch=" + rows, "data.eval_samples=8"});
   };
-  const auto predicted = [](const session::Job& of) {
+  const auto predicted = [](const job::Job& of) {
     std::int64_t bytes = 0;
     for (const auto& part : of.prediction.footprints) bytes += part.when == "update" ? part.bytes : 0;
     return bytes;
@@ -145,7 +145,7 @@ TEST_CASE("evaluation counts where it takes more than a micro-step") {
     overrides.emplace_back("data.eval_samples=64");
     return job_of(small(gpt, "bf16", recompute), "cuda", 1, overrides, sizes_only);
   };
-  const auto evaluation = [](const session::Job& of) {
+  const auto evaluation = [](const job::Job& of) {
     std::int64_t bytes = 0;
     for (const auto& part : of.prediction.footprints) bytes += part.when.starts_with("evaluation: ") ? part.bytes : 0;
     return bytes;
@@ -159,7 +159,7 @@ TEST_CASE("evaluation counts where it takes more than a micro-step") {
   CHECK(evaluation(of_loss) == step.evaluation.bytes() - step.bytes());
   CHECK(evaluation(of_loss) > 0);
   // Both peaks stand for themselves, and the larger one is the whole.
-  const auto total = [](const session::Job& of) { return layout::total_bytes(of.prediction.footprints, "cuda"); };
+  const auto total = [](const job::Job& of) { return layout::total_bytes(of.prediction.footprints, "cuda"); };
   REQUIRE(of_loss.prediction.peaks.size() == 2);
   const auto &training = of_loss.prediction.peaks[0], &of_evaluation = of_loss.prediction.peaks[1];
   CHECK(of_evaluation.bytes == total(of_loss));
@@ -183,7 +183,7 @@ TEST_CASE("evaluation counts where it takes more than a micro-step") {
 
 namespace {
 
-session::Job sharded(std::int64_t room, int rank, const std::string& strategies, setup::Purpose purpose) {
+job::Job sharded(std::int64_t room, int rank, const std::string& strategies, setup::Purpose purpose) {
   const test::Folder folder;
   setup::JobRequest request;
   request.file = folder.write("job.toml", small(gpt, "bf16", strategies));
@@ -199,9 +199,9 @@ session::Job sharded(std::int64_t room, int rank, const std::string& strategies,
   return job_of(request);
 }
 
-std::int64_t full_bytes(const session::Job& job) {
-  const auto options = assembly::engine_options(job.config, job.topology, job.samples, *job.model,
-                                                c10::Device(c10::DeviceType::CUDA, 0));
+std::int64_t full_bytes(const job::Job& job) {
+  const auto options =
+      job::engine_options(job.config, job.topology, job.samples, *job.model, c10::Device(c10::DeviceType::CUDA, 0));
   std::int64_t bytes = 0;
   for (const auto& bucket : shard::make_plan(job.model->own_units(), options).buckets) {
     for (const auto& buffer : bucket.buffers)
@@ -265,7 +265,7 @@ TEST_CASE("where activations cannot be predicted, check says why") {
 }
 
 TEST_CASE("an objective's model has rows of its own, and its forwards count at the peak and as work") {
-  const auto bytes = [](const session::Job& job, const std::string& part) {
+  const auto bytes = [](const job::Job& job, const std::string& part) {
     std::int64_t sum = 0;
     for (const auto& one : job.prediction.footprints) sum += one.part == part ? one.bytes : 0;
     return sum;

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "session/settle.h"
+#include "job/settle.h"
 #include "support/folder.h"
 #include "testing/tiny.h"
 
@@ -80,7 +80,7 @@ plugin::Host& host_with_plugins() {
 }
 
 struct Prepared {
-  std::optional<session::Job> job;
+  std::optional<job::Job> job;
   std::string faults;
 };
 
@@ -94,14 +94,14 @@ Prepared prepared(const std::string& data, const std::vector<std::string>& overr
           "\n[train]\nmax_steps = 1\nglobal_batch = 1\n");
   Diagnostics faults;
   Prepared made;
-  made.job = session::make_job(request, host_with_plugins(), faults);
+  made.job = job::make_job(request, host_with_plugins(), faults);
   for (const auto& one : faults.list()) made.faults += one.text() + "\n";
   return made;
 }
 
 const std::string automatic = "plugin = \"measuring\"\nmax_length = \"auto\"\n";
 
-config::Value written(const session::Job& job) {
+config::Value written(const job::Job& job) {
   for (const auto& table : job.tables()) {
     for (const auto& option : table.options) {
       if (option.spec.key == "max_length") return option.value;

@@ -2,8 +2,8 @@
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
+#include "job/settle.h"
 #include "predict/settle.h"
-#include "session/settle.h"
 #include "support/folder.h"
 
 namespace settle_micro_batch_test {
@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t mib = std::int64_t{1} << 20;
 
 struct Prepared {
-  std::optional<session::Job> job;
+  std::optional<job::Job> job;
   std::string faults;
 };
 
@@ -38,7 +38,7 @@ Prepared prepare(const test::Folder& folder, const std::string& train, std::int6
   request.gpu_room = gpu_room;
   Diagnostics faults;
   Prepared prepared;
-  prepared.job = session::make_job(request, host, faults);
+  prepared.job = job::make_job(request, host, faults);
   if (!faults.empty()) prepared.faults = Error(faults.list()).what();
   return prepared;
 }
@@ -49,7 +49,7 @@ std::int64_t peak_of(const test::Folder& folder, std::int64_t micro_batch) {
   request.file = folder / "job.toml";
   request.world_size = 2;
   request.device = "cuda";
-  const auto job = session::predict_with(request, {cat("train.micro_batch=", micro_batch)}, host);
+  const auto job = predict::predict_with(request, {cat("train.micro_batch=", micro_batch)}, host);
   REQUIRE(job);
   return layout::total_bytes(job->prediction.footprints, "cuda");
 }
@@ -119,14 +119,14 @@ TEST_CASE("what is settled is a number at the line that says auto, and prepare c
   CHECK_THAT(size.origin.text(), Contains("job.toml:19"));
   plugin::Host host;
   Diagnostics faults;
-  const auto same = session::prepare(settled, host, faults);
+  const auto same = job::prepare(settled, host, faults);
   REQUIRE(same);
   CHECK(same->topology.batch.micro_batch == 24);
   CHECK(same->text() == chosen->text());
   CHECK_THAT(same->config.train.where(&setup::TrainOptions::micro_batch), Contains("job.toml:19"));
   auto open = settled;
   open.settled = {};
-  const auto unsettled = session::prepare(open, host, faults);
+  const auto unsettled = job::prepare(open, host, faults);
   REQUIRE(unsettled);
   CHECK(unsettled->topology.batch.micro_batch == 1);
 }
@@ -137,7 +137,7 @@ TEST_CASE("with other options what depends on them is settled again") {
   REQUIRE(job);
   plugin::Host host;
   const auto batches = [&](const std::string& override) {
-    const auto other = session::predict_with(job->config.request, {override}, host);
+    const auto other = predict::predict_with(job->config.request, {override}, host);
     REQUIRE(other);
     return other->topology.batch;
   };

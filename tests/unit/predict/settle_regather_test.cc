@@ -3,8 +3,8 @@
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
+#include "job/settle.h"
 #include "predict/settle.h"
-#include "session/settle.h"
 #include "support/folder.h"
 #include "support/in_stages.h"
 
@@ -33,17 +33,17 @@ class Runs {
     request.gpu_room = gpu_room;
     return request;
   }
-  session::Job job(const setup::JobRequest& request) {
+  job::Job job(const setup::JobRequest& request) {
     Diagnostics faults;
-    auto job = session::make_job(request, host_, faults);
+    auto job = job::make_job(request, host_, faults);
     faults.throw_if_any();
     return std::move(*job);
   }
-  session::Job job(const std::string& strategies, std::int64_t gpu_room, int rank = 0) {
+  job::Job job(const std::string& strategies, std::int64_t gpu_room, int rank = 0) {
     return job(request(strategies, gpu_room, rank));
   }
   std::int64_t peak(const std::string& strategies, const std::string& regather) {
-    const auto job = session::predict_with(request(strategies, 0), {"train.regather=" + regather}, host_);
+    const auto job = predict::predict_with(request(strategies, 0), {"train.regather=" + regather}, host_);
     REQUIRE(job);
     return layout::total_bytes(job->prediction.footprints, "cuda");
   }
@@ -55,8 +55,8 @@ class Runs {
 
 const std::string stages = stages_table("two"), full_shard = "[strategy.fsdp]\n";
 
-shard::ReduceWhen sums_of(const session::Job& job) {
-  return assembly::engine_options(job.config, job.topology, job.samples, *job.model, c10::Device("cuda")).reduce;
+shard::ReduceWhen sums_of(const job::Job& job) {
+  return job::engine_options(job.config, job.topology, job.samples, *job.model, c10::Device("cuda")).reduce;
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ TEST_CASE("a pipeline's evaluations keep what they gather if all positions have 
     request.activations = true;
     return runs.job(request);
   };
-  const auto peak = [](const session::Job& job) { return layout::total_bytes(job.prediction.footprints, "cuda"); };
+  const auto peak = [](const job::Job& job) { return layout::total_bytes(job.prediction.footprints, "cuda"); };
   const auto held = peak(evaluating(std::int64_t{1} << 40, 0));
   REQUIRE(held > peak(evaluating(0, 0)));
   for (const int rank : {0, 1, 2, 3}) {

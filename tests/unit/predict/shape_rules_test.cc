@@ -19,7 +19,7 @@ std::int64_t peak_of_backward(std::int64_t key_heads) {
   const auto q = heads(8), k = heads(key_heads), v = heads(key_heads);
   const auto out = at::scaled_dot_product_attention(q, k, v, {}, 0, true, std::nullopt, /*enable_gqa=*/key_heads < 8);
   const auto gradient = at::empty(out.sizes(), out.options());
-  const meta::MemoryCounter counter;
+  const predict::MemoryCounter counter;
   out.backward(gradient);
   return counter.count().peak;
 }

@@ -116,7 +116,7 @@ double measured_seconds(const Measured& row) {
   return seconds;
 }
 
-session::Job job_of(const Measured& row) {
+job::Job job_of(const Measured& row) {
   const test::Folder folder;
   setup::JobRequest request;
   request.file =

@@ -21,7 +21,7 @@ at::Tensor on_meta(at::IntArrayRef shape, bool wants_gradient = false) {
 
 TEST_CASE("a product counts by its shape, forward and backward") {
   const auto x = on_meta({4, 8, 32}, true), weight = on_meta({64, 32}, true);
-  const meta::WorkCounter counted;
+  const predict::WorkCounter counted;
   const auto out = ops::linear(x, weight, {});
   REQUIRE(counted.work().products.size() == 1);
   const auto& [product, times] = *counted.work().products.begin();
@@ -41,7 +41,7 @@ TEST_CASE("a product counts by its shape, forward and backward") {
 TEST_CASE("other operators count the bytes that they read and write, views nothing") {
   const auto x = on_meta({64, 64}), y = on_meta({64, 64});
   constexpr double size = 2.0 * 64 * 64;
-  const meta::WorkCounter counted;
+  const predict::WorkCounter counted;
   (void)x.view({4096}).narrow(0, 0, 16).t();
   CHECK(counted.work().kernels == 0);
   (void)(x + y);
@@ -59,7 +59,7 @@ TEST_CASE("other operators count the bytes that they read and write, views nothi
 
 TEST_CASE("attention counts forward, and backward once it runs") {
   const auto q = on_meta({2, 8, 128, 64}, true), k = on_meta({2, 8, 128, 64}, true), v = on_meta({2, 8, 128, 64}, true);
-  const meta::WorkCounter counted;
+  const predict::WorkCounter counted;
   const auto out = at::scaled_dot_product_attention(q, k, v, {}, 0, true);
   REQUIRE(counted.work().attention.size() == 1);
   CHECK(counted.work().attention_backward.empty());
@@ -75,7 +75,7 @@ TEST_CASE("attention to segments counts each as long as the longest; its gradien
   const auto parts = fused.split_with_sizes({8, 2, 2}, 1);
   const auto bounds = at::empty({5}, at::TensorOptions(at::kMeta).dtype(at::kInt));
   REQUIRE(ops::has_segment_attention(fused, 64));
-  const meta::WorkCounter counted;
+  const predict::WorkCounter counted;
   const auto out = ops::segment_attention(parts[0], parts[1], parts[2], {bounds, 100, 0.125, {}});
   CHECK(out.sizes() == parts[0].sizes());
   REQUIRE(counted.work().attention.size() == 1);
@@ -96,9 +96,9 @@ TEST_CASE("attention to segments is not for CPUs, float32, and heads of odd or l
 
 TEST_CASE("nothing is counted before and after") {
   const auto x = on_meta({8, 8});
-  { const meta::WorkCounter first; }
+  { const predict::WorkCounter first; }
   (void)(x + x);
-  const meta::WorkCounter second;
+  const predict::WorkCounter second;
   CHECK(second.work().kernels == 0);
 }
 

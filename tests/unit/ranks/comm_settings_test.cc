@@ -9,7 +9,7 @@ using namespace capstan::launch;  // NOLINT(google-build-using-namespace)
 
 TEST_CASE("[comm] becomes NCCL's variables; those of the environment stay and are shown") {
   capstan::setup::CommOptions options;
-  const capstan::launch::Variables exported{{"NCCL_ALGO", "Tree"}, {"NCCL_NET_GDR_LEVEL", "4"}, {"HOME", "/home/a"}};
+  const capstan::ranks::Variables exported{{"NCCL_ALGO", "Tree"}, {"NCCL_NET_GDR_LEVEL", "4"}, {"HOME", "/home/a"}};
   auto settings = comm_settings(options, exported);
   CHECK(settings.set.empty());
   CHECK(settings.interface.empty());

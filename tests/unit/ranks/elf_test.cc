@@ -22,11 +22,11 @@ TEST_CASE("where a library looks for others is read from its file") {
 }
 
 TEST_CASE("gpu: what a library needs is read from its file") {
-  const auto needed = capstan::launch::needed_libraries(
+  const auto needed = capstan::ranks::needed_libraries(
       (std::filesystem::path(CAPSTAN_BINARY_DIR) / "lib" / "libcapstan_engine.so").string());
   CHECK(std::count(needed.begin(), needed.end(), "libtorch_cpu.so") == 1);
-  CHECK(capstan::launch::needed_libraries("/etc/hostname").empty());
-  CHECK(capstan::launch::needed_libraries("/does/not/exist").empty());
+  CHECK(capstan::ranks::needed_libraries("/etc/hostname").empty());
+  CHECK(capstan::ranks::needed_libraries("/does/not/exist").empty());
 }
 
 }  // namespace

@@ -10,11 +10,11 @@
 namespace gpus_test {
 
 namespace {
-using capstan::launch::check_distinct_gpus;
-using capstan::launch::choose_gpu;
-using capstan::launch::describe_gpu;
-using capstan::launch::GpuFacts;
 using capstan::launch::World;
+using capstan::ranks::check_distinct_gpus;
+using capstan::ranks::choose_gpu;
+using capstan::ranks::describe_gpu;
+using capstan::ranks::GpuFacts;
 
 GpuFacts hopper(std::size_t count) {
   GpuFacts facts;
@@ -83,7 +83,7 @@ TEST_CASE("gpu: two ranks on one GPU are found") {
 }
 
 TEST_CASE("gpu: the driver can be asked on any machine") {
-  const GpuFacts facts = capstan::launch::ask_driver();
+  const GpuFacts facts = capstan::ranks::ask_driver();
   CHECK(facts.driver == facts.driver_problem.empty());
   if (!facts.driver) CHECK(facts.gpus.empty());
 }

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "job/settle.h"
 #include "launch/error_report.h"
 #include "launch/launch.h"
-#include "session/settle.h"
 #include "support/folder.h"
 #include "support/small_config.h"
 
@@ -45,7 +45,7 @@ inline std::string refusal(const std::string& config, const Overrides& overrides
   request.activations = true;
   capstan::Diagnostics faults;
   try {
-    (void)capstan::session::make_job(request, host, faults);
+    (void)capstan::job::make_job(request, host, faults);
     faults.throw_if_any();
   } catch (const capstan::Error& error) {
     return capstan::launch::error_text(error);

@@ -2,13 +2,13 @@
 
 #include <capstan_catch.h>
 
-#include "assembly/assemble.h"
+#include "job/assemble.h"
 #include "support/small_run.h"
 
 namespace precision_test {
 
 using namespace capstan;
-using assembly::precision_of;
+using job::precision_of;
 using setup::loss_scaling_of;
 
 namespace {

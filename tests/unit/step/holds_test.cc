@@ -44,9 +44,9 @@ struct Asked {
   Counts of_answers, of_loss, of_both;
 };
 
-Counts buckets_of(const session::Job& job) {
+Counts buckets_of(const job::Job& job) {
   const auto cpu = c10::Device(c10::DeviceType::CPU);
-  const auto options = assembly::engine_options(job.config, job.topology, job.samples, *job.model, cpu);
+  const auto options = job::engine_options(job.config, job.topology, job.samples, *job.model, cpu);
   Counts counts;
   for (const auto& bucket : shard::make_plan(job.model->own_units(), options).buckets)
     if (bucket.shards_param) ++counts["all-gather 'all-gather fsdp " + bucket.name + "'"];
@@ -65,7 +65,7 @@ std::vector<Asked> ask(int world, const std::string& strategies, bool holds) {
     const auto rank = communicator.world().rank;
     auto job = prepare_small(file, overrides, world, rank);
     job.prediction.holds = holds && rank == 0;  // the first rank's prediction is all ranks'
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     const step::Feed feed(job);
     step::Evaluator evaluator(session, feed);
     const auto gathers = std::make_shared<Gathers>();

@@ -28,7 +28,7 @@ struct Learnt {
   std::vector<std::map<std::string, at::Tensor>> gradients;  // by step
 };
 
-using Prepare = std::function<void(session::Session&)>;
+using Prepare = std::function<void(step::Session&)>;
 using Change = std::function<void(step::StepInput&)>;
 
 // Labels at the first `count` positions of a micro-batch, in place of those that it has.
@@ -45,7 +45,7 @@ Learnt gradients_of(const std::shared_ptr<AgainRecorder>& recorder, const std::v
   Learnt learnt;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(file, overrides, 1, 0);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     if (prepare) prepare(session);
     step::Feed feed(job);
     const step::LossScale scale({}, session.device);
@@ -110,7 +110,7 @@ TEST_CASE("a shape is replayed from its third micro-step on, and learns the same
 TEST_CASE("the first micro-steps show which weights have gradients: replays pass the host by") {
   comm::run_in_process(1, [](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(testing::small_config(), with(one_shape, "train.precision=bf16"), 1, 0);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     step::Feed feed(job);
     const step::LossScale scale({}, session.device);
     step::MicroSteps steps(session, scale, {});
@@ -148,7 +148,7 @@ TEST_CASE("each shape has a graph, and shapes that are rare have none") {
 TEST_CASE("a recording that fails leaves no trace but one line of the log, and none is tried again") {
   const auto recorder = std::make_shared<AgainRecorder>();
   // Gradients are left where reductions, which were only recorded, did not take them.
-  const Prepare prepare = [&](session::Session& session) {
+  const Prepare prepare = [&](step::Session& session) {
     recorder->on_failure = [&session] {
       for (const auto& weight : session.units[1]->weights())
         weight->value().mutable_grad() = at::ones_like(weight->value());
@@ -173,14 +173,14 @@ TEST_CASE("what cannot be replayed is not recorded, and the log says why") {
     why = "units are computed again in backward";
   }
   SECTION("regions that do") {
-    prepare = [](session::Session& session) {
+    prepare = [](step::Session& session) {
       session.units[1]->all<nn::Region>().front()->around.fill("test",
                                                                [](const auto& body, const auto& x) { return body(x); });
     };
     why = "units are computed again in backward";
   }
   SECTION("units that a monitor follows") {
-    prepare = [](session::Session& session) {
+    prepare = [](step::Session& session) {
       step::trace_units(*session.runner,
                         std::make_shared<step::Tracers>(std::vector<std::shared_ptr<monitor::Tracer>>{}));
     };
@@ -239,7 +239,7 @@ std::vector<Learnt> learn_on_two(const std::vector<std::shared_ptr<AgainRecorder
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const auto rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, overrides, 2, rank);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     step::Feed feed(job);
     const step::LossScale scale({}, session.device);
     const step::GraphSetting graphs{recorders[static_cast<std::size_t>(rank)], 20};

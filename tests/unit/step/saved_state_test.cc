@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "session/halves.h"
+#include "job/halves.h"
 
 namespace saved_state_test {
 
@@ -31,15 +31,15 @@ void set_all(const Boxes& boxes, const std::string& begin, double value) {
 TEST_CASE("a checkpoint has the parameters and each of the optimizer's states; weights alone are the parameters") {
   const auto job = halves::job_with("");
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    const auto session = session::materialise(job, communicator);
+    const auto session = step::materialise(job, communicator);
     std::set<std::string> records;
-    for (const auto* record : assembly::records_of(session.units)) records.insert(record->name);
-    const auto boxes = session::saved_boxes(session);
+    for (const auto* record : job::records_of(session.units)) records.insert(record->name);
+    const auto boxes = step::saved_boxes(session);
     CHECK(count(boxes, "model/") == records.size());
     for (const std::string state : {"exp_avg", "exp_avg_sq"})
       CHECK(count(boxes, "optimizer/" + state + "/") == records.size());
     CHECK(boxes.size() == 3 * records.size());
-    const auto weights = session::saved_weights(session);
+    const auto weights = step::saved_weights(session);
     CHECK(weights.size() == records.size());
     CHECK(count(weights, "model/") == records.size());
   });
@@ -49,14 +49,14 @@ TEST_CASE("the optimizer's state comes back, and another optimizer's is refused 
   const Scratch scratch;
   const auto job = halves::job_with("");
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    auto session = session::materialise(job, communicator);
-    auto boxes = session::saved_boxes(session);
+    auto session = step::materialise(job, communicator);
+    auto boxes = step::saved_boxes(session);
     const std::string kind = "optimizer/exp_avg";
     set_all(boxes, kind + "/", 3);
     checkpoint::save(scratch / "whole", *session.world_host, {}, boxes);
     set_all(boxes, kind + "/", 0);
     checkpoint::Reader whole(scratch / "whole");
-    CHECK(session::restore_state(session, whole).empty());
+    CHECK(step::restore_state(session, whole).empty());
     for (const auto& box : boxes) {
       if (box.tensor.starts_with(kind + "/")) CHECK(box.data.eq(3).all().item<bool>());
     }
@@ -67,7 +67,7 @@ TEST_CASE("the optimizer's state comes back, and another optimizer's is refused 
     checkpoint::save(scratch / "other", *session.world_host, {}, boxes);
     checkpoint::Reader other(scratch / "other");
     try {
-      (void)session::restore_state(session, other);
+      (void)step::restore_state(session, other);
       FAIL("another optimizer's state was taken");
     } catch (const Error& error) {
       const auto& faults = error.diagnostics();

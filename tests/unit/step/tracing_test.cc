@@ -37,7 +37,7 @@ std::vector<std::string> spans_of_step(bool units, std::vector<std::string>& nam
   const auto file = testing::small_config();
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(file, {}, 1, 0);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     for (const auto* unit : session.runner->units()) names.push_back(unit->name());
     step::Feed feed(job);
     step::Step step(session);

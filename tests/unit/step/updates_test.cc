@@ -38,15 +38,15 @@ using Boxes = std::map<std::string, at::Tensor>;
 
 // One rank: takes the first batch as often as a test wants.
 struct Rank {
-  session::Job job;
-  session::Session session;
+  job::Job job;
+  step::Session session;
   step::Step step;
   step::StepInput input;
   std::int64_t targets = 0;
 
   Rank(const std::string& file, const std::vector<std::string>& overrides, comm::Communicator& communicator)
       : job(testing::prepare_small(file, overrides, communicator.world().size, communicator.world().rank)),
-        session(session::materialise(job, communicator)),
+        session(step::materialise(job, communicator)),
         step(session),
         input(step::Feed(job).draw(0)) {
     auto count = at::tensor(std::vector<std::int64_t>{input.target_tokens}, at::kLong);

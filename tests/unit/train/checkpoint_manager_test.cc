@@ -47,9 +47,9 @@ Outcome run_loop(const std::string& name, std::vector<std::string> overrides, co
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, overrides, 2, rank);
-    observe::RunFolder folder(train::shared_run_folder(job.config, communicator), rank);
+    train::RunFolder folder(train::shared_run_folder(job.config, communicator), rank);
     const auto resume = train::resume_run(job, communicator);
-    auto session = session::materialise(job, communicator, {}, resume.reader.get());
+    auto session = step::materialise(job, communicator, {}, resume.reader.get());
     train::SaveSetting setting;
     setting.resume = &resume;
     train::Loop loop(session, folder, stop, setting);
@@ -123,12 +123,12 @@ TEST_CASE("check predicts the memory of a copy, which is what is saved") {
       comm::run_in_process(3, [&](comm::Communicator& communicator) {
         const int rank = communicator.world().rank;
         const auto job = testing::prepare_small(file, {cat("train.precision=", precision)}, 3, rank);
-        auto session = session::materialise(job, communicator);
+        auto session = step::materialise(job, communicator);
         const step::Step step(session);
         const auto at = static_cast<std::size_t>(rank);
         for (const auto& part : job.prediction.footprints)
           predicted[at] += part.part == "checkpoint copy" ? part.bytes : 0;
-        for (const auto& box : session::saved_boxes(session)) {
+        for (const auto& box : step::saved_boxes(session)) {
           saved[at] += static_cast<std::int64_t>(box.data.nbytes());
           // Only what strategies keep may change while a GPU still copies it.
           if (box.until_update == box.tensor.starts_with("strategy/")) saved[at] = -1;
@@ -143,7 +143,7 @@ TEST_CASE("check predicts the memory of a copy, which is what is saved") {
 }
 
 TEST_CASE("a run's statistics come back bit for bit") {
-  observe::Statistics statistics;
+  train::Statistics statistics;
   monitor::StepEnded step;
   step.loss = 0.1;
   step.samples = 3;
@@ -159,7 +159,7 @@ TEST_CASE("a run's statistics come back bit for bit") {
   evaluation.loss = 0.7;
   evaluation.scores = {{"f1", 0.3}};
   statistics.evaluations.push_back(evaluation);
-  const auto back = observe::Statistics::restore(statistics.save());
+  const auto back = train::Statistics::restore(statistics.save());
   CHECK(back.first_loss == 0.1);
   CHECK(std::isnan(back.last_loss));
   CHECK(back.mean_loss() == 0.1);
@@ -169,7 +169,7 @@ TEST_CASE("a run's statistics come back bit for bit") {
   REQUIRE(back.evaluations.size() == 1);
   CHECK(back.evaluations[0].loss == 0.7);
   CHECK(back.evaluations[0].scores == evaluation.scores);
-  CHECK_THROWS_WITH(observe::Statistics::restore("{}"), Contains("the run's statistics are not what Capstan writes"));
+  CHECK_THROWS_WITH(train::Statistics::restore("{}"), Contains("the run's statistics are not what Capstan writes"));
 }
 
 TEST_CASE("metrics.jsonl continues after a step: later lines go, and one that a crash cut off") {
@@ -180,7 +180,7 @@ TEST_CASE("metrics.jsonl continues after a step: later lines go, and one that a 
       "{\"step\":2,\"checkpoint\":\"a\"}\n";
   write_file(folder / "metrics.jsonl",
              kept + "{\"step\":2,\"loss\":1.0}\n{\"step\":3,\"split\":\"eval\"}\n{\"step\":3,\"lo");
-  observe::RunFolder run(folder, 0);
+  train::RunFolder run(folder, 0);
   run.resume_after(2);
   monitor::StepEnded step;
   step.step = 2;
@@ -195,7 +195,7 @@ TEST_CASE("a run that starts from its beginning keeps what an earlier start told
   fs::create_directories(folder);
   write_file(folder / "metrics.jsonl", "{\"step\":0,\"loss\":1.0}\n");
   write_file(folder / "metrics-1.jsonl", "the first\n");
-  observe::RunFolder run(folder, 0);
+  train::RunFolder run(folder, 0);
   run.start_over();
   run.start_over();  // an empty file has nothing to keep
   CHECK(read_file(folder / "metrics-1.jsonl") == "the first\n");
@@ -230,7 +230,7 @@ TEST_CASE("checkpoints of a run that have vanished are not a run without any") {
 TEST_CASE("metrics and reports for which a disk has no room follow when it has, or are said to be missing") {
   const auto folder = fs::path(testing::small_config()).parent_path() / "full";
   fs::create_directories(folder);
-  observe::RunFolder run(folder, 0);
+  train::RunFolder run(folder, 0);
   monitor::StepEnded step;
   const auto lines = [&] { return split(trim(read_file(folder / "metrics.jsonl")), '\n'); };
   run.step_ended(step);
@@ -261,7 +261,7 @@ TEST_CASE("a lack of host memory for the copy is known before anything is alloca
 
 TEST_CASE("a run folder that cannot be made is named") {
   const auto file = testing::small_config();
-  CHECK_THROWS_WITH(observe::RunFolder::reuse(file, "a"),
+  CHECK_THROWS_WITH(train::RunFolder::reuse(file, "a"),
                     Contains("cannot make a folder for the run: Not a directory (ENOTDIR)") && Contains(file + "/a"));
 }
 

@@ -17,7 +17,7 @@ TEST_CASE("the rank that comes late is in collectives least") {
   std::array<double, 3> seconds{};
   comm::run_in_process(3, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
-    const auto clock = std::make_shared<observe::CollectiveClock>(c10::Device(c10::kCPU));
+    const auto clock = std::make_shared<train::CollectiveClock>(c10::Device(c10::kCPU));
     communicator.trace(clock);
     const auto group = communicator.group("all", {0, 1, 2}, c10::Device(c10::kCPU));
     const auto tensor = at::ones({1});
@@ -36,7 +36,7 @@ TEST_CASE("the rank that comes late is in collectives least") {
   CHECK(seconds[0] > 0.15);
   CHECK(seconds[2] > 0.15);
   CHECK(seconds[1] < 0.1);
-  const auto values = observe::slowest_rank({seconds.begin(), seconds.end()});
+  const auto values = train::slowest_rank({seconds.begin(), seconds.end()});
   REQUIRE(values.size() == 2);
   CHECK(values[0] == std::pair<std::string, double>("slowest_rank", 1));
   CHECK(values[1].second > 0.05);
@@ -44,8 +44,8 @@ TEST_CASE("the rank that comes late is in collectives least") {
 }
 
 TEST_CASE("one rank waits for no other") {
-  CHECK(observe::slowest_rank({0.5}).empty());
-  CHECK(observe::slowest_rank({}).empty());
+  CHECK(train::slowest_rank({0.5}).empty());
+  CHECK(train::slowest_rank({}).empty());
 }
 
 }  // namespace collective_clock_test

@@ -15,7 +15,7 @@ constexpr int ranks = 3;
 // What each rank gives to one step's sums.
 struct Given {
   step::StepInput input;
-  step::Wishes wishes;
+  step::Requests requests;
   monitor::Values monitors;
   std::optional<double> collective_s;
 };
@@ -31,7 +31,7 @@ std::vector<std::vector<train::StepTotals>> totals_of(std::vector<std::vector<Gi
     train::Control control(communicator.group("world", all, c10::Device(c10::kCPU)), communicator, speaks[rank]);
     for (auto& step : steps) {
       const auto& mine = step.at(rank);
-      control.start(mine.input, mine.wishes, mine.monitors, mine.collective_s);
+      control.start(mine.input, mine.requests, mine.monitors, mine.collective_s);
       if (!control.is_under_way()) throw std::logic_error("nothing is under way");
       told[rank].push_back(control.wait());
       if (control.is_under_way()) throw std::logic_error("it is still under way");
@@ -66,8 +66,8 @@ TEST_CASE("counts are those of the ranks that speak for a data coordinate; the w
     input.counts = {1.5};
     input.sources = {3, 4};
   }
-  step[1].wishes.hurry = true;
-  step[2].wishes.save = true;
+  step[1].requests.hurry = true;
+  step[2].requests.save = true;
   for (const auto& told : totals_of({step}, {true, false, true})) {
     const auto& totals = told.front();
     CHECK(totals.target_tokens == 22);
@@ -77,10 +77,10 @@ TEST_CASE("counts are those of the ranks that speak for a data coordinate; the w
     CHECK(totals.without_target == 2);
     CHECK(totals.objective == std::vector<double>{3});
     CHECK(totals.sources == std::vector<double>{6, 8});
-    CHECK(totals.wishes.hurry);
-    CHECK(totals.wishes.save);
-    CHECK_FALSE(totals.wishes.stop);
-    CHECK_FALSE(totals.wishes.time_is_up);
+    CHECK(totals.requests.hurry);
+    CHECK(totals.requests.save);
+    CHECK_FALSE(totals.requests.stop);
+    CHECK_FALSE(totals.requests.time_is_up);
   }
 }
 

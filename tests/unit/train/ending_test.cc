@@ -53,7 +53,7 @@ class Doubts final : public objective::Objective {
   }
 };
 
-session::Job prepare(const std::string& file, const Words& overrides, int world, int rank) {
+job::Job prepare(const std::string& file, const Words& overrides, int world, int rank) {
   static plugin::Host host;
   static const bool is_added = [] {
     host.add(testing::type<objective::Objective, Doubts, NoOptions>("objective", "doubts"));
@@ -93,9 +93,9 @@ Ended run(const std::string& name, const Words& more, const std::string& tables 
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
     const auto job = prepare(file, overrides, 2, rank);
-    observe::RunFolder folder(train::shared_run_folder(job.config, communicator), rank);
+    train::RunFolder folder(train::shared_run_folder(job.config, communicator), rank);
     const auto resume = train::resume_run(job, communicator);
-    auto session = session::materialise(job, communicator, {}, resume.reader.get());
+    auto session = step::materialise(job, communicator, {}, resume.reader.get());
     train::Loop loop(session, folder, stop, {.resume = &resume});
     loop.run();
     if (rank != 0) return;

@@ -83,7 +83,7 @@ TEST_CASE("evaluation sees what a strategy shows it, and the run's own weights c
 
 namespace {
 
-session::Job prepare(const std::string& file, const std::vector<std::string>& overrides, int world, int rank) {
+job::Job prepare(const std::string& file, const std::vector<std::string>& overrides, int world, int rank) {
   static const auto host = [] {
     auto made = std::make_unique<plugin::Host>();
     for (const auto& type : types()) made->add(type);
@@ -112,8 +112,8 @@ fs::path run_loop(const std::string& name, const std::string& tables) {
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
     const auto job = prepare(file, overrides, 2, rank);
-    observe::RunFolder run(train::shared_run_folder(job.config, communicator), rank);
-    auto session = session::materialise(job, communicator);
+    train::RunFolder run(train::shared_run_folder(job.config, communicator), rank);
+    auto session = step::materialise(job, communicator);
     train::Loop loop(session, run, stop);
     loop.run();
     if (rank == 0) folder = run.path();
@@ -174,14 +174,14 @@ TEST_CASE("check predicts what evaluation puts aside, and nothing where no strat
     const auto plain = testing::small_config(sharding);
     comm::run_in_process(2, [&](comm::Communicator& communicator) {
       const int rank = communicator.world().rank;
-      const auto aside = [](const session::Job& job) {
+      const auto aside = [](const job::Job& job) {
         std::int64_t bytes = 0;
         for (const auto& part : job.prediction.footprints)
           bytes += part.part == "parameters put aside" ? part.bytes : 0;
         return bytes;
       };
       const auto job = prepare(file, {}, 2, rank);
-      auto session = session::materialise(job, communicator);
+      auto session = step::materialise(job, communicator);
       std::int64_t bytes = 0;
       for (const auto& part : session.engine->step_parts()) bytes += static_cast<std::int64_t>(part.master.nbytes());
       if (bytes == 0 || aside(job) != bytes) throw Error(cat("predicted ", aside(job), ", not ", bytes));

@@ -32,10 +32,10 @@ void with_evaluations(std::vector<std::string> overrides, const Work& work, cons
   const test::Folder folder;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(testing::small_config(), overrides, 1, 0);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     const step::Feed feed(job);
-    observe::RunFolder run(folder.path(), 0);
-    observe::Observers observers;
+    train::RunFolder run(folder.path(), 0);
+    train::Observers observers;
     Watcher watcher;
     observers.add("", watcher);
     train::Evaluations evaluations(session, feed, step::StopAgreement(session.world_host, stop), observers, run);

@@ -20,7 +20,7 @@ bool is_memory(const std::function<void()>& fails) {
   try {
     fails();
   } catch (const std::exception& error) {
-    return observe::is_out_of_memory(error);
+    return train::is_out_of_memory(error);
   }
   throw std::logic_error("nothing was thrown");
 }
@@ -40,8 +40,7 @@ TEST_CASE("memory that runs out is known by its error, also after it has come th
 }
 
 TEST_CASE("footprints as monitors are told of them") {
-  const auto parts =
-      observe::memory_parts({{"parameters", 8, "cuda", "always"}, {"offloaded gradients", 4, "host", ""}});
+  const auto parts = train::memory_parts({{"parameters", 8, "cuda", "always"}, {"offloaded gradients", 4, "host", ""}});
   REQUIRE(parts.size() == 2);
   CHECK((parts[0].part == "parameters" && parts[0].bytes == 8 && !parts[0].on_host));
   CHECK((parts[1].bytes == 4 && parts[1].on_host));

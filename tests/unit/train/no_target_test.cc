@@ -161,8 +161,8 @@ TEST_CASE("metrics.jsonl says how many were left out, and that a step of nothing
     request.world_size = 2;
     request.rank = communicator.world().rank;
     const auto job = testing::job_of(request, host);
-    observe::RunFolder run(train::shared_run_folder(job.config, communicator), request.rank);
-    auto session = session::materialise(job, communicator);
+    train::RunFolder run(train::shared_run_folder(job.config, communicator), request.rank);
+    auto session = step::materialise(job, communicator);
     train::Loop loop(session, run, stop);
     loop.run();
   });
@@ -205,7 +205,7 @@ TEST_CASE("a loss over nothing is an error on every rank, and samples without a 
     request.world_size = 2;
     request.rank = communicator.world().rank;
     const auto job = testing::job_of(request, host);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     const step::Feed feed(job);
     step::Evaluator evaluator(session, feed);
     BlankOptions options;

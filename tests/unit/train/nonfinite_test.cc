@@ -30,23 +30,23 @@ struct Outcome {
   std::vector<step::StepInput> inputs{2};  // the step's that was asked for, by rank
 };
 
-using Prepare = std::function<void(session::Session&, int rank)>;
+using Prepare = std::function<void(step::Session&, int rank)>;
 
 Outcome run_loop(std::vector<std::string> overrides, const Prepare& prepare, std::int64_t input_of_step = 0) {
   at::set_num_threads(1);
   const auto file = testing::small_config("[strategy.fsdp]\nmode = \"full_shard\"\n");
   overrides.insert(overrides.begin(), "train.precision=fp32");
   Outcome outcome;
-  outcome.folder = observe::RunFolder::make(std::filesystem::path(file).parent_path().string(), "nonfinite");
+  outcome.folder = train::RunFolder::make(std::filesystem::path(file).parent_path().string(), "nonfinite");
   const auto log_file = outcome.folder / "test.log";
   log::configure(log_file.string(), log::Level::error, 0);
   const step::Stop stop;
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, overrides, 2, rank);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     prepare(session, rank);
-    observe::RunFolder folder(outcome.folder, rank);
+    train::RunFolder folder(outcome.folder, rank);
     outcome.inputs[static_cast<std::size_t>(rank)] = step::Feed(job).draw(input_of_step);
     train::Loop loop(session, folder, stop);
     try {
@@ -64,7 +64,7 @@ Outcome run_loop(std::vector<std::string> overrides, const Prepare& prepare, std
 
 // Multiplies what comes back to the second block's last matrix product by `factor` on rank 1, in these steps.
 Prepare poisoned(double factor, const std::function<bool(int forward)>& when) {
-  return [=](session::Session& session, int rank) {
+  return [=](step::Session& session, int rank) {
     if (rank != 1) return;
     auto forward = std::make_shared<int>(0);
     session.units[2]->all<nn::Linear>()[3]->after.fill("test", [=](const at::Tensor& y) {
@@ -79,7 +79,7 @@ Prepare poisoned(double factor, const std::function<bool(int forward)>& when) {
 // The same place on rank 1, where forward computes infinity in these forwards of training, and in those that look
 // again.
 Prepare overflowing(const std::function<bool(int forward)>& when) {
-  return [=](session::Session& session, int rank) {
+  return [=](step::Session& session, int rank) {
     if (rank != 1) return;
     auto forward = std::make_shared<std::int64_t>(0);
     auto bad_ids = std::make_shared<at::Tensor>();
@@ -129,7 +129,7 @@ TEST_CASE("a value that overflows in forward is found there, though nearly all g
 }
 
 TEST_CASE("a weight so large that what follows overflows is named, and neither loss scale nor optimizer are blamed") {
-  const auto outcome = run_loop({"train.max_steps=2", "train.loss_scale=8"}, [](session::Session& session, int) {
+  const auto outcome = run_loop({"train.max_steps=2", "train.loss_scale=8"}, [](step::Session& session, int) {
     for (const auto& stored : session.engine->stored_boxes()) {
       if (stored.record->name == "h.0.mlp.c_proj.weight") stored.value.fill_(3e38);
     }
@@ -142,7 +142,7 @@ TEST_CASE("a weight so large that what follows overflows is named, and neither l
 }
 
 TEST_CASE("a parameter that itself is not finite is named before gradients are, though only one rank holds it") {
-  const auto outcome = run_loop({"train.max_steps=2"}, [](session::Session& session, int rank) {
+  const auto outcome = run_loop({"train.max_steps=2"}, [](step::Session& session, int rank) {
     if (rank != 1) return;
     for (const auto& stored : session.engine->stored_boxes()) {
       if (stored.record->name == "h.1.ln_2.bias" || stored.record->name == "ln_f.weight")
@@ -254,7 +254,7 @@ TEST_CASE("dynamic loss scale: an overflow is no error until the scale is at its
                                                "optimizer.lr, or add warm-up"));
   }
   SECTION("a loss that is not finite is one at once: no scale helps against it") {
-    const auto outcome = run_loop(overrides, [](session::Session& session, int) {
+    const auto outcome = run_loop(overrides, [](step::Session& session, int) {
       session.units[1]->all<nn::Linear>()[3]->after.fill("test", [](const at::Tensor& y) { return y * HUGE_VAL; });
     });
     CHECK_THAT(outcome.errors[0], Contains("step 0: the loss is nan") && Contains(found_in("blocks.0")) &&

@@ -6,7 +6,7 @@
 namespace observers_test {
 
 using namespace capstan;
-using namespace capstan::observe;
+using namespace capstan::train;
 
 namespace {
 

@@ -18,8 +18,8 @@ using namespace capstan;
 namespace {
 
 // A step of each rank, then `plant` on the last one, then the comparison: what each rank throws.
-std::vector<std::string> faults_in(const std::string& file, int world,
-                                   const std::function<void(session::Session&)>& plant, int steps = 1) {
+std::vector<std::string> faults_in(const std::string& file, int world, const std::function<void(step::Session&)>& plant,
+                                   int steps = 1) {
   at::set_num_threads(1);
   plugin::Host host;
   host.add(testing::in_stages());
@@ -32,7 +32,7 @@ std::vector<std::string> faults_in(const std::string& file, int world,
     request.world_size = world;
     request.rank = rank;
     const auto job = testing::job_of(request, host);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     train::ReplicaCheck check(session, 100);
     step::Step step(session);
     step::Feed feed(job);
@@ -54,7 +54,7 @@ std::vector<std::string> faults_in(const std::string& file, int world,
 }
 
 std::vector<std::string> faults_after(int world, const std::string& tables,
-                                      const std::function<void(session::Session&)>& plant, int steps = 1) {
+                                      const std::function<void(step::Session&)>& plant, int steps = 1) {
   return faults_in(testing::small_config(tables), world, plant, steps);
 }
 
@@ -71,7 +71,7 @@ void flip(const at::Tensor& x) {
   *last = static_cast<char>(*last ^ 1);
 }
 
-at::Tensor parameter(session::Session& session, const std::string& part) {
+at::Tensor parameter(step::Session& session, const std::string& part) {
   for (const auto& stored : session.engine->stored_boxes()) {
     if (stored.record->name.find(part) != std::string::npos) return stored.value;
   }
@@ -139,7 +139,7 @@ TEST_CASE("a compute copy that one rank changed, where masters are sharded") {
 }
 
 TEST_CASE("what is sharded over all ranks has no replicas; runs that nothing disturbed are equal") {
-  const auto nothing = [](session::Session&) {};
+  const auto nothing = [](step::Session&) {};
   for (const std::string tables : {"", "[strategy.fsdp]\n", "[strategy.zero]\nstage = 2\n",
                                    "[strategy.fsdp]\nmode = \"hybrid_shard\"\nshard_size = 2\n", two_way.c_str()}) {
     INFO(tables);
@@ -152,7 +152,7 @@ TEST_CASE("it is due after the first steps of a process, then every N") {
   const auto file = testing::small_config();
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(file, {}, 2, communicator.world().rank);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     const train::ReplicaCheck check(session, 10);
     std::vector<std::int64_t> due;
     for (std::int64_t step = 5; step <= 25; ++step) {

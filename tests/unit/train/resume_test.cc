@@ -22,7 +22,7 @@ using namespace capstan::testing;
 namespace {
 
 constexpr std::int64_t steps = 6;
-constexpr std::int64_t saved_behind = 3;
+constexpr std::int64_t saved_after = 3;
 // Some ten units of sums in float64, whose order differs between layouts: what the project promises.
 constexpr double tolerance = 1e-10;
 constexpr const char* dropout = "model.dropout=0.1";
@@ -44,12 +44,12 @@ void check_bits(const Choice& choice) {
   for (const char* precision : {"fp32", "bf16"}) {
     const auto setting = exact(c, precision);
     INFO(precision << ", " << c.name);
-    CHECK(differences(train_resumed(setting, saved_behind, setting), train(setting), 0) == "");
+    CHECK(differences(train_resumed(setting, saved_after, setting), train(setting), 0) == "");
   }
 }
 
 /// From one layout to another: ranks before, layout before, ranks after, layout after.
-enum Reload : std::size_t { ranks_before, layout_before, ranks_behind, layout_behind };
+enum Reload : std::size_t { ranks_before, layout_before, ranks_after, layout_after };
 
 std::vector<std::size_t> reload_levels() { return {4, 8, 4, 8}; }
 
@@ -70,9 +70,9 @@ Setting float64(const ShardingCase& c) {
 void check_reload(const Choice& choice) {
   static const TrainResult reference = train({.overrides = {dropout}, .steps = steps});
   const auto before = case_of(choice[ranks_before], choice[layout_before]);
-  const auto after = case_of(choice[ranks_behind], choice[layout_behind]);
+  const auto after = case_of(choice[ranks_after], choice[layout_after]);
   INFO("from " << before.name << "to " << after.name);
-  CHECK(differences(train_resumed(float64(before), saved_behind, float64(after)), reference, tolerance) == "");
+  CHECK(differences(train_resumed(float64(before), saved_after, float64(after)), reference, tolerance) == "");
 }
 
 bool always(const Choice& /*choice*/) { return true; }
@@ -112,7 +112,7 @@ TEST_CASE("bf16_pure and fp16's masters come back bit for bit") {
                           .config = strategy,
                           .overrides = {dropout, "run.deterministic=true", "train.precision=bf16_pure"},
                           .steps = steps};
-    CHECK(differences(train_resumed(setting, saved_behind, setting), train(setting), 0) == "");
+    CHECK(differences(train_resumed(setting, saved_after, setting), train(setting), 0) == "");
   }
 }
 
@@ -238,7 +238,7 @@ TEST_CASE("parameters and optimizer state that ranks keep for themselves are sav
 TEST_CASE("what a strategy remembers of a bucket continues") {
   for (const char* sharding : {"", "[strategy.fsdp]\nmode = \"shard_grad_op\"\n"}) {
     const auto setting = with("remembers", 2, sharding);
-    CHECK(differences(train_resumed(setting, saved_behind, setting), train(setting), 0) == "");
+    CHECK(differences(train_resumed(setting, saved_after, setting), train(setting), 0) == "");
   }
 }
 
@@ -246,12 +246,12 @@ TEST_CASE("what the run cannot continue from is refused in words, all faults at 
   const Setting setting{.world = 1, .overrides = {}, .steps = steps};
   auto other = setting;
   other.overrides = {"train.global_batch=12", "run.seed=4"};
-  CHECK_THROWS_WITH(train_resumed(setting, saved_behind, other),
+  CHECK_THROWS_WITH(train_resumed(setting, saved_after, other),
                     Contains("global_batch is 12, but 24 in the checkpoint") &&
                         Contains("seed is 4, but 3 in the checkpoint") && Contains("set it to 24, or start a new run"));
   auto shorter = setting;
   shorter.steps = 2;
-  CHECK_THROWS_WITH(train_resumed(setting, saved_behind, shorter),
+  CHECK_THROWS_WITH(train_resumed(setting, saved_after, shorter),
                     Contains("the run has 2 steps") && Contains("is after step 3") && Contains("make the run longer"));
 }
 
@@ -260,7 +260,7 @@ TEST_CASE("another function, other data or another optimizer is refused with bot
   auto other = setting;
   for (const char* more : {"model.dropout=0.2", "data.length=9", "optimizer.clip=2", "optimizer.betas=[0.8,0.99]"})
     other.overrides.emplace_back(more);
-  CHECK_THROWS_WITH(train_resumed(setting, saved_behind, other),
+  CHECK_THROWS_WITH(train_resumed(setting, saved_after, other),
                     Contains("model.dropout is 0.2, but 0.1 in the checkpoint") &&
                         Contains("data.length is 9, but 0 in the ") &&
                         Contains("optimizer.clip is 2.0, but 1.0 in the ") &&
@@ -268,7 +268,7 @@ TEST_CASE("another function, other data or another optimizer is refused with bot
                         Contains("or accept it: checkpoint.accept = [\"optimizer.clip\"]"));
   other.overrides.emplace_back("checkpoint.accept=[\"model\", \"data.length\", \"optimizer\"]");
   const Log log;
-  CHECK(train_resumed(setting, saved_behind, other).losses.size() == steps);
+  CHECK(train_resumed(setting, saved_after, other).losses.size() == steps);
   CHECK_THAT(log.text(), Contains("optimizer.clip is 2.0, not 1.0, as checkpoint.accept allows"));
 }
 
@@ -276,28 +276,28 @@ TEST_CASE("frozen parameters are saved or left out, and come from where they cam
   for (const char* sharding : {"", "[strategy.fsdp]\nmode = \"full_shard\"\n"}) {
     auto setting = with("freezes", 2, sharding);
     const auto straight = train(setting);
-    CHECK(differences(train_resumed(setting, saved_behind, setting), straight, 0) == "");
+    CHECK(differences(train_resumed(setting, saved_after, setting), straight, 0) == "");
     setting.overrides.emplace_back("checkpoint.save=trainable");
-    CHECK(differences(train_resumed(setting, saved_behind, setting), straight, 0) == "");
+    CHECK(differences(train_resumed(setting, saved_after, setting), straight, 0) == "");
   }
 }
 
 TEST_CASE("a run continues with the optimizer that it was saved with, and with what that trained") {
   const auto plain = with("", 2, "[optimizer]\nplugin = \"descends\"\n");
-  CHECK(differences(train_resumed(plain, saved_behind, plain), train(plain), 0) == "");
-  CHECK_THROWS_WITH(train_resumed(plain, saved_behind, with("", 2)),
+  CHECK(differences(train_resumed(plain, saved_after, plain), train(plain), 0) == "");
+  CHECK_THROWS_WITH(train_resumed(plain, saved_after, with("", 2)),
                     Contains("optimizer.plugin is \"adamw\", but \"descends\" in the checkpoint"));
   auto adamw = with("", 2);
   adamw.overrides.emplace_back("checkpoint.accept=[\"optimizer\", \"strategy\"]");
-  CHECK_THROWS_WITH(train_resumed(plain, saved_behind, adamw),
+  CHECK_THROWS_WITH(train_resumed(plain, saved_after, adamw),
                     Contains("it has no 'optimizer/exp_avg', which the optimizer of this run keeps") &&
                         Contains("it has no 'optimizer/exp_avg_sq'") &&
                         Contains("continue with the optimizer that was saved"));
   auto plain_then = plain;
   plain_then.overrides.emplace_back("checkpoint.accept=[\"optimizer\", \"strategy\"]");
-  CHECK_THROWS_WITH(train_resumed(adamw, saved_behind, plain_then),
+  CHECK_THROWS_WITH(train_resumed(adamw, saved_after, plain_then),
                     Contains("it has 'optimizer/exp_avg', which the optimizer of this run does not keep"));
-  CHECK_THROWS_WITH(train_resumed(with("freezes", 2), saved_behind, adamw),
+  CHECK_THROWS_WITH(train_resumed(with("freezes", 2), saved_after, adamw),
                     Contains("it has no optimizer state of 'blocks.0.") && Contains(" more") &&
                         Contains("train the same parameters as the run that was saved"));
 }
@@ -305,12 +305,12 @@ TEST_CASE("a run continues with the optimizer that it was saved with, and with w
 TEST_CASE("what cannot be given back on another mesh is said") {
   {
     const Log log;
-    (void)train_resumed(with("remembers", 2), saved_behind, with("remembers", 3));
+    (void)train_resumed(with("remembers", 2), saved_after, with("remembers", 3));
     CHECK_THAT(log.text(),
                Contains("strategies' own state is of the mesh world 2") && Contains("and starts afresh on world 3"));
   }
   const Log log;
-  (void)train_resumed(with("apart", 2), saved_behind, with("apart", 3));
+  (void)train_resumed(with("apart", 2), saved_after, with("apart", 3));
   CHECK_THAT(log.text(), Contains("there are more ranks now: the new ones start from the first one's"));
 }
 

@@ -12,7 +12,7 @@
 namespace run_folder_test {
 
 using namespace capstan;
-using observe::RunFolder;
+using train::RunFolder;
 namespace fs = std::filesystem;
 
 namespace {
@@ -38,7 +38,7 @@ TEST_CASE("scores of answers that a run gives again do not stand in metrics.json
   CHECK(resumed(all, {"eval"}) == cat(earlier, steps, of_train));
   CHECK(resumed(all, {"train", "eval"}) == cat(earlier, steps));
 
-  observe::Statistics statistics;
+  train::Statistics statistics;
   monitor::EvalEnded evaluation;
   evaluation.step = 4;
   evaluation.split = "eval";

@@ -8,7 +8,7 @@ using namespace capstan;
 
 TEST_CASE(
     "an evaluation is its loss and the scores of answers after the same step, those of training questions apart") {
-  observe::Statistics statistics;
+  train::Statistics statistics;
   monitor::EvalEnded loss;
   loss.step = 4;
   loss.split = "eval";

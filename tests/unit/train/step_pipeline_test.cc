@@ -25,28 +25,28 @@ class Watcher final : public monitor::Monitor {
   std::vector<monitor::StepEnded> events;
 };
 
-using Wishes = std::function<step::Wishes(int rank, int call)>;
+using Requests = std::function<step::Requests(int rank, int call)>;
 using Work = std::function<void(train::StepPipeline&, const Watcher&, int rank)>;
 
-// Two ranks with 6 steps ahead; `wishes` is asked with the number of earlier calls.
-void with_pipeline(const Wishes& wishes, const Work& work) {
+// Two ranks with 6 steps ahead; `requests` is asked with the number of earlier calls.
+void with_pipeline(const Requests& requests, const Work& work) {
   at::set_num_threads(1);
   const auto file = testing::small_config();
   const test::Folder folder;
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const auto rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, {"train.max_steps=6", "train.global_batch=24"}, 2, rank);
-    auto session = session::materialise(job, communicator);
-    observe::Observers observers;
+    auto session = step::materialise(job, communicator);
+    train::Observers observers;
     Watcher watcher;
     observers.add("", watcher);
     int calls = 0;
-    train::StepPipeline pipeline(session, folder.path(), observers, [&] { return wishes(rank, calls++); });
+    train::StepPipeline pipeline(session, folder.path(), observers, [&] { return requests(rank, calls++); });
     work(pipeline, watcher, rank);
   });
 }
 
-step::Wishes none(int /*rank*/, int /*call*/) { return {}; }
+step::Requests none(int /*rank*/, int /*call*/) { return {}; }
 
 void require(bool condition, const char* what) {
   if (!condition) throw std::logic_error(what);
@@ -56,10 +56,10 @@ void require(bool condition, const char* what) {
 
 TEST_CASE("one rank's wish to stop, said while a step is under way, stops all ranks before the next one") {
   const auto stops = [](int rank, int call) {
-    step::Wishes wishes;
-    wishes.stop = rank == 1 && call == 2;
-    wishes.save = rank == 0 && call == 1;
-    return wishes;
+    step::Requests requests;
+    requests.stop = rank == 1 && call == 2;
+    requests.save = rank == 0 && call == 1;
+    return requests;
   };
   with_pipeline(stops, [](auto& pipeline, const auto& watcher, int /*rank*/) {
     pipeline.begin(0);

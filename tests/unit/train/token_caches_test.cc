@@ -2,7 +2,7 @@
 
 #include <capstan_catch.h>
 
-#include "assembly/tokenizer_job.h"
+#include "job/tokenizer_job.h"
 
 namespace token_caches_test {
 
@@ -48,7 +48,7 @@ std::filesystem::path cache_of(const test::Folder& folder, const std::string& da
       folder.write("a.toml", cat("[model]\nplugin = \"tiny\"\n[data]\nplugin = \"tables\"\ncache = \"tokens\"\n", data,
                                  "[train]\nmax_steps = 2\nglobal_batch = 4\n", tables));
   Diagnostics faults;
-  auto job = session::prepare(request, host, faults);
+  auto job = job::prepare(request, host, faults);
   REQUIRE(job);
   job->samples.model_folder = model_folder;
   const auto splits = train::cached_splits(job->config, job->plugins, job->samples);

@@ -21,7 +21,7 @@ std::string warning(std::vector<config::Entry> entries) {
   Diagnostics faults;
   const config::Options<setup::CheckpointOptions> options({"checkpoint", {}, std::move(entries)}, faults);
   faults.throw_if_any();
-  return observe::unsaved_warning(options);
+  return train::unsaved_warning(options);
 }
 
 const config::Value five = std::int64_t{5};

@@ -31,7 +31,7 @@ struct PlanRequest {
 /// function here takes any step, in any order. A default-made plan (of a job that does not train) has no epochs: asking
 /// it about a step is a bug, and throws std::logic_error.
 struct Plan {
-  std::int64_t samples = 0;  ///< that an epoch sees
+  std::int64_t samples = 0;  ///< an epoch sees this number
   std::int64_t global_batch = 1;
   std::int64_t steps_per_epoch = 0;
   std::int64_t steps = 0;  ///< in the whole run

@@ -12,7 +12,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace data {
 class DataSource;
 }
-namespace session {
+namespace step {
 struct Session;
 }
 namespace step {
@@ -34,11 +34,11 @@ class Generation {
   /// Answers to the first `samples` questions of a split (-1: all), and their scores. A sample without a prompt is no
   /// question, unless it has references: it counts then, with an empty answer. With an `agreement` it throws Stopped,
   /// on all ranks after the same prompts, when one is asked to stop.
-  virtual execution::Evaluation answers(session::Session& session, const data::DataSource& source, std::int64_t samples,
+  virtual execution::Evaluation answers(step::Session& session, const data::DataSource& source, std::int64_t samples,
                                         const step::StopAgreement* agreement) const = 0;
   /// Texts that continue prompts which every rank has, divided among the data coordinates, train.eval_batch at once; on
   /// every rank.
-  virtual std::vector<std::string> texts(session::Session& session, const std::vector<Prompt>& prompts,
+  virtual std::vector<std::string> texts(step::Session& session, const std::vector<Prompt>& prompts,
                                          const execution::AnswerEnd& end) const = 0;
 };
 

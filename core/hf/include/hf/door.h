@@ -30,7 +30,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace setup {
 struct TrainOptions;
 }
-namespace assembly {
+namespace job {
 struct Plugins;
 }
 namespace hf {
@@ -61,7 +61,7 @@ class Folder : public layout::Source, public nn::CodedSource {
 
 /// What a folder is written from, besides the values.
 struct ModelToWrite {
-  const assembly::Plugins& plugins;
+  const job::Plugins& plugins;
   const tokenizer::Opened& tokenizer;
   const setup::TrainOptions& train;
   std::vector<nn::Unit*> units;                ///< the model's, with what strategies added
@@ -101,7 +101,7 @@ struct Door {
                                                   const layout::FileMap& map, layout::Source& values,
                                                   c10::ScalarType dtype);
   /// Why this model cannot be written as a folder; empty: it can.
-  std::string (*not_exportable)(const assembly::Plugins& plugins, const std::vector<nn::Unit*>& units);
+  std::string (*not_exportable)(const job::Plugins& plugins, const std::vector<nn::Unit*>& units);
   /// Writes a folder that transformers loads: config.json, weights, and from where the run had them
   /// generation_config.json and the tokenizer's files. `values` gives the records of its units, frozen ones come from
   /// model.path's own files. Each rank writes files of its own and no rank holds more than one tensor. The folder

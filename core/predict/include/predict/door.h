@@ -19,14 +19,12 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace setup {
 struct JobRequest;
 }
-namespace assembly {
+namespace job {
 struct Position;
 struct Prediction;
 struct PredictionInputs;
-}  // namespace assembly
-namespace session {
 struct Job;
-}
+}  // namespace job
 
 namespace predict {
 
@@ -56,30 +54,27 @@ class Door {
  public:
   virtual ~Door() = default;
 
-  /// As session::settle says.
+  /// As job::settle says.
   virtual setup::JobRequest settle(const setup::JobRequest& request, plugin::Host& host,
                                    Diagnostics& unknown) const = 0;
   /// Adds to the predictions of all positions on pp what a micro-step takes and computes on a GPU. Throws Error where a
   /// strategy's port is passed over.
-  virtual void add_micro_step(const std::vector<assembly::Position>& positions,
-                              const assembly::PredictionInputs& inputs,
-                              std::vector<assembly::Prediction>& predictions) const = 0;
+  virtual void add_micro_step(const std::vector<job::Position>& positions, const job::PredictionInputs& inputs,
+                              std::vector<job::Prediction>& predictions) const = 0;
 
   /// Reads a name ("a100-80g") or a size ("80GiB", "40.5G", both times 2^30). Throws Error with the names otherwise.
-  virtual plan::Gpu gpu_named(const std::string& text) const = 0;
+  virtual Gpu gpu_named(const std::string& text) const = 0;
   /// Faults where the GPU cannot compute in this precision, or not with a LibTorch for this CUDA (13; 0: not known).
-  virtual void judge_gpu(const plan::Gpu& gpu, const std::string& precision, int cuda_major,
-                         Diagnostics& faults) const = 0;
+  virtual void judge_gpu(const Gpu& gpu, const std::string& precision, int cuda_major, Diagnostics& faults) const = 0;
   /// Holds the job's predicted peak against the GPU. Throws Error where activations are not in the prediction.
-  virtual plan::Fit judge_fit(const session::Job& job, const plan::Gpu& gpu, const plan::RankCounts& ranks,
-                              plugin::Host& host) const = 0;
+  virtual Fit judge_fit(const job::Job& job, const Gpu& gpu, const RankCounts& ranks, plugin::Host& host) const = 0;
   /// What stands against a run's start, with the tables of `check`: it does not fit into its smallest GPU. Empty: it
   /// fits, or nothing is known of one or the other.
-  virtual std::string too_large_text(const session::Job& job, plugin::Host& host) const = 0;
+  virtual std::string too_large_text(const job::Job& job, plugin::Host& host) const = 0;
   /// The changes that would make a run smaller, the best first; of a request for CPUs, what a GPU would save.
   virtual std::vector<monitor::MemorySaving> savings(const setup::JobRequest& request, plugin::Host& host) const = 0;
   /// A few lines for people: predicted against actual memory and the step's time. Empty where nothing was predicted.
-  virtual std::string against_actual(const session::Job& job, const plan::Actual& actual) const = 0;
+  virtual std::string against_actual(const job::Job& job, const Actual& actual) const = 0;
 
   /// Throws Error as plan::Predictor's constructor does.
   virtual std::unique_ptr<Planner> planner(const Planned& planned, const plan::Machines& machines,

@@ -5,7 +5,7 @@
 #include <string>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace plan {
+namespace predict {
 
 /// A GPU that a prediction is held against.
 struct Gpu {
@@ -39,5 +39,5 @@ struct Actual {
   std::int64_t gpu_bytes = 0;  ///< its memory
 };
 
-}  // namespace plan
+}  // namespace predict
 CAPSTAN_END_NAMESPACE

@@ -19,7 +19,7 @@ struct Figures {
   double eight_bit_grouped_product_flops = 0;  ///< … of experts
   double eight_bit_block_product_flops = 0;    ///< … with a scale for each block
   double product_seconds = 0;                  ///< time that each product takes besides
-  double attention_flops = 0;                  ///< of rows of 2,048 columns, FLOP/s
+  double attention_flops = 0;                  ///< for rows of 2,048 columns, FLOP/s
   double attention_backward_flops = 0;
   double attention_growth = 0;  ///< share by which both grow with each doubling of the columns, up to 131,072
   double attention_seconds = 0;

@@ -4,7 +4,7 @@
 #include <capstan_catch.h>
 
 #include "axolotl_file.h"
-#include "session/settle.h"
+#include "job/settle.h"
 #include "support/folder.h"
 
 namespace imported_axolotl_test {
@@ -46,7 +46,7 @@ std::vector<std::string> check(const std::string& members, const Place& place) {
       folder.write("a.toml", cat(toml, "\n", model, "train = \"rows.jsonl\"\neval = \"rows.jsonl\"\n", place.options));
   request.world_size = place.ranks;
   Diagnostics faults;
-  session::make_job(request, host, faults);
+  job::make_job(request, host, faults);
   std::vector<std::string> out;
   for (const auto& one : faults.list()) out.push_back(one.text());
   return out;

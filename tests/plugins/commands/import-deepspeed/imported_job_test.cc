@@ -3,8 +3,8 @@
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
+#include "job/settle.h"
 #include "plugins/commands/import-deepspeed/translate.h"
-#include "session/settle.h"
 #include "support/folder.h"
 
 namespace imported_job_test {
@@ -41,7 +41,7 @@ std::vector<std::string> check(const std::string& toml) {
   request.file = folder.write("a.toml", own);
   request.world_size = 2;
   Diagnostics diagnostics;
-  session::make_job(request, host, diagnostics);
+  job::make_job(request, host, diagnostics);
   return texts(diagnostics);
 }
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <set>
 
-#include "session/job.h"
+#include "job/job.h"
 #include "support/folder.h"
 #include "testing/tiny.h"
 #include "train/token_caches.h"
@@ -23,7 +23,7 @@ using test::Folder;
 namespace {
 
 struct Prepared {
-  std::optional<session::Job> job;
+  std::optional<job::Job> job;
   std::string faults;
   std::size_t count = 0;
 };
@@ -44,7 +44,7 @@ Prepared prepared(const Folder& folder, const std::string& data, const std::vect
   Diagnostics faults;
   Prepared out;
   try {
-    out.job = session::prepare(request, host, faults);
+    out.job = job::prepare(request, host, faults);
   } catch (const Error& error) {
     for (const auto& fault : error.diagnostics()) faults.add(fault);
   }

@@ -19,7 +19,7 @@ const std::string model =
     "[model]\nplugin = \"llama\"\nvocab_size = 256\nnum_layers = 2\nseq_length = 24\nhidden_size = 64\nnum_heads = 4\n"
     "num_kv_heads = 4\nff_dim = 96\n";
 const std::string in_8_bits = "[optimizer]\nplugin = \"adam8bit\"\n";
-constexpr std::int64_t saved_behind = 7;
+constexpr std::int64_t saved_after = 7;
 constexpr double tolerance = 1e-7;
 
 Setting setting(int world, const std::string& optimizer = in_8_bits) {
@@ -64,14 +64,14 @@ TEST_CASE("adam8bit: ranks that cut blocks have other scales, and learn nearly t
 TEST_CASE("adam8bit: a run that resumes on the same ranks has the same bits") {
   for (const int world : {1, 2, 3}) {
     INFO(world << " ranks");
-    CHECK(differences(train_resumed(setting(world), saved_behind, setting(world)), train(setting(world)), 0) == "");
+    CHECK(differences(train_resumed(setting(world), saved_after, setting(world)), train(setting(world)), 0) == "");
   }
 }
 
 TEST_CASE("adam8bit: a run resumes on other ranks") {
   const auto alone = train(setting(1));
   const auto resumed = [](int before, int after) {
-    return train_resumed(setting(before), saved_behind, setting(after));
+    return train_resumed(setting(before), saved_after, setting(after));
   };
   CHECK(differences(resumed(2, 4), alone, tolerance) == "");
   CHECK(differences(resumed(4, 1), alone, tolerance) == "");

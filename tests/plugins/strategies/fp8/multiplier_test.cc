@@ -73,7 +73,7 @@ TEST_CASE("where autograd is off an input is not rounded for a gradient") {
   const auto on_meta = at::TensorOptions().device(at::kMeta).dtype(at::kBFloat16);
   const auto x = at::empty({64, 32}, on_meta), w = at::empty({16, 32}, on_meta).set_requires_grad(true);
   const auto bytes = [&] {
-    const meta::WorkCounter counted;
+    const predict::WorkCounter counted;
     Multiplier::multiply(multiplier(cases[0]), x, w);
     return counted.work().bytes;
   };

@@ -3,7 +3,7 @@
 #include <capstan_catch.h>
 
 #include <capstan/plugin/host.h>
-#include "session/job.h"
+#include "job/job.h"
 #include "support/families.h"
 #include "support/folder.h"
 
@@ -75,7 +75,7 @@ std::string checked(const testing::Family& family, const std::string& tables, in
                                    testing::family_config(family) + tables);
   request.world_size = world;
   Diagnostics faults;
-  (void)session::prepare(request, host, faults);
+  (void)job::prepare(request, host, faults);
   return faults.empty() ? std::string() : faults.list().front().text();
 }
 

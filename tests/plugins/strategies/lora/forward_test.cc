@@ -3,8 +3,8 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
-#include "assembly/assemble.h"
 #include "hf/merged_source.h"
+#include "job/assemble.h"
 #include "nn/init_source.h"
 #include "plugins/strategies/lora/jobs.h"
 
@@ -79,19 +79,19 @@ TEST_CASE("merged weights compute what adapters do") {
     const auto with = testing::prepare_small(write("with.toml", one.config), {}, 1, 0);
     const auto without = testing::prepare_small(
         write("without.toml", one.config.substr(0, one.config.find("[strategy.lora]"))), {}, 1, 0);
-    const auto loss = [&](const session::Job& job, session::Session& session) {
+    const auto loss = [&](const job::Job& job, step::Session& session) {
       step::Feed feed(job);
       return step::Evaluator(session, feed).loss(*job.samples.train).loss;
     };
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
-      auto adapted = session::materialise(with, communicator);
+      auto adapted = step::materialise(with, communicator);
       std::vector<const nn::Adapter*> adapters;
       for (const auto& unit : adapted.units) {
         for (const auto& adapter : unit->adapters()) adapters.push_back(&adapter);
       }
       const double expected = loss(with, adapted);
       comm::run_in_process(1, [&](comm::Communicator& other) {
-        auto plain = session::materialise(without, other);
+        auto plain = step::materialise(without, other);
         nn::InitSource base(5);
         hf::MergedSource merged(base, base, adapters);
         plain.engine->fill(merged);

@@ -8,8 +8,8 @@
 
 #include "checkpoint/scratch.h"
 #include "nn/init_source.h"
-#include "session/exports.h"
 #include "support/small_run.h"
+#include "train/exports.h"
 
 namespace lora_test {
 
@@ -31,8 +31,8 @@ inline std::string lora_table(const std::string& options) {
 }
 
 /// A job on one of `world` ranks.
-inline capstan::session::Job planned(const std::string& model_and_lora, int world = 1,
-                                     capstan::setup::Purpose purpose = capstan::setup::Purpose::train) {
+inline capstan::job::Job planned(const std::string& model_and_lora, int world = 1,
+                                 capstan::setup::Purpose purpose = capstan::setup::Purpose::train) {
   const Scratch scratch;
   const auto file = scratch.path() / "planned.toml";
   // Nothing is allocated: models may be larger than this machine.
@@ -61,8 +61,8 @@ inline std::string refusal(const std::string& model_and_lora,
 inline void write_drawn_adapter(const std::string& config, const std::filesystem::path& folder) {
   const auto job = planned(config);
   capstan::nn::InitSource drawn(5);
-  const auto exported = capstan::session::exports_of(job.plugins.strategies).front();
-  capstan::session::write_export(exported, job.plugins, drawn, folder);
+  const auto exported = capstan::job::exports_of(job.plugins.strategies).front();
+  capstan::train::write_export(exported, job.plugins, drawn, folder);
 }
 
 }  // namespace lora_test

@@ -20,7 +20,7 @@ const std::string apart = "dropout = 1e-17\n";
 const std::vector<std::string> targets{"\"all-linear\"", "\"q_proj\", \"k_proj\", \"v_proj\"", "\"q_proj\", \"v_proj\"",
                                        "\"gate_proj\", \"up_proj\", \"k_proj\""};
 
-std::int64_t times(const session::Job& job, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+std::int64_t times(const job::Job& job, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
   std::int64_t sum = 0;
   for (const auto& [product, count] : job.prediction.work->micro.compute.products) {
     if (product.rows == rows && product.columns == columns && product.depth == depth) sum += count;

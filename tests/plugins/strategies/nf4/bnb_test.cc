@@ -11,9 +11,9 @@
 #include <cmath>
 #include <fstream>
 
-#include "assembly/assemble.h"
 #include "checkpoint/scratch.h"
 #include "hf/door.h"
+#include "job/assemble.h"
 #include "nn/init_source.h"
 #include "nn/weights.h"
 #include "plugins/strategies/nf4/codec.h"
@@ -85,7 +85,7 @@ void write_model(const std::string& config, const fs::path& from, const fs::path
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     nn::InitSource values(7);
     const hf::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
-                                 assembly::pointers(job.model->units)};
+                                 job::pointers(job.model->units)};
     session::ExportForm options;
     options.quantization = form;
     hf::door().write(model, values, to, options, communicator);

@@ -54,7 +54,7 @@ TEST_CASE("an evaluation trains nothing, so that a base in 4 bits needs no adapt
     const auto job = job_of(request);
     double loss = 0;
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
-      auto session = session::materialise(job, communicator);
+      auto session = step::materialise(job, communicator);
       const step::Feed feed(job);
       loss = step::Evaluator(session, feed).loss(*job.samples.train).loss;
     });

@@ -30,7 +30,7 @@ Decided decided(const std::string& device, std::int64_t room, const std::string&
   request.gpu_room = room;
   plugin::Host host;
   Diagnostics faults;
-  const auto job = session::make_job(request, host, faults);
+  const auto job = job::make_job(request, host, faults);
   Decided result;
   for (const auto& fault : faults.list()) result.faults += fault.text() + "\n";
   if (!job) return result;
@@ -77,7 +77,7 @@ TEST_CASE("options that are tried win over what auto took") {
   request.gpu_room = std::int64_t{1} << 60;
   plugin::Host host;
   Diagnostics faults;
-  const auto job = session::make_job(request, host, faults);
+  const auto job = job::make_job(request, host, faults);
   REQUIRE(job);
   const auto& settled = job->config.request.settled.values;
   REQUIRE(settled.size() == 2);  // auto and enabled, which are false
@@ -86,7 +86,7 @@ TEST_CASE("options that are tried win over what auto took") {
     CHECK_THAT(value.origin.text(), Contains("job.toml:"));
   }
   const auto peak = [&](const std::vector<std::string>& overrides) {
-    const auto other = session::predict_with(job->config.request, overrides, host);
+    const auto other = predict::predict_with(job->config.request, overrides, host);
     REQUIRE(other);
     return layout::total_bytes(other->prediction.footprints, "cuda");
   };

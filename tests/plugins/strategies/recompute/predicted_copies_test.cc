@@ -33,7 +33,7 @@ std::int64_t copied_on_a_cpu(const std::string& table) {
   std::int64_t copied = 0;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     const auto job = testing::job_of(with_table(table), "cpu", 1, of_many_layers());
-    const auto session = session::materialise(job, communicator);
+    const auto session = step::materialise(job, communicator);
     auto batch = step::to_device(step::Feed(job).draw(0).micro.front(), session.device);
     batch.training = true;
     REQUIRE(batch.tokens.sizes() == at::IntArrayRef({testing::rows, testing::length}));

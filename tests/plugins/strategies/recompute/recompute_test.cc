@@ -80,12 +80,12 @@ std::vector<std::unique_ptr<nn::Unit>> chain(const std::vector<std::string>& in_
 
 /// One rank's session with the plugin's table, and a batch.
 struct One {
-  session::Job job;
-  session::Session session;
+  job::Job job;
+  step::Session session;
   nn::Batch batch;
   One(comm::Communicator& communicator, const std::string& table)
       : job(testing::prepare_small(testing::small_config(table), {}, 1, 0)),
-        session(session::materialise(job, communicator)),
+        session(step::materialise(job, communicator)),
         batch(step::to_device(step::Feed(job).draw(0).micro.front(), session.device)) {
     batch.training = true;
     session.engine->begin_backward(0);
@@ -291,13 +291,13 @@ namespace {
 
 constexpr std::int64_t gpu_layers = 8, of_an_input = testing::rows * testing::length * 64 * 2;
 
-session::Job on_a_gpu(const std::string& table, const std::vector<std::string>& more = {}) {
+job::Job on_a_gpu(const std::string& table, const std::vector<std::string>& more = {}) {
   auto overrides = more;
   overrides.insert(overrides.end(), {cat("model.num_layers=", gpu_layers), "train.pad_to_multiple=64"});
   return testing::job_of(testing::small(testing::llama, "bf16", table), "cuda", 1, overrides);
 }
 
-std::int64_t predicted_on_host(const session::Job& job) {
+std::int64_t predicted_on_host(const job::Job& job) {
   std::int64_t bytes = 0;
   for (const auto& part : job.prediction.footprints) {
     const bool is_kept = part.part == "inputs of what is recomputed" || part.part == "what attention computed";

@@ -27,7 +27,7 @@ std::string config_of(const Family& family, const std::string& strategy) {
          strategy;
 }
 
-using Body = std::function<void(const session::Job&, session::Session&)>;
+using Body = std::function<void(const job::Job&, step::Session&)>;
 
 void on_ranks(const Family& family, int world, const std::string& strategy, const Body& body) {
   at::set_num_threads(1);
@@ -35,7 +35,7 @@ void on_ranks(const Family& family, int world, const std::string& strategy, cons
   const auto file = folder.write("run.toml", config_of(family, strategy));
   comm::run_in_process(world, [&](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(file, {}, world, communicator.world().rank);
-    auto session = session::materialise(job, communicator);
+    auto session = step::materialise(job, communicator);
     body(job, session);
   });
 }
@@ -50,7 +50,7 @@ Stored stored(const Family& family, int world, const std::string& strategy, layo
   std::mutex mutex;
   testing::TrainResult run;
   testing::Collected collected(run);
-  on_ranks(family, world, strategy, [&](const session::Job& job, session::Session& session) {
+  on_ranks(family, world, strategy, [&](const job::Job& job, step::Session& session) {
     if (source) {
       const std::lock_guard lock(mutex);  // a source is for one thread
       session.engine->fill(*source);
@@ -101,7 +101,7 @@ const std::string sequence = "sequence_parallel = true\n";
 // Logits of a batch of prompts and of each token that greedy decoding adds; what each rank sees, by rank.
 std::vector<at::Tensor> decode(const Family& family, int world, const std::string& strategy) {
   std::vector<at::Tensor> all(static_cast<std::size_t>(world));
-  on_ranks(family, world, strategy, [&](const session::Job& job, session::Session& session) {
+  on_ranks(family, world, strategy, [&](const job::Job& job, step::Session& session) {
     const at::NoGradGuard no_grad;
     const auto longs = at::TensorOptions().dtype(at::kLong);
     auto length = at::tensor({7, 4}, longs);

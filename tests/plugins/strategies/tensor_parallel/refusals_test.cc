@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include <capstan/plugin/host.h>
-#include "session/job.h"
+#include "job/job.h"
 #include "support/families.h"
 #include "support/folder.h"
 
@@ -188,7 +188,7 @@ TEST_CASE("ranks of two nodes that split a layer are warned of the network") {
     request.file = config;
     request.world_size = 4;
     request.ranks_per_node = ranks_per_node;
-    session::prepare(request, host, diagnostics);
+    job::prepare(request, host, diagnostics);
     diagnostics.throw_if_any();
   }
   log::configure({}, log::Level::warning, 0);

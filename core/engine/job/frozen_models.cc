@@ -1,0 +1,165 @@
+#include "job/frozen_models.h"
+
+#include <capstan/base/text.h>
+#include <capstan/config/model_path.h>
+#include <capstan/nn/codec.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "config/paths.h"
+#include "hf/door.h"
+#include "nn/init_source.h"
+#include "setup/collect.h"
+
+namespace capstan::job {
+namespace {
+
+// What in the objective's table names the model.
+struct Named {
+  std::string option;
+  std::string written;
+  config::Origin origin;
+};
+
+// What is written, or else the option's default.
+Named named(const objective::ModelSpec& spec, const Made<objective::Objective>& objective,
+            const setup::Configuration& config) {
+  const auto table = config.document.section("objective");
+  const auto* entry = table.find(spec.option);
+  const auto* written = entry ? std::get_if<std::string>(&entry->value) : nullptr;
+  const auto option = "objective." + spec.option;
+  if (written) return {option, *written, entry->origin};
+  for (const auto& one : objective.options) {
+    const auto* value = one.spec.key == spec.option ? std::get_if<std::string>(&one.value) : nullptr;
+    if (value && !value->empty()) return {option, *value, one.origin};
+  }
+  throw Error(cat(option, " is not set"), "name a model's folder, or \"start\"");
+}
+
+std::optional<FrozenPlugin> of_folder(const std::string& name, const Named& what, const setup::Configuration& config,
+                                      plugin::Host& host, Diagnostics& faults) {
+  const auto where = what.origin.text();
+  const auto folder = config::find_model(
+      {what.written, config::absolute_path(what.written, what.origin), where, what.option}, config.request.hub);
+  config::PluginTable table;
+  table.name = hf::door().plugin_of_folder(folder.string(), host);
+  table.where = where;
+  table.section = {what.option, what.origin, {}};
+  auto made = load_other_model(table, {folder.string(), where}, host, faults);
+  if (!made) return {};
+  plugin::guard(made->name, "check", [&] { made->object->check(faults); });
+  const auto facts = plugin::guard(made->name, "facts", [&] { return made->object->facts(); });
+  return FrozenPlugin{name, folder.string(), /*is_start=*/false, std::move(*made), facts};
+}
+
+void set_option(Made<objective::Objective>& made, const std::string& key, const std::string& value) {
+  for (auto& option : made.options) {
+    if (option.spec.key == key) option.value = value;
+  }
+}
+
+// Without codecs: packed weights are refused.
+std::unique_ptr<hf::Folder> folder_of(const FrozenPlugin& frozen, const Plugins& plugins) {
+  return hf::door().open({*frozen.folder, frozen.model.object->file_map(), {}, {}, plugins.packed_forms});
+}
+
+}  // namespace
+
+std::vector<FrozenPlugin> load_frozen(const setup::Configuration& config, LoadedPlugins& loaded, plugin::Host& host,
+                                      Diagnostics& faults) {
+  if (!loaded.minimised || !loaded.model) return {};
+  const auto before = faults.size();
+  const auto& trained_folder = loaded.model_options->path;
+  std::vector<FrozenPlugin> all;
+  std::vector<objective::KnownModel> known;
+  for (const auto& spec : loaded.minimised->plan().models) {
+    setup::collect(
+        faults,
+        [&] {
+          const auto what = named(spec, *loaded.objective, config);
+          auto one = what.written == "start"
+                         ? FrozenPlugin{spec.name, trained_folder, /*is_start=*/true, *loaded.model, loaded.model_facts}
+                         : of_folder(spec.name, what, config, host, faults);
+          if (!one) return;
+          if (!one->is_start) set_option(*loaded.objective, spec.option, *one->folder);
+          known.push_back({spec.name, what.origin.text(), one->folder.value_or(""), one->facts});
+          all.push_back(std::move(*one));
+        },
+        loaded.objective->where);
+  }
+  if (all.empty() || faults.size() != before) return all;
+  const objective::KnownModel trained{"the trained model", loaded.model->where, trained_folder.value_or(""),
+                                      loaded.model_facts};
+  setup::collect(
+      faults, [&] { loaded.minimised->check_models(trained, known, faults); }, loaded.objective->where);
+  return all;
+}
+
+void check_samples(const std::vector<FrozenPlugin>& frozen, const Samples& samples, Diagnostics& faults) {
+  const auto length = samples.length;
+  const auto words = samples.tokenizer.object ? samples.tokenizer.object->vocab_size() : 0;
+  for (const auto& one : frozen) {
+    if (words > one.facts.vocab_size) {
+      faults.add(one.model.where,
+                 cat("the tokenizer has ", thousands(words), " ids, and the model of '", one.name, "' has ",
+                     thousands(one.facts.vocab_size), " words"),
+                 "name a model with the same tokenizer");
+    }
+    if (length <= one.facts.max_positions) continue;
+    faults.add(one.model.where,
+               cat("samples may have ", thousands(length), " tokens, and the model of '", one.name, "' has ",
+                   thousands(one.facts.max_positions), " positions"),
+               "set a smaller data.max_length, or name another model");
+  }
+}
+
+// What a run began with is read from the model's folder again, or drawn again. Neither has what a codec has rounded, or
+// what strategies read from other files.
+void check_start(const std::vector<FrozenPlugin>& frozen, const Plugins& plugins,
+                 const std::vector<std::unique_ptr<nn::Unit>>& units, Diagnostics& faults) {
+  if (std::none_of(frozen.begin(), frozen.end(), [](const auto& one) { return one.is_start; })) return;
+  const auto& made = *plugins.objective;
+  const auto refuse = [&](const std::string& why) {
+    faults.add(made.where, cat("the objective '", made.name, "' compares with the model as it began, but ", why),
+               "name the folder of a model that has all of it, or choose another reference");
+  };
+  for (const auto& unit : units) {
+    const auto& weights = unit->weights();
+    const auto packed =
+        std::find_if(weights.begin(), weights.end(), [](const auto& one) { return one->keeping_codec(); });
+    if (packed == weights.end()) continue;
+    refuse(cat((*packed)->keeping_codec()->name(), " keeps weights of it in fewer bits, such as ", (*packed)->name()));
+    break;
+  }
+  each_strategy(plugins.strategies, "values", [&](strategy::Strategy& strategy) {
+    if (strategy.values(plugins.model.object->file_map())) refuse("a strategy brings values from files of its own");
+  });
+}
+
+void check_frozen_files(const std::vector<FrozenModel>& frozen, const Plugins& plugins, Diagnostics& faults) {
+  for (const auto& one : frozen) {
+    if (!one.plugin.folder) continue;
+    const auto folder = folder_of(one.plugin, plugins);
+    const auto records = records_of(job::pointers(one.model->units));
+    folder->check(records, faults);
+    for (const auto* record : records) {
+      if (!folder->may_lack(*record)) continue;
+      faults.add(*one.plugin.folder,
+                 cat("it has no tensor of ", record->name, ", and a model that is not trained needs it"),
+                 "name a folder that has it");
+    }
+  }
+}
+
+std::unique_ptr<layout::Source> frozen_values(const Job& job, const FrozenModel& frozen) {
+  if (!frozen.plugin.folder) return std::make_unique<nn::InitSource>(job.seed());
+  Diagnostics faults;
+  check_frozen_files({frozen}, job.plugins, faults);
+  faults.throw_if_any();
+  return folder_of(frozen.plugin, job.plugins);
+}
+
+}  // namespace capstan::job

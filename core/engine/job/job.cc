@@ -1,0 +1,123 @@
+#include "job/job.h"
+
+#include <utility>
+
+#include "job/changes.h"
+#include "job/frozen_models.h"
+#include "job/head_outputs.h"
+#include "job/host_memory.h"
+#include "job/metric_mode.h"
+#include "job/objective.h"
+#include "job/open_micro_batch.h"
+#include "job/open_tokenizer.h"
+#include "job/resume.h"
+#include "job/start_values.h"
+#include "monitor/available_memory.h"
+#include "setup/collect.h"
+
+namespace capstan::job {
+namespace {
+
+Needs needs_of(setup::Purpose purpose) {
+  return purpose == setup::Purpose::generate ? Needs::all_but_data : Needs::all;
+}
+
+// The host memory that is left for all ranks of a node; nothing: it is unknown.
+std::optional<std::int64_t> left_on_host(const setup::RunOptions& run) {
+  const auto told = told_host_memory(run);
+  return told ? told : monitor::available_host_memory();
+}
+
+// What parameters come from. Only a run resumes from a checkpoint: other jobs have no steps to compare with its.
+void judge_start(Job& job, Diagnostics& faults) {
+  if (job.samples.content) {
+    setup::collect(
+        faults, [&] { job.folders = frozen_folders(job); }, job.plugins.model.where);
+  }
+  bool from_start = job.config.request.weights.empty();
+  if (job.config.trains()) {
+    setup::collect(
+        faults, [&] { from_start = !judge_resume(job, faults) && from_start; },
+        job.config.checkpoint.where(&setup::CheckpointOptions::resume));
+  }
+  if (from_start) {
+    setup::collect(faults, [&] { check_added_files(job.plugins); });
+    setup::collect(faults, [&] { note_model_files(job.plugins, job.model->own); });
+  }
+}
+
+void judge_samples(const setup::Configuration& config, const LoadedPlugins& loaded,
+                   const std::vector<FrozenPlugin>& others, Samples& samples, Diagnostics& faults) {
+  check_samples(others, samples, faults);
+  setup::collect(faults, [&] { samples.lowest_is_best = lowest_is_best(config, loaded, samples, faults); });
+}
+
+// The objective's models; what it asks of them and of the trained one is judged.
+std::vector<FrozenPlugin> load_others(const setup::Configuration& config, LoadedPlugins& loaded, plugin::Host& host,
+                                      Diagnostics& faults) {
+  std::vector<FrozenPlugin> others;
+  if (config.request.purpose != setup::Purpose::generate) others = load_frozen(config, loaded, host, faults);
+  check_outputs(config, loaded, others, faults);
+  return others;
+}
+
+}  // namespace
+
+std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
+  auto config = setup::read_configuration(request, faults, &host);
+  auto loaded = load_plugins(config, needs_of(request.purpose), host, faults);
+  auto others = load_others(config, loaded, host, faults);
+  judge_open_micro_batch(config, faults);
+  auto topology = make_topology(config, loaded, faults);
+  if (faults.empty()) judge_open_room(config, faults);
+  request.ended("configuration");
+  auto samples = open_samples(config, loaded, topology, host, faults);
+  request.ended("data");
+  if (samples) judge_samples(config, loaded, others, *samples, faults);
+  if (!faults.empty()) return {};
+  auto plugins = complete(std::move(loaded));
+  const auto host_memory = left_on_host(*config.run);
+  std::vector<nn::WeightPtr> own;
+  std::shared_ptr<const AssembledModel> model;
+  std::vector<FrozenModel> frozen;
+  std::optional<Prediction> prediction;
+  setup::collect(faults, [&] {
+    auto built = build_model(plugins.model);
+    own = built.own;
+    model = job::assemble(config, plugins, plugins.strategies, topology, std::move(built), device_of(config));
+    check_passes(plugins, topology, model->units, faults);
+    check_start(others, plugins, model->units, faults);
+    for (auto other = others.begin(); faults.empty() && other != others.end(); ++other)
+      frozen.push_back(assemble_frozen(*other, plugins.strategies, topology, model->groups));
+    prediction = job::predict(config, plugins, topology, *samples, *model, frozen);
+  });
+  setup::collect(faults, [&] { check_model_files(plugins, own, faults); });
+  setup::collect(faults, [&] { check_frozen_files(frozen, plugins, faults); });
+  if (!prediction) return {};
+  if (!request.any_host_memory) check_host_memory(config, topology, *prediction, host_memory, faults);
+  Job job{std::move(config), std::move(plugins), std::move(topology),   std::move(*samples),
+          std::move(model),  std::move(frozen),  std::move(*prediction)};
+  if (job.samples.train || !job.config.trains()) judge_start(job, faults);
+  return faults.empty() ? std::optional(std::move(job)) : std::nullopt;
+}
+
+data::Padding Job::padding() const {
+  data::Padding padding;
+  padding.pad_id = data::padding_id(*samples.tokenizer.object, plugins.model_facts.vocab_size);
+  padding.multiple = config.row_multiple();
+  padding.least = topology.least_columns();
+  return padding;
+}
+
+std::optional<ModelJob> prepare_model(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
+  auto config = setup::read_configuration(request, faults, &host);
+  auto loaded = load_plugins(config, Needs::model_and_strategies, host, faults);
+  auto tokenizer = open_tokenizer(config, loaded, host, faults);
+  if (!faults.empty()) return {};
+  auto plugins = complete(std::move(loaded));
+  auto model = build_model(plugins.model);
+  job::structure(model, plugins.strategies);
+  return ModelJob{std::move(config), std::move(plugins), std::move(*tokenizer), std::move(model)};
+}
+
+}  // namespace capstan::job
