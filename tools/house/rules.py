@@ -5,7 +5,7 @@ from . import limits
 from .cxx import Walk, mutable_static
 from .tree import ROOM_TABLES, Finding, room_of
 from .walks import walks
-from .words import names, plain_words
+from .words import member_comments, names, plain_words
 
 FILE_LINES, FUNCTION_LINES, BRANCHES, PARAMETERS, MEMBERS = 350, 40, 12, 6, 15
 OTHER_FILE_LINES, OTHER_FUNCTION_LINES = 400, 60   # tests and scripts
@@ -341,4 +341,4 @@ def allow_list(tree):
     yield from tree.allowed.stale()
 
 
-ALL = (include_rules, unknown_rooms, rooms_in_order, namespaces, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, document_words, words, plain_words, names, options, walks, allow_list)
+ALL = (include_rules, unknown_rooms, rooms_in_order, namespaces, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, document_words, words, plain_words, names, member_comments, options, walks, allow_list)

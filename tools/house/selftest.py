@@ -122,6 +122,7 @@ BROKEN = {
     'a refused word in a message': ('plugins/data/mine/a.cc', 'void f() {\n  throw "there are so "\n        "many of them";\n}\n', 'plugins/data/mine/a.cc:2: says "so many"'),
     'a refused word in a header': ('core/include/capstan/comm/a.h', '#pragma once\n/// Nobody\n/// calls it.\nint f();\n', 'core/include/capstan/comm/a.h:2: says "Nobody"'),
     'a refused word in a name': ('tests/unit/comm/a.cc', 'int ranksWishes = 1;\n', 'tests/unit/comm/a.cc:1: has the name ranksWishes'),
+    'a member without a subject': ('core/engine/comm/a.cc', 'struct A {\n  int b = 0;  ///< of the others\n};\n', 'core/engine/comm/a.cc:2: begins a comment with "of"'),
     'a word on two lines': ('tests/unit/comm/a.cc', 'int a();\n// Three ranks, of\n// which two fail.\n', 'tests/unit/comm/a.cc:2: says "of which"'),
     'a refused word in Python': ('tests/more.py', 'NAME = "nobody"\n# Begins anew.\n', 'tests/more.py:2: says "anew"'),
     'a refused word in CMake': ('tests/CMakeLists.txt', 'set(a 1)   # nobody reads it\n', 'no rank, no caller'),

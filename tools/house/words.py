@@ -153,6 +153,20 @@ def names(tree):
                     yield Finding(source.path, line, f'has the name {name}', 'plain words', fix)
 
 
+MEMBER = re.compile(r'(?:///<|[;,{]\s+//)\s*((?:of|that|which|those|whose)\b)')
+
+
+def member_comments(tree):
+    """A comment on a member of the core begins with its subject."""
+    for source in tree.sources:
+        if not source.path.startswith('core/'):
+            continue
+        for number, line in enumerate(source.text.split('\n'), 1):
+            found = MEMBER.search(line)
+            if found:
+                yield Finding(source.path, number, f'begins a comment with "{found.group(1)}"', 'plain words', 'begin it with a subject')
+
+
 def plain_words(tree):
     """Comments, messages and documents are whole sentences in plain words."""
     for path in tree.files:

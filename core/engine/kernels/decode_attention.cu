@@ -8,8 +8,8 @@
 namespace capstan::kernels {
 namespace {
 
-constexpr int keys = 16, most_queries = 8, pack = 8;          // of a tile; of a thread block; 16 bytes
-constexpr int warps = 2, threads = warps * warp, stages = 2;  // of a thread block; tiles of a warp at once
+constexpr int keys = 16, most_queries = 8, pack = 8;          // a tile's; a thread block's; 16 bytes
+constexpr int warps = 2, threads = warps * warp, stages = 2;  // a thread block's; a warp's tiles at once
 // Compute capability 7.5, whose code calls none of this, has these three without a user.
 [[maybe_unused]] constexpr float log2_e = 1.4426950408889634f;  // exponentials are powers of two
 

@@ -245,7 +245,7 @@ bool takes_whole_rows(const SoftmaxRows& rows) {
   int device = 0, major = 0;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  const std::int64_t most_blocks = major == 9 || major == 10 ? 16 : 8;  // of a cluster; 8 on every GPU that has them
+  const std::int64_t most_blocks = major == 9 || major == 10 ? 16 : 8;  // a cluster's; 8 on every GPU that has them
   return major >= 9 && rows.columns % pack == 0 && Sharing(rows.columns).blocks <= most_blocks &&
          is_aligned(rows.logits);
 }

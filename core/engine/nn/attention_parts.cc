@@ -49,7 +49,7 @@ at::Tensor visible_from(const at::Tensor& own_columns, Batch all, std::int64_t k
   const auto key = at::arange(keys, own_columns.options()), query = own_columns.view({1, 1, -1, 1});
   auto past = window ? (key <= query).bitwise_and(key > query - *window) : key <= query;
   if (!all.documents) return past;
-  all.loss_rows = at::Tensor();  // of all positions; padding, which no token before it sees, is said to be the first's
+  all.loss_rows = at::Tensor();  // all positions'; padding, which no token before it sees, is said to be the first's
   const auto sequences = all.label_sequences().view_as(all.tokens);
   const auto own = sequences.index_select(1, own_columns).unsqueeze(-1);
   return past.bitwise_and(own.eq(sequences.narrow(1, 0, keys).unsqueeze(1)).unsqueeze(1));

@@ -34,7 +34,7 @@ ModelSummary summarise(const std::vector<std::unique_ptr<Unit>>& units, const la
 
 /// What the rows of attention's table are asked about, before there are batches.
 struct PlannedAttention {
-  at::Tensor like;          ///< of the dtype that units compute in; on the meta device where a GPU computes
+  at::Tensor like;          ///< has the dtype that units compute in; on the meta device where a GPU computes
   std::int64_t length = 0;  ///< tokens of a row
   bool trains = false;
   bool is_packed = false;  ///< rows hold several samples

@@ -16,7 +16,7 @@ class VocabularyChunks {
   /// All rows' statistics, each [N, 1]: what a row's gradient needs besides its logits.
   struct Statistics {
     at::Tensor maximum;
-    at::Tensor sum;     ///< of exp(logit - maximum)
+    at::Tensor sum;     ///< sums exp(logit - maximum)
     at::Tensor picked;  ///< the label's logit - maximum
   };
 

@@ -130,7 +130,7 @@ TrainResult train_resumed(const Setting& first, std::int64_t steps, const Settin
 /// agree as well. A tolerance of 0 requires the same bits of all.
 std::string differences(const TrainResult& run, const TrainResult& reference, double tolerance);
 
-/// Which of these options change nothing, a line each; "" where each one changes a loss. Trains the setting as it is,
+/// Names the options that change nothing, a line each; "" where each one changes a loss. Trains the setting as it is,
 /// and then with each of them, as on the command line. Layouts do not show that an option or a port is never asked:
 /// several ranks pass over it as one does.
 ///

@@ -6,6 +6,7 @@ namespace comm_settings_test {
 
 namespace {
 using namespace capstan::launch;  // NOLINT(google-build-using-namespace)
+using namespace capstan::ranks;   // NOLINT(google-build-using-namespace)
 
 TEST_CASE("[comm] becomes NCCL's variables; those of the environment stay and are shown") {
   capstan::setup::CommOptions options;

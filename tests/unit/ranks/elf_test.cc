@@ -10,6 +10,7 @@ namespace elf_test {
 
 namespace {
 using namespace capstan::launch;  // NOLINT(google-build-using-namespace)
+using namespace capstan::ranks;   // NOLINT(google-build-using-namespace)
 namespace fs = std::filesystem;
 
 TEST_CASE("where a library looks for others is read from its file") {

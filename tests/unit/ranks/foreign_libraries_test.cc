@@ -10,6 +10,7 @@ namespace foreign_libraries_test {
 
 namespace {
 using namespace capstan::launch;  // NOLINT(google-build-using-namespace)
+using namespace capstan::ranks;   // NOLINT(google-build-using-namespace)
 using capstan::cat;
 namespace fs = std::filesystem;
 

@@ -10,6 +10,7 @@ namespace srun_layout_test {
 
 namespace {
 using namespace capstan::launch;  // NOLINT(google-build-using-namespace)
+using namespace capstan::ranks;   // NOLINT(google-build-using-namespace)
 using capstan::cat;
 using capstan::join;
 using Strings = std::vector<std::string>;

@@ -88,7 +88,7 @@ class Arguments {
  private:
   struct Parser;
   [[gnu::visibility("hidden")]] Arguments(std::shared_ptr<Parser> parser, CLI::App* app);
-  std::shared_ptr<Parser> parser_;  ///< of the program's or the command's arguments
+  std::shared_ptr<Parser> parser_;  ///< reads the program's or the command's arguments
   CLI::App* app_;                   ///< its own, or an action's
 };
 

@@ -27,7 +27,7 @@ struct FileKey {
 struct FileKeys {
   enum class Unknown { refused, named };  ///< named: newer programs write harmless ones, so a warning names them
   std::string file;                       ///< "adapter_config.json"
-  std::string about;                      ///< which program writes it, and when: one sentence
+  std::string about;                      ///< one sentence: the program that writes it, and when
   std::vector<FileKey> keys;
   Unknown unknown = Unknown::refused;
 

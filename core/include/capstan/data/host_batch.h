@@ -17,7 +17,7 @@ struct Document {
   std::int64_t begin = 0;     ///< its first column
   std::int64_t length = 0;    ///< positions
   std::int64_t id = -1;       ///< run-wide id
-  std::int64_t sequence = 0;  ///< which of the batch's sequences it is
+  std::int64_t sequence = 0;  ///< its index among the batch's sequences
 };
 
 /// A field's values in a batch: rows x cols where they are per token, else one for each sequence or sample. The value
@@ -48,8 +48,8 @@ struct HostBatch {
   std::int64_t real_tokens = 0;          ///< sum of lengths
   std::int64_t per_sample = 1;           ///< sequences of a sample
   std::int64_t samples = 0;              ///< places of samples, empty ones too
-  std::int64_t real_samples = 0;         ///< those that there are; each of Sample::begins counts as one
-  std::vector<HostField> fields;         ///< those that the data declares, in its order
+  std::int64_t real_samples = 0;         ///< samples that there are; each of Sample::begins counts as one
+  std::vector<HostField> fields;         ///< the fields that the data declares, in its order
 
   /// All positions that are computed.
   std::int64_t padded_tokens() const { return rows * cols; }

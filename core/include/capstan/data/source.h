@@ -35,7 +35,7 @@ inline constexpr const char* source_field = "source";
 
 /// What all samples of a source have in common.
 struct SampleForm {
-  std::int64_t sequences = 1;  ///< that a sample consists of: 2 for an answer that is preferred and one that is not
+  std::int64_t sequences = 1;  ///< a sample's: 2 for an answer that is preferred and one that is not
   std::vector<FieldSpec> fields = {};
   /// What the sequences are to each other, such as "a preferred answer and a rejected one". Only an objective that
   /// knows this meaning (Plan::meaning) may learn them. Empty: each is a text to learn.
@@ -85,7 +85,7 @@ struct SplitRequest {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   std::int64_t max_length = 0;        ///< no sample has more tokens than this
   std::int64_t vocab_size = 0;        ///< the model's: all ids are below it
-  std::string set = {};               ///< which of Data::evaluation_sets(); empty: the one that has no name
+  std::string set = {};               ///< one of Data::evaluation_sets(); empty: the one that has no name
   std::string tokenizer_folder = {};  ///< where its files are, else model_folder; may be empty
   /// model.path's folder; empty: the model begins with random values. Token caches depend on the bytes of its tables
   /// and texts (.json, .jinja, .model and .txt), which a source may therefore read.

@@ -34,7 +34,7 @@ class JsonIterator {
 
   reference operator*() const { return member_ ? member_->value : *item_; }
   pointer operator->() const { return &**this; }
-  const std::string& key() const { return member_->key; }  ///< of an object's
+  const std::string& key() const { return member_->key; }  ///< an object's only
   JsonIterator& operator++() {
     if (member_) {
       ++member_;

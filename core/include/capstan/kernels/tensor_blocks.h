@@ -6,7 +6,7 @@
 
 namespace capstan::kernels {
 
-/// Which of `count` tensors has block `block`: tensor t has those from first_block[t] up to first_block[t + 1]. A
+/// Finds which of `count` tensors has block `block`: tensor t has those from first_block[t] up to first_block[t + 1]. A
 /// search and not a walk, because one through 64 tensors takes as long as an access to memory.
 CAPSTAN_HOST_DEVICE inline int tensor_of(const std::int64_t* first_block, int count, std::int64_t block) {
   int tensor = 0;

@@ -36,7 +36,7 @@ inline constexpr std::array axis_table{AxisFacts{Axis::pp, "pp", false, false, f
                                        AxisFacts{Axis::ep, "ep", true, false, true, true},
                                        AxisFacts{Axis::tp, "tp", false, false, false, true}};
 
-/// Those of which this is true; all without a condition.
+/// The axes for which this is true; all without a condition.
 inline std::vector<Axis> axes_where(bool AxisFacts::*is_true = nullptr) {
   std::vector<Axis> axes;
   for (const auto& facts : axis_table) {

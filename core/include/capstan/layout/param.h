@@ -31,7 +31,7 @@ enum class Usage {
   layer,    ///< in a layer of the model
   table,    ///< an embedding, whose rows are looked up, also if a head uses it too
   head,     ///< the matrix of the vocabulary's scores
-  adapter,  ///< of an adapter
+  adapter,  ///< an adapter's
   buffer,   ///< numbers that are never trained, in float32 at least whatever the run computes in, and so in files
 };
 

@@ -83,7 +83,7 @@ struct RunStarted {
   std::string precision;            ///< "fp32", "bf16", "fp16", …
   std::int64_t sequence_length = 0;
   double flops_per_token = 0;  ///< floating-point operations of forward and backward for a position of such a sequence
-  double head_flops_per_token = 0;  ///< those among them that only a position that bears loss needs: logits
+  double head_flops_per_token = 0;  ///< the part that only a position that bears loss needs: logits
   std::vector<Setting> settings;    ///< all options that have a value
   /// Looks up a variable of this rank's environment; null in tests.
   std::function<std::optional<std::string>(const std::string& name)> environment;

@@ -103,7 +103,7 @@ class Attention : public AttentionCore {
     /// The product has no values: they are the keys before norm and rotation (Gemma 4).
     bool keys_are_values = false;
     bool value_norm = false;  ///< v / sqrt(mean(v²) + norm_epsilon) by head, without a weight (Gemma 4)
-    RmsNorm::Factor norm_factor = RmsNorm::Factor::weight;  ///< of the norms of q and k
+    RmsNorm::Factor norm_factor = RmsNorm::Factor::weight;  ///< the norms' of q and k
     double dropout = 0;
     double norm_epsilon = 0;
     std::size_t layer = 0;  ///< its entry in the cache

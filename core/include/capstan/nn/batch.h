@@ -58,7 +58,7 @@ struct Field {
 
 /// The samples that a batch's sequences make: sequence q is part of sample q / per_sample.
 struct BatchSamples {
-  std::int64_t count = 0;  ///< of samples; rows that are not packed have empty ones too
+  std::int64_t count = 0;  ///< samples; rows that are not packed have empty ones too
   std::int64_t per_sample = 1;
   std::vector<Field> fields;
 
@@ -77,7 +77,7 @@ enum class HeadOutput {
 
 struct HeadInput;  // nn/head.h
 
-/// Which of the forwards of a micro-batch this one is.
+/// Says which of the forwards of a micro-batch this one is.
 struct Pass {
   HeadOutput output = HeadOutput::loss_sum;
   bool adapters = true;  ///< what strategies add to the layers acts; without it: the base model
@@ -186,7 +186,7 @@ class KVCache {
   /// What a layer without keys and values keeps of the tokens so far, such as a recurrent state: tensors [B, ...].
   /// While prompts are put, those of the rows that are put; they replace what the rows had.
   void put_state(std::size_t index, const std::vector<at::Tensor>& state);
-  /// Of all rows; the layer may change them in place once the cache is filled.
+  /// All rows'; the layer may change them in place once the cache is filled.
   const std::vector<at::Tensor>& state(std::size_t index) const { return states_.at(index); }
   std::int64_t capacity() const { return capacity_; }
   /// False while prompts are put: attention is then plain causal.
@@ -201,7 +201,7 @@ class KVCache {
   bool filled_ = false;
   std::vector<Entry> entries_;
   std::vector<std::vector<at::Tensor>> states_;
-  at::Tensor rows_;  // that prompts are put into; undefined: all
+  at::Tensor rows_;  // prompts are put into these; undefined: all
   std::int64_t count_ = 0;
 };
 

@@ -13,7 +13,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
 
-/// Which experts see each token, and what their results are multiplied with.
+/// Says which experts see each token, and what their results are multiplied with.
 struct Routing {
   at::Tensor experts;  ///< [T, k] int64
   at::Tensor weights;  ///< [T, k], x's dtype
@@ -24,8 +24,8 @@ struct RouterKind {
   std::int64_t experts_per_token = 1;
   bool sum_to_one = true;  ///< a token's weights are divided by their sum
   bool sigmoid = false;    ///< scores are the logits' sigmoids, each by itself, instead of their softmax (DeepSeek V3)
-  /// Experts stand in this number of groups of equal size, and a token chooses within its best `groups_per_token`:
-  /// those whose two best experts have the largest sum (DeepSeek V3).
+  /// Experts stand in groups of equal size, and a token's are chosen within its best `groups_per_token`: those
+  /// whose two best experts have the largest sum (DeepSeek V3).
   std::int64_t groups = 1;
   std::int64_t groups_per_token = 1;
   double scale = 1;  ///< multiplies the weights, after the division

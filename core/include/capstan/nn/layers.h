@@ -124,7 +124,7 @@ class RmsNorm : public Layer {
 
 /// What stands between the two products of a feed-forward layer.
 enum class Activation { silu, gelu, gelu_tanh };
-/// Of each element, in x's dtype.
+/// Takes each element, in x's dtype.
 at::Tensor activated(Activation activation, const at::Tensor& x);
 
 /// down(activation(up(x))), or gated, down(activation(gate(x)) · up(x)), gate and up being one product of a fused group

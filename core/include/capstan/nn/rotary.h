@@ -38,11 +38,11 @@ struct RotaryScaling {
   double score_factor() const;
 };
 
-/// Which numbers of a head turn, and together with which.
+/// Says which numbers of a head turn, and together with which.
 struct RotaryForm {
-  std::int64_t turned = 0;   ///< the first so many of a head's numbers; 0: all. The others stay as they are
+  std::int64_t turned = 0;   ///< this number of a head's first ones; 0: all. The others stay as they are
   bool interleaved = false;  ///< number 2 i turns with 2 i + 1, instead of i with i + turned / 2
-  /// The frequencies are those of a head that turns as a whole, of which the first turned / 2 are used (Gemma 4's
+  /// The frequencies are those of a head that turns as a whole: the first turned / 2 are used (Gemma 4's
   /// "proportional"); else those of a head with `turned` numbers.
   bool of_whole_head = false;
 };

@@ -43,7 +43,7 @@ struct TermSpec {
   std::size_t count = 0;  ///< index into Plan::counts
 };
 
-/// Which value of a figure is the better one: what `checkpoint.mode` is where a run goes by it.
+/// Says which value of a figure is the better one: what `checkpoint.mode` is where a run goes by it.
 enum class Better { lower, higher, neither };
 
 /// A number for metrics.jsonl, in training and evaluation: a sum over all samples, divided by one of the counts.
@@ -69,9 +69,9 @@ struct Plan {
   /// The first one's count is what the loss is a mean over.
   std::vector<TermSpec> terms;
   std::vector<FigureSpec> figures;
-  std::int64_t sequences = 0;           ///< that a sample must have; 0: any number
-  std::string meaning = {};             ///< of a sample's sequences; data with another SampleForm::meaning are refused
-  std::vector<data::FieldSpec> fields;  ///< that the data must declare
+  std::int64_t sequences = 0;           ///< a sample must have this number; 0: any
+  std::string meaning = {};             ///< what sequences are to each other; another SampleForm::meaning is refused
+  std::vector<data::FieldSpec> fields;  ///< the data must declare them
   /// With one, what the passes without gradient give stays in memory from all micro-batches until the last one has
   /// been trained on; none of them may give states.
   std::vector<BaselineSpec> baselines = {};
@@ -81,7 +81,7 @@ struct Plan {
 struct KnownModel {
   std::string name;    ///< ModelSpec::name
   std::string where;   ///< what in the configuration names it
-  std::string folder;  ///< of its files; empty: it begins with random values
+  std::string folder;  ///< its files' place; empty: it begins with random values
   nn::ModelFacts facts;
 };
 

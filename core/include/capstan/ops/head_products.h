@@ -59,7 +59,7 @@ class HeadProducts {
   at::Tensor hidden_, weight_, grad_hidden_, grad_weight_;
   Factors factors_;  ///< undefined: 1
   std::optional<double> cap_;
-  at::Tensor slopes_;  ///< of the last logits by their product, where there is a cap and a gradient is wanted
+  at::Tensor slopes_;  ///< the last logits' by their product, where there is a cap and a gradient is wanted
 };
 
 /// The rows whose logits must be computed. Counting the targets would wait for a GPU, but costs nothing on CPU: so only

@@ -22,7 +22,7 @@ struct RanksCall {
   std::vector<std::string> overrides;
   int ranks = 0;             ///< local ranks to start; 0: not given
   bool spawn_local = false;  ///< a task that is the only one srun started on its node starts the node's ranks
-  std::string split = {};    ///< of the data, "train" or "eval", the only one that is read; empty: all
+  std::string split = {};    ///< "train" or "eval", the only split of the data that is read; empty: all
 };
 
 /// A rank that is connected to its peers, as commands see it.

@@ -79,7 +79,7 @@ class Checkpoint {
 
 /// By what checkpoints are compared.
 struct BestRule {
-  std::string metric = {};  ///< of Meta::metrics: "eval_loss"; empty: none is the best
+  std::string metric = {};  ///< one of Meta::metrics: "eval_loss"; empty: none is the best
   bool lowest = true;       ///< is the smallest value the best?
   bool is_better(double value, double than) const { return lowest ? value < than : value > than; }
   /// As the manifests of a run that keeps its best have it, in this section.
@@ -120,7 +120,7 @@ Verdict verify_share(const std::filesystem::path& path, Depth depth, const Progr
 /// Committed checkpoints ("step-…"), the newest step first; their content is not read. None if the folder does not
 /// exist; throws FileError if it cannot be read.
 std::vector<std::filesystem::path> committed(const std::filesystem::path& folder);
-/// Those of them whose files are complete (hashes are not checked); the others are logged.
+/// The ones whose files are complete (hashes are not checked); the others are logged.
 std::vector<Checkpoint> whole_ones(const std::filesystem::path& folder);
 /// "<folder>/step-00000100".
 std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t step);

@@ -11,7 +11,7 @@ namespace session {
 /// What a sample has before anything of it is cut.
 struct SampleLength {
   std::uint32_t tokens = 0;   ///< in its longest sequence
-  std::uint32_t targets = 0;  ///< that bear loss, in all of its sequences
+  std::uint32_t targets = 0;  ///< tokens that bear loss, in all of its sequences
 };
 
 /// A data::Data derives from this too if it can tell how long its samples are before they are cut: then data.max_length
@@ -19,7 +19,7 @@ struct SampleLength {
 class SampleLengths {
  public:
   virtual ~SampleLengths() = default;
-  /// Those of all samples of a split or set in their order, also of those that open() leaves out since they are too
+  /// Lengths of all samples of a split or set in their order, also of those that open() leaves out since they are too
   /// long; empty: the options name no such split. The request's max_length means nothing. Every rank asks. Throws Error
   /// for files that are not there or broken.
   virtual std::vector<SampleLength> lengths(const data::SplitRequest& request) const = 0;

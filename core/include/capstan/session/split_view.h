@@ -20,7 +20,7 @@ struct BatchView {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::int64_t real_tokens = 0;    ///< positions that are no padding
-  std::int64_t target_tokens = 0;  ///< those that bear loss
+  std::int64_t target_tokens = 0;  ///< tokens that bear loss
 };
 
 /// A split of a configuration's data, as its model would see it. No tensor is made. One thread at a time.

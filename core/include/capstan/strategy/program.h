@@ -94,7 +94,7 @@ struct Timeline {
     double begin = 0;
   };
   std::vector<std::vector<Slot>> rows;  ///< by position, without transfers, up to what waits for ever
-  std::vector<Transfer> transfers;      ///< those that something has waited for
+  std::vector<Transfer> transfers;      ///< transfers that something has waited for
   std::vector<double> busy;             ///< by position: how long it computes
   std::map<std::size_t, Action> stuck;  ///< by position: what waits for something that is never computed
   double length = 0;                    ///< when the last action ends

@@ -47,7 +47,7 @@ struct Facts {
   std::int64_t ranks_per_node = 1;
   std::int64_t trainable_parameters = 0;  ///< in the whole model after structure(); known in footprint() only
   bool trains = true;                     ///< false: the run only evaluates
-  std::vector<UpdatedBox> updated;        ///< of this rank: what StepContext::parts will be; known in footprint() only
+  std::vector<UpdatedBox> updated;        ///< this rank's: what StepContext::parts will be; known in footprint() only
   bool saves_checkpoints = false;         ///< the run saves some, with strategies' state
 };
 

@@ -21,7 +21,7 @@ class UnitHooks {
   /// All gradients of this unit's own weights are there, but for those that are left to later; a tied weight still
   /// waits for its other user.
   virtual void after_backward() {}
-  /// Those that were left to later are there.
+  /// The ones that were left to later are there.
   virtual void after_weight_gradients() {}
   virtual void end_backward() {}
 };
