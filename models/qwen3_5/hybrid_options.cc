@@ -80,7 +80,6 @@ void describe_hybrid_files(const HybridOptions& options, std::int64_t layers, ca
   for (std::int64_t i = 0; i < layers; ++i)
     types += cat(i > 0 ? ", " : "[", options.attends(i) ? "\"full_attention\"" : "\"linear_attention\"");
   map.more["layer_types"] = types + "]";
-  map.kept.emplace_back("mtp.");
 }
 
 std::vector<capstan::config::FileKey> hybrid_keys() {
