@@ -4,8 +4,8 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <utility>
 
+#include "data/core_fields.h"
 #include "data/sample_form.h"
 
 namespace capstan::data {
@@ -68,39 +68,33 @@ std::int64_t columns(const std::vector<Part>& parts, const Padding& padding) {
   return padding.fixed_length ? *padding.fixed_length : rounded_up(longest, padding.multiple);
 }
 
-HostBatch empty_batch(std::int64_t rows, std::int64_t cols, std::int64_t pad_id) {
+// Writes a sequence into its place.
+void put(HostBatch& batch, const Part& part) {
+  const auto& place = part.document;
+  put_core_fields(batch, {*part.tokens, *part.is_target}, place);
+  const auto begin = place.row * batch.cols + place.begin;
+  if (place.length == 0) return;
+  put_token_fields(batch, *part.sample, part.first, begin, place.length);
+  batch.target_tokens += std::count(part.is_target->begin() + 1, part.is_target->end(), true);
+  batch.real_tokens += place.length;
+}
+
+// A batch with places for samples, and with what belongs to those that there are.
+HostBatch batch_of(std::size_t sequences, std::int64_t cols, const std::vector<Row>& rows, std::int64_t pad_id,
+                   const SampleForm& form) {
   HostBatch batch;
-  batch.rows = rows;
+  batch.rows = static_cast<std::int64_t>(sequences);
   batch.cols = cols;
-  batch.tokens.assign(static_cast<std::size_t>(batch.padded_tokens()), pad_id);
-  batch.labels.assign(batch.tokens.size(), ignored_label);
-  return batch;
-}
-
-// Writes a sequence's positions from `begin` on, an index into all of the batch.
-void put(HostBatch& batch, const Part& part, std::int64_t begin) {
-  for (std::int64_t t = 0; t < part.length(); ++t) {
-    const auto place = static_cast<std::size_t>(begin + t);
-    const auto from = static_cast<std::size_t>(t);
-    batch.tokens[place] = (*part.tokens)[from];
-    if (!(*part.is_target)[from + 1]) continue;
-    batch.labels[place] = (*part.tokens)[from + 1];
-    ++batch.target_tokens;
-  }
-  if (!batch.fields.empty()) put_token_fields(batch, *part.sample, part.first, begin, part.length());
-  batch.real_tokens += part.length();
-}
-
-// Gives the batch places for samples, and what belongs to those that there are.
-void put_samples(HostBatch& batch, const std::vector<Row>& rows, const SampleForm& form) {
   batch.per_sample = form.sequences;
   batch.samples = static_cast<std::int64_t>(rows.size());
   add_fields(batch, form);
+  add_core_fields(batch, pad_id);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].sample) continue;
     ++batch.real_samples;
     put_fields(batch, *rows[i].sample, static_cast<std::int64_t>(i));
   }
+  return batch;
 }
 
 // A sample's documents are sequences of their own where they stand, each with its own positions and dropout masks.
@@ -180,13 +174,11 @@ Stand fewest_even_rows(const std::vector<std::int64_t>& lengths, std::int64_t mo
 
 HostBatch collate(const std::vector<Row>& rows, const Padding& padding, const SampleForm& form) {
   CAPSTAN_ASSERT(padding.pad_id >= 0 && padding.multiple >= 1);
-  const auto parts = parts_of(rows, form);
-  auto batch = empty_batch(static_cast<std::int64_t>(parts.size()), columns(parts, padding), padding.pad_id);
-  put_samples(batch, rows, form);
+  auto parts = parts_of(rows, form);
+  auto batch = batch_of(parts.size(), columns(parts, padding), rows, padding.pad_id, form);
   for (std::size_t r = 0; r < parts.size(); ++r) {
-    batch.lengths.push_back(parts[r].length());
-    batch.sample_ids.push_back(parts[r].document.id);
-    if (parts[r].length() > 0) put(batch, parts[r], static_cast<std::int64_t>(r) * batch.cols);
+    parts[r].document.row = static_cast<std::int64_t>(r);
+    if (parts[r].sample) put(batch, parts[r]);
   }
   return batch;
 }
@@ -203,18 +195,13 @@ HostBatch pack(const std::vector<Row>& rows, const Padding& padding, std::int64_
   for (const auto& part : parts) lengths.push_back(part.length());
   const auto stand = fewest_even_rows(lengths, std::max(capacity, lengths.front()));
   const auto cols = rounded_up(std::max(stand.longest(), padding.least), padding.multiple);
-  auto batch = empty_batch(static_cast<std::int64_t>(stand.taken.size()), cols, padding.pad_id);
-  put_samples(batch, samples, form);
-  batch.sample_ids.assign(stand.taken.size(), -1);
-  batch.lengths.assign(stand.taken.size(), 0);
+  auto batch = batch_of(stand.taken.size(), cols, samples, padding.pad_id, form);
   std::vector<const Sample*> of_documents;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     auto& document = parts[i].document;
-    const auto row = stand.rows[i];
-    if (batch.lengths[row] == 0) batch.sample_ids[row] = document.id;
-    document.row = static_cast<std::int64_t>(row);
-    document.begin = std::exchange(batch.lengths[row], batch.lengths[row] + document.length);
-    put(batch, parts[i], document.row * cols + document.begin);
+    document.row = static_cast<std::int64_t>(stand.rows[i]);
+    document.begin = batch.lengths[stand.rows[i]];
+    put(batch, parts[i]);
     put_documents(batch, parts[i]);
     of_documents.resize(batch.documents.size(), parts[i].sample);
   }

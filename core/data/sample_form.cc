@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "data/core_fields.h"
+
 namespace capstan::data {
 namespace {
 
@@ -20,7 +22,7 @@ FieldValues zeros(FieldSpec::Type type, std::int64_t count) {
 // Calls with the batch's and the sample's values of each field, which have the same type.
 template <class Call>
 void each_field(HostBatch& batch, const Sample& sample, const Call& call) {
-  for (std::size_t i = 0; i < batch.fields.size(); ++i) {
+  for (std::size_t i = 0; i < sample.fields.size(); ++i) {  // core's come after them
     std::visit(
         [&](auto& to) {
           using Values = std::decay_t<decltype(to)>;
@@ -85,6 +87,11 @@ void check_form(const SampleForm& form) {
                     field->name, field->name.empty() ? "" : "'"),
                 "give each field a name of its own");
   }
+  for (const auto& [name, make, fill, member] : core_fields()) {
+    const auto is_it = [&name = name](const FieldSpec& field) { return field.name == name; };
+    if (std::none_of(form.fields.begin(), form.fields.end(), is_it)) continue;
+    throw Error(cat("form() declares the field '", name, "', as every batch has one of core"), "give it another name");
+  }
   const FieldSpec field{source_field};
   if (form.sources.empty() || std::find(form.fields.begin(), form.fields.end(), field) != form.fields.end()) return;
   throw Error(cat("form() names sources, and no field '", source_field, "' (int64, one a sample)"),
@@ -137,7 +144,8 @@ std::int64_t field_size(const FieldSpec& field, const HostBatch& batch) {
 }
 
 void add_fields(HostBatch& batch, const SampleForm& form) {
-  for (const auto& field : form.fields) batch.fields.push_back({field, zeros(field.type, field_size(field, batch))});
+  for (const auto& field : fields_of(form))
+    batch.fields.push_back({field, zeros(field.type, field_size(field, batch))});
 }
 
 void put_fields(HostBatch& batch, const Sample& sample, std::int64_t index) {

@@ -131,9 +131,13 @@ void HfWriter::add(const std::string& name, const RecordPart& piece) {
   const auto* codec = codec_of(piece);
   // What is or was in a codec's form has been rounded to what the run computes with.
   const bool was_coded = in_file && !c10::isFloatingType(in_file->dtype);
-  const auto dtype = codec || was_coded ? weights_.compute : in_file ? in_file->dtype : weights_.fallback;
-  tensors_.push_back(
-      {{whole_name, weights_.dtype.value_or(dtype), piece.place->expected_shape(piece.record->shape)}, {piece}, codec});
+  const bool is_buffer = piece.record->usage == layout::Usage::buffer;
+  const auto fallback = is_buffer ? c10::kFloat : weights_.dtype.value_or(weights_.fallback);
+  const auto dtype = codec || was_coded ? weights_.compute : in_file ? in_file->dtype : fallback;
+  tensors_.push_back({{whole_name, is_buffer ? dtype : weights_.dtype.value_or(dtype),
+                       piece.place->expected_shape(piece.record->shape)},
+                      {piece},
+                      codec});
 }
 
 void HfWriter::share_out() {

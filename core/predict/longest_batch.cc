@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "data/core_fields.h"
+
 namespace capstan::assembly {
 namespace {
 
@@ -23,7 +25,8 @@ nn::Batch longest_batch(const DryRunOf& what, const nn::SequenceCut& cut, std::i
   nn::Batch batch;
   batch.samples.count = samples;
   batch.samples.per_sample = form.sequences;
-  for (const auto& field : form.fields) batch.samples.fields.push_back(meta_field(field, samples, rows, columns));
+  for (const auto& field : data::fields_of(form))
+    batch.samples.fields.push_back(meta_field(field, samples, rows, columns));
   batch.tokens = at::empty({rows, columns}, ids());
   batch.labels = at::empty({rows, columns}, ids());
   batch.positions = at::empty({rows, columns}, ids());

@@ -72,7 +72,7 @@ struct WatchedModel::Other {
   }
   FrozenModel frozen;
   GatheredUnits units;
-  strategy::FrozenRunner runner;
+  step::FrozenRunner runner;
 };
 
 WatchedModel::WatchedModel(const DryRunOf& what)
@@ -91,7 +91,7 @@ WatchedModel::WatchedModel(const DryRunOf& what)
 WatchedModel::~WatchedModel() = default;
 
 void WatchedModel::compare_with(const DryRunOf& what) {
-  std::vector<strategy::FrozenRunner*> runners;
+  std::vector<step::FrozenRunner*> runners;
   for (const auto& frozen : what.frozen) {
     auto made = assemble_frozen(frozen.plugin, what.plugins.strategies, what.topology, model_->groups);
     others_.push_back(std::make_unique<Other>(

@@ -1,6 +1,5 @@
 #pragma once
 #include <capstan/base/export.h>
-#include "step/wrap_unit.h"
 
 #include <cstdint>
 #include <functional>
@@ -16,7 +15,8 @@
 #include "predict/meta_executor.h"
 #include "predict/step_work.h"
 #include "shard/gather_protocol.h"
-#include "strategy/frozen_runner.h"
+#include "step/passes.h"
+#include "step/wrap_unit.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
@@ -54,7 +54,7 @@ class WatchedModel {
   const AssembledModel& model() const { return *model_; }
   shard::GatherProtocol& protocol() { return units_->protocol(); }
   void gather_again() { units_->gather_again(); }
-  strategy::Passes& passes() { return *passes_; }
+  step::Passes& passes() { return *passes_; }
   /// null: no longer.
   void count_gathers_into(plan::Transfers* gathers) { gathers_ = gathers; }
   /// Bytes of the tensors that the work has made and not freed; while peak_of() runs.
@@ -74,7 +74,7 @@ class WatchedModel {
   std::string at_;  // the unit at work
   std::unique_ptr<step::UnitRunner> runner_;
   std::vector<std::unique_ptr<Other>> others_;
-  std::optional<strategy::Passes> passes_;
+  std::optional<step::Passes> passes_;
   meta::MemoryCount* memory_ = nullptr;
   std::int64_t gathered_ = 0;
 };

@@ -47,8 +47,7 @@ void BloomOptions::describe(capstan::config::OptionTable<BloomOptions>& t) {
 // The published config.json files' numbers.
 capstan::config::Presets BloomOptions::presets() {
   const auto sizes = [](std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
-    return capstan::config::Preset{
-        {"vocab_size", std::int64_t{250880}}, {"hidden_size", hidden}, {"num_layers", layers}, {"num_heads", heads}};
+    return decoder::layer_norm_preset(250880, hidden, layers, heads);
   };
   return {{"bloom-560m", sizes(1024, 24, 16)},
           {"bloom-1b1", sizes(1536, 24, 16)},
@@ -58,13 +57,7 @@ capstan::config::Presets BloomOptions::presets() {
 }
 
 capstan::config::Presets BloomOptions::file_defaults() {
-  return {{"bloom",
-           {{"dropout", 0.0},
-            {"attention_dropout", 0.0},
-            {"residual_after_norm", false},
-            {"layer_norm_epsilon", 1e-5},
-            {"tie_word_embeddings", true},
-            {"init_std", 0.02}}}};
+  return {{"bloom", decoder::layer_norm_defaults({{"residual_after_norm", false}, {"tie_word_embeddings", true}})}};
 }
 
 std::vector<capstan::config::FileKeys> BloomOptions::file_keys() {

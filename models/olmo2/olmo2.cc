@@ -35,7 +35,8 @@ void Olmo2Options::describe(capstan::config::OptionTable<Olmo2Options>& t) {
 capstan::config::Presets Olmo2Options::presets() {
   return {{"olmo2-1b", decoder::rotary_preset("olmo2", {100352, 2048, 16, 16, 16, 8192, 4096}, 1e-6, 5e5, false)},
           {"olmo2-7b", decoder::rotary_preset("olmo2", {100352, 4096, 32, 32, 32, 11008, 4096}, 1e-6, 5e5, false)},
-          {"olmo2-13b", decoder::rotary_preset("olmo2", {100352, 5120, 40, 40, 40, 13824, 4096}, 1e-6, 5e5, false)}};
+          {"olmo2-13b", decoder::rotary_preset("olmo2", {100352, 5120, 40, 40, 40, 13824, 4096}, 1e-6, 5e5, false)},
+          {"olmo2-32b", decoder::rotary_preset("olmo2", {100352, 5120, 64, 40, 8, 27648, 4096}, 1e-6, 5e5, false)}};
 }
 
 capstan::config::Presets Olmo2Options::file_defaults() {

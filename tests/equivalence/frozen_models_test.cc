@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "step/passes.h"
 #include "step/session.h"
-#include "strategy/objective.h"
 #include "support/compositions.h"
 #include "support/model_folders.h"
 
@@ -206,7 +206,7 @@ TEST_CASE("distillation is the plain one with whole logits: losses, figures and 
       const auto session = session::materialise(job, communicator);
       const Models models(session);
       const auto batch = small_batch();
-      strategy::Passes passes(
+      step::Passes passes(
           job.plugins.minimised, [&](const nn::Batch& of) { return models.student(of); }, session.frozen_runners());
       auto others = passes.run_others(batch);
       const auto own = passes.trained(batch, others);

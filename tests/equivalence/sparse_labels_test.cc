@@ -4,7 +4,7 @@
 #include <capstan_places.h>
 
 #include "checkpoint/scratch.h"
-#include "step/loss_rows.h"
+#include "data/loss_rows.h"
 #include "support/compositions.h"
 #include "support/small_run.h"
 

@@ -11,8 +11,9 @@
 
 #include "data/collate.h"
 #include "step/feed.h"
+#include "step/passes.h"
 #include "step/session.h"
-#include "strategy/objective.h"
+#include "step/to_device.h"
 #include "support/compositions.h"
 #include "support/model_folders.h"
 
@@ -107,7 +108,7 @@ std::string file_with_words() {
   at::set_num_threads(1);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     const auto session = session::materialise(job, communicator);
-    const strategy::Passes passes(job.plugins.minimised, {}, session.frozen_runners());
+    const step::Passes passes(job.plugins.minimised, {}, session.frozen_runners());
     for (std::size_t i = 0; i < all.size(); ++i) {
       const auto sample = job.samples.train->get(static_cast<std::int64_t>(i));
       auto batch = step::to_device(data::collate({{&sample, static_cast<std::int64_t>(i)}}, {}), session.device);

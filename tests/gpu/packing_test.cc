@@ -7,6 +7,7 @@
 #include "compare.h"
 #include "models/bloom/attention.h"
 #include "step/feed.h"
+#include "step/to_device.h"
 #include "support/alibi.h"
 
 namespace packing_test {

@@ -35,6 +35,22 @@ inline void check_splits(const std::string& config, const std::vector<Split>& sp
   }
 }
 
+/// What a dense decoder has to run on: a family's own test lists it for check_splits.
+inline std::vector<Split> decoder_splits() {
+  const auto of = [](const std::string& strategy) { return "[strategy." + strategy + "]\nsize = 2\n"; };
+  const std::string tensor = of("tensor_parallel"), sequence = tensor + "sequence_parallel = true\n";
+  const std::string fsdp = "[strategy.fsdp]\nmode = \"full_shard\"\n", recompute = "[strategy.recompute]\n";
+  const std::string packing = "[data]\npacking = true\n";
+  return {{2, tensor},
+          {2, sequence},
+          {2, fsdp + recompute},
+          {2, of("pipeline_parallel")},
+          {2, of("context_parallel")},
+          {1, packing},
+          {4, sequence + of("pipeline_parallel") + packing},
+          {4, of("context_parallel") + fsdp + packing}};
+}
+
 /// A run that is stopped after two steps and continues with the same bits, and on two ranks that share the parameters.
 inline void check_resumed(const std::string& config, double tolerance) {
   const Setting setting{.world = 1, .config = config, .steps = layout_steps};

@@ -30,6 +30,7 @@ from runs import circumstances, end_on_sigterm, measure_all, predicted, read_run
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 LORA = {'rank': 32, 'targets': ['linear_qkv', 'linear_proj']}
+ALL_LINEAR = {'rank': 16, 'targets': ['all-linear']}
 
 
 def sizes(plugin, preset, seq, micro_batch, accumulation, lora=False, **model):
@@ -49,6 +50,10 @@ MODELS = {
     'mixtral-8x7b-lora': sizes('mixtral', 'mixtral-8x7b', 2048, 1, 2, lora=True),
     'qwen3-16l-lora': sizes('qwen3', 'qwen3-30b-a3b', 2048, 2, 1, lora=True, num_layers=16),
     'qwen3-30b-lora': sizes('qwen3', 'qwen3-30b-a3b', 2048, 2, 1, lora=True),
+    'gemma3-4b-lora': sizes('gemma3', 'gemma3-4b-text', 2048, 2, 4, lora=ALL_LINEAR),
+    'glm4-9b-lora': sizes('glm4', 'glm4-9b-0414', 2048, 2, 4, lora=ALL_LINEAR),
+    'gpt-oss-20b-lora': sizes('gpt_oss', 'gpt-oss-20b', 2048, 2, 4, lora=ALL_LINEAR),
+    'qwen35-4b-lora': sizes('qwen3_5', 'qwen3.5-4b', 2048, 2, 4, lora=ALL_LINEAR),
 }
 WORDS = r'tp(\d+)|ep(\d+)|pp(\d+)|cp(\d+)|sp|recompute|full_shard|shard_grad_op|hybrid_shard|no_shard|zero[0-3]|nf4'
 CASE = re.compile(rf'(?P<model>[\w-]+?)(?P<words>(\+({WORDS}))*)(@(?P<gpus>\d+))?(:(?P<options>.*))?')
@@ -77,7 +82,7 @@ def strategies(words, lora):
         else:
             tables['fsdp'] = {'mode': word}
     if lora:
-        tables['lora'] = LORA
+        tables['lora'] = LORA if lora is True else lora
     return tables, spread
 
 

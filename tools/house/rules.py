@@ -81,6 +81,15 @@ def unknown_rooms(tree):
             yield Finding(source.path, 0, f'room {room} stands in the table of the {tree.rooms.storey[room]}', 'room table', 'move its folder, or its row')
 
 
+def rooms_in_order(tree):
+    """A room's row lists rooms above it, so that no circle can be. Libraries beside the storeys are seen by their doors."""
+    order = [room for room in tree.rooms.allowed if room not in LIBRARY_LINES]
+    for at, room in enumerate(order):
+        for below in sorted((tree.rooms.allowed[room] - {'base'}) & set(order[at + 1:])):
+            yield Finding(tree.rooms.table_of(room), 0, f'room {room} includes room {below}, which stands below it', 'room table',
+                          'move what it needs up, or what needs it down')
+
+
 ENVIRONMENT = re.compile(r'(?<![\w.>])(?:std::|::)?(?:secure_)?getenv\s*\(|(?<![\w.>])environ\b')
 EXIT = re.compile(r'(?<![\w.>:])(?:std::|::)?(?:_exit|exit|quick_exit|_Exit)\s*\(|\bstd::(?:abort|terminate)\s*\(')
 PRINT = re.compile(r'\bstd::(?:cout|cerr|clog|print|println|puts|printf|fputs|fprintf)\b|(?<![\w.>:])(?:printf|puts|putchar|perror)\s*\(|'
@@ -310,4 +319,4 @@ def allow_list(tree):
     yield from tree.allowed.stale()
 
 
-ALL = (include_rules, unknown_rooms, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, document_words, words, plain_words, options, walks, allow_list)
+ALL = (include_rules, unknown_rooms, rooms_in_order, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, document_words, words, plain_words, options, walks, allow_list)

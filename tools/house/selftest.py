@@ -64,6 +64,7 @@ LONG = 'void long_one() {\n' + '  step();\n' * 60 + '}\n'
 BROKEN = {
     'private include': ('core/host/config/a.cc', '#include "comm/group.h"\n', 'core/host/config/a.cc:1: includes comm/group.h: room config may not include room comm'),
     'public include': ('core/engine/comm/a.cc', '\n#include <capstan/shard/engine.h>\n', 'core/engine/comm/a.cc:2: includes capstan/shard/engine.h'),
+    'room that leads back': ('docs/engine.md', ENGINE.replace('| groups | config |', '| groups | config shard |'), 'docs/engine.md: room comm includes room shard, which stands below it'),
     'room of a folder': ('core/host/cli/a.cc', '#include <capstan/link/clean.h>\n', 'room cli may not include room comm'),
     'other storey': ('core/engine/cli/a.cc', 'int f();\n', 'stands in the table of the host'),
     'umbrella below': ('core/engine/comm/a.cc', '#include <capstan/model.h>\n', 'umbrella'),

@@ -57,18 +57,60 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
   return nn::attend(call);
 }
 
-Attention::Attention(Layer& parent, Kind kind, Weights weights)
+AttentionCore::AttentionCore(Layer& parent, AttentionSpec spec, double dropout, std::size_t layer, WeightPtr sinks)
     : Layer(parent, "attention"),
+      spec_(spec),
+      layer_(layer),
+      dropout_(*this, parent.name() + ".attention.dropout", dropout) {
+  CAPSTAN_ASSERT(spec_.sinks == (sinks != nullptr));
+  if (sinks) sinks_ = own(std::move(sinks), Use::split);
+  if (spec_.alibi) alibi_.emplace(*this, spec_.heads.queries);
+}
+
+AttentionCore::~AttentionCore() = default;
+
+AttentionCall AttentionCore::planned(const at::Tensor& like, const Batch& batch, std::int64_t length) const {
+  const auto& heads = spec_.heads;
+  const auto of = [&](const std::vector<std::int64_t>& shape, const at::TensorOptions& options) {
+    return at::empty(std::vector<std::int64_t>(shape.size(), 1), options).expand(shape);
+  };
+  AttentionCall call{&spec_, of({1, heads.queries, length, heads.dim}, like.options()),
+                     of({1, heads.keys, length, heads.dim}, like.options()),
+                     of({1, heads.keys, length, heads.values()}, like.options())};
+  if (spec_.alibi) call.slopes = of({heads.queries}, like.options().dtype(at::kFloat));
+  if (spec_.sinks) call.sinks = of({heads.queries}, like.options());
+  call.dropout = acting(dropout_, batch);
+  call.batch = &batch;
+  call.layer = layer_;
+  call.needs_log_sum_exp = spec_.sinks;
+  return call;
+}
+
+at::Tensor AttentionCore::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch& batch,
+                                 KVCache* cache, const at::Tensor& fused) const {
+  const auto core = [&](const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values, const Batch& of) {
+    AttentionCall call{&spec_, queries, keys, values};
+    if (alibi_) call.slopes = alibi_->slopes(queries);
+    if (sinks_) call.sinks = sinks_->value();
+    if (!batch.part) call.fused = fused;
+    call.dropout = acting(dropout_, of);
+    call.batch = &of;
+    call.cache = cache;
+    call.layer = layer_;
+    return rows_.attend(call);
+  };
+  CAPSTAN_ASSERT(!batch.part || around);
+  return batch.part ? around(core, q, k, v, batch) : core(q, k, v, batch);
+}
+
+Attention::Attention(Layer& parent, Kind kind, Weights weights)
+    : AttentionCore(parent, kind.spec, kind.dropout, kind.layer, std::move(weights.sinks)),
       kind_(std::move(kind)),
       qkv_(*this, "linear_qkv", WeightSplit::columns, std::move(weights.qkv.weight), std::move(weights.qkv.bias)),
       projection_(*this, "linear_proj", WeightSplit::rows, std::move(weights.projection.weight),
-                  std::move(weights.projection.bias)),
-      dropout_(*this, parent.name() + ".attention.dropout", kind_.dropout) {
+                  std::move(weights.projection.bias)) {
   make_norm(query_norm_, *this, "query_norm", weights.query_norm, kind_);
   make_norm(key_norm_, *this, "key_norm", weights.key_norm, kind_);
-  CAPSTAN_ASSERT(kind_.spec.sinks == (weights.sinks != nullptr));
-  if (weights.sinks) sinks_ = own(std::move(weights.sinks), Use::split);
-  if (kind_.spec.alibi) alibi_.emplace(*this, kind_.spec.heads.queries);
 }
 
 Attention::~Attention() = default;
@@ -88,48 +130,26 @@ HeadsCall Attention::heads_call(const at::Tensor& fused, const Batch& batch) con
   return call;
 }
 
-AttentionCall Attention::planned(const at::Tensor& like, const Batch& batch, std::int64_t length) const {
-  const auto& heads = kind_.spec.heads;
-  const auto of = [&](const std::vector<std::int64_t>& shape, const at::TensorOptions& options) {
-    return at::empty(std::vector<std::int64_t>(shape.size(), 1), options).expand(shape);
-  };
-  AttentionCall call{&kind_.spec, of({1, heads.queries, length, heads.dim}, like.options()),
-                     of({1, heads.keys, length, heads.dim}, like.options()),
-                     of({1, heads.keys, length, heads.values()}, like.options())};
-  if (kind_.spec.alibi) call.slopes = of({heads.queries}, like.options().dtype(at::kFloat));
-  if (kind_.spec.sinks) call.sinks = of({heads.queries}, like.options());
-  const bool is_product = kind_.order == Order::by_head && !query_norm_ && !key_norm_ && !kind_.rotary;
-  if (is_product && like.is_meta()) call.fused = at::empty({1, length, heads.queries * 3 * heads.dim}, like.options());
-  call.dropout = acting(dropout_, batch);
-  call.batch = &batch;
-  call.layer = kind_.layer;
-  call.needs_log_sum_exp = kind_.spec.sinks;
-  return call;
+// Whether q, k and v are what the product gives.
+bool Attention::is_product() const {
+  return kind_.order == Order::by_head && !query_norm_ && !key_norm_ && !kind_.rotary;
 }
 
-at::Tensor Attention::attend(const at::Tensor& fused, const Batch& batch, KVCache* cache) const {
-  const auto prepared = heads_call(fused, batch);
-  const auto own = preparation_.row_for(prepared)->run(prepared);
-  const auto q = own.q.transpose(1, 2), k = own.k.transpose(1, 2), v = own.v.transpose(1, 2);
-  const bool is_product = kind_.order == Order::by_head && !query_norm_ && !key_norm_ && !kind_.rotary;
-  const auto core = [&](const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values, const Batch& of) {
-    AttentionCall call{&kind_.spec, queries, keys, values};
-    if (alibi_) call.slopes = alibi_->slopes(queries);
-    if (sinks_) call.sinks = sinks_->value();
-    if (is_product && !batch.part) call.fused = fused;
-    call.dropout = acting(dropout_, of);
-    call.batch = &of;
-    call.cache = cache;
-    call.layer = kind_.layer;
-    return rows_.attend(call);
-  };
-  CAPSTAN_ASSERT(!batch.part || around);
-  return batch.part ? around(core, q, k, v, batch) : core(q, k, v, batch);
+AttentionCall Attention::planned(const at::Tensor& like, const Batch& batch, std::int64_t length) const {
+  auto call = AttentionCore::planned(like, batch, length);
+  if (is_product() && like.is_meta())
+    call.fused = at::empty({1, length, heads().queries * 3 * heads().dim}, like.options());
+  return call;
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const Batch& batch, KVCache* cache) const {
   const auto fused = qkv_.forward(x);
-  const auto y = attend(fused, batch, cache).transpose(1, 2).flatten(2);
+  const auto prepared = heads_call(fused, batch);
+  const auto own = preparation_.row_for(prepared)->run(prepared);
+  const auto y = attend(own.q.transpose(1, 2), own.k.transpose(1, 2), own.v.transpose(1, 2), batch, cache,
+                        is_product() ? fused : at::Tensor())
+                     .transpose(1, 2)
+                     .flatten(2);
   if (!kind_.output_gate) return projection_.forward(y);
   const auto gate = with_gates(fused, heads_in(fused.size(-1), kind_)).select(-2, 1).flatten(-2);
   return projection_.forward(y * gate.sigmoid());

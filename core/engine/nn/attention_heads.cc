@@ -18,7 +18,7 @@ at::Tensor placed_query(const HeadsCall& call, const at::Tensor& heads) {
   const auto& of = *call.query_scaling;
   const auto turns =
       call.batch->positions.div(of.length, "floor").to(q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-  const auto factor = (1 + of.beta * at::log1p(turns)).to(q.scalar_type());
+  const auto factor = (1 + of.beta * (1 + turns).log()).to(q.scalar_type());
   return q * factor.unsqueeze(-1).unsqueeze(-1);
 }
 

@@ -1,3 +1,4 @@
+#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/nn/experts.h>
 #include <capstan/ops/grouped.h>
@@ -37,16 +38,25 @@ Router::Router(Layer& parent, std::string name, RouterWeights weights, const Rou
     : Layer(parent, std::move(name)),
       gate_(*this, this->name(), WeightSplit::none, std::move(weights.gate), std::move(weights.bias)),
       correction_(weights.correction ? own(std::move(weights.correction), Use::states) : nullptr),
-      kind_(kind) {}
+      kind_(kind) {
+  if (!correction_) return;
+  for (auto& record : correction_->records()) {
+    record.usage = layout::Usage::buffer;
+    record.trainable = false;
+    record.decay = false;
+  }
+}
 
 Router::Router(Layer& parent, std::string name, WeightPtr gate, std::int64_t experts_per_token, bool sum_to_one)
     : Router(parent, std::move(name), {std::move(gate)}, plain_kind(experts_per_token, sum_to_one)) {}
 
 Router::~Router() = default;
 
+// Sigmoids of logits that are computed in float32: rounded ones would choose other experts than those of whoever
+// trained the model did.
 at::Tensor Router::probabilities(const at::Tensor& x) const {
-  const auto logits = gate_.forward(x);
-  return kind_.sigmoid ? logits.to(ops::sum_type(x)).sigmoid() : at::softmax(logits, -1, ops::sum_type(x));
+  const auto type = ops::sum_type(x);
+  return kind_.sigmoid ? gate_.forward(x.to(type)).sigmoid() : at::softmax(gate_.forward(x), -1, type);
 }
 
 at::Tensor Router::chosen(const at::Tensor& probability, RecomputeContext* kept) const {
@@ -54,7 +64,7 @@ at::Tensor Router::chosen(const at::Tensor& probability, RecomputeContext* kept)
     auto scores = probability.detach();
     if (correction_) scores = scores + correction_->value().detach();
     if (kind_.groups > 1) scores = within_best_groups(scores, kind_);
-    return std::get<1>(scores.topk(kind_.experts_per_token, -1));
+    return std::get<1>(scores.topk(kind_.experts_per_token, -1, /*largest=*/true, /*sorted=*/!kind_.sigmoid));
   };
   return kept ? kept->once<at::Tensor>(this, choose) : choose();
 }
@@ -63,7 +73,10 @@ Routing Router::forward(const at::Tensor& x, RecomputeContext* kept) const {
   const auto probability = probabilities(x);
   const auto experts = chosen(probability, kept);
   auto weights = probability.gather(-1, experts);
-  if (kind_.sum_to_one) weights = weights / weights.sum(-1, /*keepdim=*/true);
+  if (kind_.sum_to_one) {
+    const auto sum = weights.sum(-1, /*keepdim=*/true);
+    weights = weights / (kind_.sigmoid ? sum + 1e-20 : sum);  // sigmoids may all be zero
+  }
   if (kind_.scale != 1) weights = weights * kind_.scale;
   return {experts, weights.to(x.scalar_type())};
 }

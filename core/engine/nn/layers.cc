@@ -45,12 +45,15 @@ ops::SharedInput for_both(const Port<at::Tensor(const at::Tensor&, const at::Ten
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
   // BLOOM's [head, 3, dim, hidden] is a matrix to the product.
-  const at::Tensor matrix = weight_->value().flatten(0, -2);
-  const auto bias = bias_ ? std::optional(bias_->value().flatten()) : std::nullopt;
+  const auto type = x.scalar_type(), own_type = weight_->value().scalar_type();
+  const at::Tensor matrix = weight_->value().flatten(0, -2).to(type);
+  const auto bias = bias_ ? std::optional(bias_->value().flatten().to(type)) : std::nullopt;
   const auto input = for_both(adapter, before ? before(x) : x);
   if (!adapter && !after) return multiplied(multiply, input.base, matrix, bias);
   at::Tensor y = multiplied(multiply, input.base, matrix, {});
-  if (adapter) y = adapter(input.adapter, y);
+  if (adapter && type == own_type) y = adapter(input.adapter, y);
+  if (adapter && type != own_type)
+    y = y + adapter(input.adapter.to(own_type), at::zeros(y.sizes(), y.options().dtype(own_type)));
   if (after) y = after(y);
   return bias ? y + *bias : y;
 }
@@ -108,6 +111,9 @@ at::Tensor RmsNorm::forward(const at::Tensor& x) const {
   const bool adds_one = factor_ == Factor::one_plus_weight;
   if (!mean_square && !adds_one) return at::rms_norm(x, {x.size(-1)}, weight_->value(), epsilon_);
   const auto wide = x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  // One kernel of ATen's between two conversions, which round no more than the formula does.
+  if (!mean_square)
+    return at::rms_norm(wide, {x.size(-1)}, weight_->value().to(wide.scalar_type()) + 1, epsilon_).to(x.scalar_type());
   const auto own = wide.square().mean(-1, /*keepdim=*/true);
   const auto scale = ((mean_square ? mean_square(own) : own) + epsilon_).rsqrt();
   const at::Tensor factor = adds_one ? weight_->value().to(wide.scalar_type()) + 1 : weight_->value();

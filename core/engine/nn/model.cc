@@ -1,5 +1,6 @@
 #include <capstan/base/text.h>
 #include <capstan/nn/model.h>
+#include <capstan/nn/recurrence.h>
 
 #include <algorithm>
 #include <map>
@@ -11,6 +12,7 @@ namespace capstan::nn {
 Unit::Unit(std::string name) : Layer(std::move(name)) {}
 Unit::~Unit() = default;
 Model::~Model() = default;
+Recurrence::~Recurrence() = default;
 
 bool Unit::trainable() const {
   return std::any_of(weights().begin(), weights().end(), [](const WeightPtr& weight) { return weight->trainable(); });
@@ -97,7 +99,8 @@ std::vector<const Layer*> layers_of_other_kinds(const Unit& unit) {
   std::vector<const Layer*> list;
   unit.each<Layer>([&](const Layer& layer) {
     if (&layer == &unit || layer.owned().empty()) return;
-    if (!is_one_of<Linear, Embedding, VocabularyHead, ValueHead, LayerNorm, RmsNorm, Experts, Attention>(layer))
+    if (!is_one_of<Linear, Embedding, VocabularyHead, ValueHead, LayerNorm, RmsNorm, Router, Experts, AttentionCore,
+                   Recurrence>(layer))
       list.push_back(&layer);
   });
   return list;

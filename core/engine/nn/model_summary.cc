@@ -51,7 +51,7 @@ ModelSummary summarise(const std::vector<std::unique_ptr<Unit>>& units, const la
 namespace {
 
 // The row's name, with what the rows before it lack where it is the plain one.
-std::string row_text(const Attention& attention, const PlannedAttention& planned) {
+std::string row_text(const AttentionCore& attention, const PlannedAttention& planned) {
   Batch batch;
   batch.training = planned.trains;
   if (planned.is_packed) {
@@ -79,7 +79,7 @@ std::string row_text(const Attention& attention, const PlannedAttention& planned
 std::string attention_text(const std::vector<std::unique_ptr<Unit>>& units, const PlannedAttention& planned) {
   std::map<std::string, int> layers;
   for (const auto& unit : units) {
-    unit->each<Attention>([&](const Attention& attention) { ++layers[row_text(attention, planned)]; });
+    unit->each<AttentionCore>([&](const AttentionCore& attention) { ++layers[row_text(attention, planned)]; });
   }
   std::vector<std::string> list;
   bool is_slow = false;

@@ -11,8 +11,6 @@ namespace {
 at::Tensor scaled(const at::Tensor& frequencies, const RotaryScaling& scaling) {
   if (scaling.kind == RotaryScaling::Kind::none) return frequencies;
   if (scaling.kind == RotaryScaling::Kind::linear) return frequencies / scaling.factor;
-  if (scaling.kind == RotaryScaling::Kind::longrope)
-    return frequencies / at::tensor(scaling.divisors, frequencies.options());
   const auto length = static_cast<double>(scaling.original_length);
   const auto longest = length / scaling.low_frequency_factor, shortest = length / scaling.high_frequency_factor;
   const auto wavelength = 2 * std::numbers::pi / frequencies;
@@ -38,7 +36,18 @@ at::Tensor yarn(const at::Tensor& periods, std::int64_t dim, double theta, const
   return 1.0 / (scaling.factor * periods) * (1 - kept) + 1.0 / periods * kept;
 }
 
-// The number of a head's numbers whose frequencies are computed, and of those that turn.
+// The periods are multiplied before they are inverted, which is transformers' order.
+at::Tensor longrope(const at::Tensor& periods, const RotaryScaling& scaling) {
+  return 1.0 / (at::tensor(scaling.divisors, periods.options()) * periods);
+}
+
+at::Tensor all_frequencies(const at::Tensor& periods, std::int64_t dim, double theta, const RotaryScaling& scaling) {
+  if (scaling.kind == RotaryScaling::Kind::yarn) return yarn(periods, dim, theta, scaling);
+  if (scaling.kind == RotaryScaling::Kind::longrope) return longrope(periods, scaling);
+  return scaled(1.0 / periods, scaling);
+}
+
+// How many of a head's numbers turn.
 std::int64_t turned_of(std::int64_t dim, const RotaryForm& form) { return form.turned > 0 ? form.turned : dim; }
 
 std::vector<double> frequencies_in(at::ScalarType type, std::int64_t head, double theta, const RotaryScaling& scaling,
@@ -46,9 +55,10 @@ std::vector<double> frequencies_in(at::ScalarType type, std::int64_t head, doubl
   const auto turned = turned_of(head, form), dim = form.of_whole_head ? head : turned;
   const auto exponents = at::arange(0, dim, 2, at::TensorOptions(at::kLong)).to(type) / dim;
   const auto periods = at::pow(at::Scalar(theta), exponents);
-  const bool is_yarn = scaling.kind == RotaryScaling::Kind::yarn;
-  const auto values = (is_yarn ? yarn(periods, dim, theta, scaling) : scaled(1.0 / periods, scaling)).to(at::kDouble);
-  return {values.const_data_ptr<double>(), values.const_data_ptr<double>() + turned / 2};
+  const auto values = all_frequencies(periods, dim, theta, scaling).to(at::kDouble);
+  std::vector<double> kept{values.const_data_ptr<double>(), values.const_data_ptr<double>() + turned / 2};
+  if (form.of_whole_head) kept.resize(static_cast<std::size_t>(head / 2), 0);  // these pairs stay as they are
+  return kept;
 }
 
 double each_factor(const RotaryScaling& scaling) {
@@ -72,7 +82,7 @@ Rotary::Rotary(std::int64_t dim, double theta, const RotaryScaling& scaling, con
       part_factor_(turned_of(dim, form) < dim ? each_factor(scaling) : 1),
       single_(frequencies_in(at::kFloat, dim, theta, scaling, form)),
       exact_(frequencies_in(at::kDouble, dim, theta, scaling, form)) {
-  if (form_.turned == dim) form_.turned = 0;
+  if (form_.turned == dim || form_.of_whole_head) form_.turned = 0;
 }
 
 at::Tensor Rotary::forward(const at::Tensor& x, const at::Tensor& positions) const {

@@ -83,7 +83,8 @@ at::Tensor HeadProducts::product(const at::Tensor& a, const at::Tensor& b) const
 }
 
 void HeadProducts::add_gradients(const at::Tensor& grad_logits, std::int64_t begin) {
-  const at::Tensor in = operand(cap_ ? (grad_logits * slopes_).to(grad_logits.scalar_type()) : grad_logits);
+  // By the rows' slopes, in whose place the product is: they are not needed again.
+  const at::Tensor in = operand(cap_ ? slopes_.mul_(grad_logits).to(grad_logits.scalar_type()) : grad_logits);
   if (grad_hidden_.defined()) {
     at::Tensor gradient = product(in, weight_);
     if (scale_ != 1) gradient.div_(scale_);

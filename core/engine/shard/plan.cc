@@ -16,10 +16,19 @@ namespace {
 
 using layout::Axis;
 
+// Buffers are few numbers, of another type than the others: each rank has them.
+bool is_buffer(const layout::Param& record) { return record.usage == layout::Usage::buffer && !record.trainable; }
+
+strategy::ShardPolicy policy_of(const layout::Param& record, const EngineOptions& options) {
+  auto policy = options.policy;
+  if (is_buffer(record)) policy.shard_param = policy.offload_param = false;
+  return policy;
+}
+
 // The records say how each role is sharded; all code that reads parameters uses them.
 void set_roles(layout::Param& record, c10::ScalarType frozen, const EngineOptions& options) {
   const auto& precision = options.precision;
-  const auto& policy = options.policy;
+  const auto policy = policy_of(record, options);
   const auto sharded = record.sharded(options.mesh);
   const c10::Device host(c10::DeviceType::CPU);
   const auto master = record.trainable ? precision.master : frozen;
@@ -38,7 +47,9 @@ std::int64_t parameters_of(const nn::Unit& unit) {
 
 // The dtype of what units compute with.
 c10::ScalarType dtype_of(const nn::Weight& weight, const EngineOptions& options) {
-  return form_of(weight) == Form::rows ? c10::ScalarType::Byte : options.precision.compute;
+  if (form_of(weight) == Form::rows) return c10::ScalarType::Byte;
+  if (!is_buffer(weight.records().front())) return options.precision.compute;
+  return c10::promoteTypes(options.precision.compute, c10::ScalarType::Float);
 }
 
 // Neighbouring units, as many as the policy wants together.
@@ -118,7 +129,7 @@ void set_sharding(BucketPlan& bucket, const strategy::ShardPolicy& policy) {
 BucketPlan start_bucket(std::string name, const nn::Weight& weight, std::vector<std::size_t> runs,
                         const EngineOptions& options) {
   const auto& record = weight.records().front();
-  const auto& policy = options.policy;
+  const auto policy = policy_of(record, options);
   BucketPlan bucket;
   bucket.name = std::move(name);
   bucket.runs = std::move(runs);
@@ -213,7 +224,7 @@ ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& op
   for (std::size_t r = 0; r < plan.runs.size(); ++r) {
     for (auto i = plan.runs[r].first; i <= plan.runs[r].last; ++i) plan.run_of_unit[i] = r;
   }
-  using Key = std::tuple<std::size_t, bool, Form, std::vector<Axis>>;
+  using Key = std::tuple<std::size_t, bool, Form, c10::ScalarType, std::vector<Axis>>;
   std::map<Key, std::size_t> own;
   for (auto& use : uses_of(units, plan.run_of_unit)) {
     for (auto& record : use.weight->records()) set_roles(record, dtype_of(*use.weight, options), options);
@@ -224,7 +235,8 @@ ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& op
       plan.buckets.push_back(start_bucket(use.weight->name(), *use.weight, use.runs, options));
       plan.buckets.back().gradients.table = table;
     } else {
-      const Key key{run, !use.weight->trainable(), form_of(*use.weight), use.weight->records().front().shard_axes()};
+      const Key key{run, !use.weight->trainable(), form_of(*use.weight), dtype_of(*use.weight, options),
+                    use.weight->records().front().shard_axes()};
       const auto [found, is_new] = own.emplace(key, index);
       if (is_new) plan.buckets.push_back(start_bucket(run_name(units, plan.runs[run]), *use.weight, use.runs, options));
       index = found->second;

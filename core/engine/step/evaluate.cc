@@ -9,6 +9,7 @@
 #include <chrono>
 
 #include "data/content.h"
+#include "step/to_device.h"
 
 namespace capstan::step {
 namespace {

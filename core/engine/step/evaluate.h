@@ -9,6 +9,7 @@
 
 #include "data/eval_plan.h"
 #include "step/feed.h"
+#include "step/passes.h"
 #include "step/session.h"
 #include "step/stop.h"
 
@@ -45,7 +46,7 @@ class Evaluator {
   session::Session& session_;
   const session::Job& job_;
   const Feed& feed_;
-  strategy::Passes passes_;
+  Passes passes_;
   const StopAgreement* agreement_ = nullptr;
 };
 

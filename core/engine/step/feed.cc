@@ -1,17 +1,12 @@
 #include "step/feed.h"
 
-#include <ATen/ATen.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <utility>
-
-#include "step/loss_rows.h"
 
 namespace capstan::step {
 
@@ -133,169 +128,6 @@ data::HostBatch Feed::batch_of(const data::DataSource& source, const std::vector
   auto padding = padding_;  // up to a multiple, which must not go beyond the model's positions
   padding.fixed_length = data::padded_columns(longest, padding.multiple, job_.bounds().positions);
   return data::collate(rows, padding, form);
-}
-
-namespace {
-
-// Where the tokens of packed rows stand, there and with every sequence in a row of its own, in host memory.
-struct Places {
-  std::vector<std::int64_t> packed, alone;
-  std::vector<std::int64_t> positions;  // for the whole batch; 0 where no sequence is
-  std::vector<std::int64_t> sample_ids, sequences;
-  std::int64_t longest = 0;
-};
-
-Places places_of(const data::HostBatch& host) {
-  Places places;
-  places.positions.assign(host.tokens.size(), 0);
-  for (const auto& document : host.documents) places.longest = std::max(places.longest, document.length);
-  for (const auto& document : host.documents) {
-    const auto first = static_cast<std::int64_t>(places.sample_ids.size()) * places.longest;
-    places.sample_ids.push_back(document.id);
-    places.sequences.push_back(document.sequence);
-    for (std::int64_t t = 0; t < document.length; ++t) {
-      const auto at = document.row * host.cols + document.begin + t;
-      places.packed.push_back(at);
-      places.alone.push_back(first + t);
-      places.positions[static_cast<std::size_t>(at)] = t;
-    }
-  }
-  return places;
-}
-
-// Where the segments of packed rows begin, the padding's too, and the end of the last.
-std::vector<std::int32_t> bounds_of(const data::HostBatch& host, std::int64_t longest) {
-  std::vector<std::int32_t> bounds{static_cast<std::int32_t>(host.padded_tokens())};
-  for (const auto& document : host.documents)
-    bounds.push_back(static_cast<std::int32_t>(document.row * host.cols + document.begin));
-  for (std::int64_t row = 0; row < host.rows; ++row) {
-    for (auto col = host.lengths[static_cast<std::size_t>(row)]; col < host.cols; col += longest)
-      bounds.push_back(static_cast<std::int32_t>(row * host.cols + col));
-  }
-  std::sort(bounds.begin(), bounds.end());
-  return bounds;
-}
-
-// Two float32 values share a word.
-std::int64_t words_of(const data::FieldValues& values) {
-  if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&values))
-    return static_cast<std::int64_t>(integers->size());
-  return static_cast<std::int64_t>((std::get<std::vector<float>>(values).size() + 1) / 2);
-}
-
-void copy_words(const data::FieldValues& values, std::int64_t* to) {
-  std::visit([to](const auto& all) { std::memcpy(to, all.data(), all.size() * sizeof(all.front())); }, values);
-}
-
-}  // namespace
-
-BatchNumbers::BatchNumbers(const data::HostBatch& host, std::int64_t step, bool pinned)
-    : rows_(host.rows), cols_(host.cols), samples_(host.samples), per_sample_(host.per_sample) {
-  const auto loss_rows = data::loss_row_list(host);
-  const std::vector<std::int64_t> steps{step};
-  const auto all = {&host.tokens, &host.labels, &host.sample_ids, &host.lengths, &loss_rows, &steps};
-  for (const auto* part : all) sizes_.push_back(static_cast<std::int64_t>(part->size()));
-  for (const auto& field : host.fields) {
-    declared_.push_back(field.spec);
-    sizes_.push_back(words_of(field.values));
-  }
-  numbers_ = at::empty({std::accumulate(sizes_.begin(), sizes_.end(), std::int64_t{0})},
-                       at::TensorOptions().dtype(at::kLong).pinned_memory(pinned));
-  auto* to = numbers_.data_ptr<std::int64_t>();
-  for (const auto* part : all) to = std::copy(part->begin(), part->end(), to);
-  for (const auto& field : host.fields) {
-    copy_words(field.values, to);
-    to += words_of(field.values);
-  }
-}
-
-BatchNumbers BatchNumbers::to(c10::Device device, bool non_blocking) const {
-  auto there = *this;
-  there.numbers_ = numbers_.to(device, non_blocking);
-  return there;
-}
-
-nn::Batch BatchNumbers::batch() const {
-  const auto all = parts();
-  nn::Batch batch;
-  batch.tokens = all[0].view({rows_, cols_});
-  batch.labels = all[1].view({rows_, cols_});
-  batch.sample_ids = all[2];
-  batch.positions = at::arange(cols_, numbers_.options()).expand({rows_, cols_});
-  batch.real = batch.positions < all[3].unsqueeze(1);
-  if (all[4].numel() > 0) batch.loss_rows = all[4];
-  batch.samples.count = samples_;
-  batch.samples.per_sample = per_sample_;
-  for (std::size_t i = 0; i < declared_.size(); ++i) batch.samples.fields.push_back(field(i, all[step_part + 1 + i]));
-  return batch;
-}
-
-nn::Field BatchNumbers::field(std::size_t index, const at::Tensor& words) const {
-  using Per = data::FieldSpec::Per;
-  const auto& declared = declared_[index];
-  const auto sequences = samples_ * per_sample_;
-  const auto size = declared.per == Per::token ? rows_ * cols_ : declared.per == Per::sequence ? sequences : samples_;
-  auto values = declared.type == data::FieldSpec::Type::float32 ? words.view(at::kFloat).narrow(0, 0, size) : words;
-  return {declared.name, declared.per == Per::token ? values.view({rows_, cols_}) : values};
-}
-
-namespace {
-
-// From pageable memory a copy would wait for everything queued before it.
-template <class Numbers>
-at::Tensor moved(const Numbers& numbers, c10::Device device) {
-  const auto tensor = at::tensor(numbers);
-  return device.is_cpu() ? tensor : tensor.pin_memory().to(device, /*non_blocking=*/true);
-}
-
-nn::Batch whole_to_device(const data::HostBatch& host, c10::Device device) {
-  auto batch = BatchNumbers(host, 0, !device.is_cpu()).to(device).batch();
-  if (host.documents.empty()) return batch;
-  auto places = places_of(host);
-  const auto count = static_cast<std::int64_t>(places.sequences.size());
-  // Both in one transfer.
-  auto& ids = places.sample_ids;
-  ids.insert(ids.end(), places.sequences.begin(), places.sequences.end());
-  const auto of_documents = moved(ids, device).view({2, count});
-  batch.positions = moved(places.positions, device).view({host.rows, host.cols});
-  batch.documents =
-      nn::Documents{moved(places.packed, device), moved(places.alone, device), of_documents[0], count, places.longest};
-  batch.documents->bounds = moved(bounds_of(host, places.longest), device);
-  batch.documents->sequences = of_documents[1];
-  return batch;
-}
-
-// The labels of some columns.
-data::HostBatch labels_of(const data::HostBatch& host, const std::vector<nn::ColumnRange>& columns) {
-  data::HostBatch own;
-  own.rows = host.rows;
-  for (const auto& range : columns) own.cols += range.length;
-  for (std::int64_t row = 0; row < host.rows; ++row) {
-    for (const auto& [begin, length] : columns) {
-      const auto first = host.labels.begin() + row * host.cols + begin;
-      own.labels.insert(own.labels.end(), first, first + length);
-    }
-  }
-  own.target_tokens = own.padded_tokens() - std::count(own.labels.begin(), own.labels.end(), data::ignored_label);
-  return own;
-}
-
-}  // namespace
-
-nn::Batch to_device(const data::HostBatch& host, c10::Device device, const nn::SequenceCut& cut) {
-  if (!cut.own) return whole_to_device(host, device);
-  auto batch = nn::cut_columns(std::make_shared<const nn::Batch>(whole_to_device(host, device)), cut);
-  const auto rows = data::loss_row_list(labels_of(host, batch.part->own));
-  if (!rows.empty()) batch.loss_rows = moved(rows, device);
-  return batch;
-}
-
-nn::Batch training_batch(const session::Session& session, const data::HostBatch& host, std::int64_t step) {
-  auto batch = to_device(host, session.device, session.job->model->sequence_cut);
-  batch.seed = session.job->seed();
-  batch.step = step;
-  batch.training = true;
-  return batch;
 }
 
 }  // namespace capstan::step

@@ -1,6 +1,5 @@
 #pragma once
 #include <capstan/base/export.h>
-#include <capstan/nn/batch.h>
 
 #include <cstdint>
 #include <vector>
@@ -55,37 +54,6 @@ class Feed {
   data::Padding padding_;
   std::vector<std::int32_t> lengths_;  // of training samples that were asked for, else 0
 };
-
-/// A batch as one list of 8-byte words, which one copy brings to a device: tokens, labels, sample ids, lengths,
-/// data::loss_row_list, the step, and the fields that the data declares, where two float32 values share a word.
-class BatchNumbers {
- public:
-  /// Puts the list into host memory, which is pinned if asked for.
-  BatchNumbers(const data::HostBatch& host, std::int64_t step, bool pinned);
-  /// The same list on the device. Does not wait for the copy, which needs pinned memory, unless told to.
-  BatchNumbers to(c10::Device device, bool non_blocking = true) const;
-  /// Takes the numbers of a batch that has the same rows, columns, number of loss rows, and form of samples; does not
-  /// wait for the copy.
-  void copy(const BatchNumbers& other) { numbers_.copy_(other.numbers_, /*non_blocking=*/true); }
-  /// The batch: views of the list, and what follows from them.
-  nn::Batch batch() const;
-  /// [1]: the step, a view of the list.
-  at::Tensor step() const { return parts().at(step_part); }
-
- private:
-  static constexpr std::size_t step_part = 5;
-  std::vector<at::Tensor> parts() const { return numbers_.split_with_sizes(sizes_); }
-  nn::Field field(std::size_t index, const at::Tensor& words) const;
-
-  std::int64_t rows_, cols_, samples_, per_sample_;
-  std::vector<data::FieldSpec> declared_;
-  std::vector<std::int64_t> sizes_;  // words of each part, in the order that is named above
-  at::Tensor numbers_;
-};
-/// The batch as tensors on the device, or this rank's columns of it.
-nn::Batch to_device(const data::HostBatch& host, c10::Device device, const nn::SequenceCut& cut = {});
-/// The same as a micro-step of the session trains on it: dropout acts, with the masks of this step.
-nn::Batch training_batch(const session::Session& session, const data::HostBatch& host, std::int64_t step);
 
 }  // namespace step
 CAPSTAN_END_NAMESPACE

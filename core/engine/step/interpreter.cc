@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace capstan::step {
@@ -14,11 +15,14 @@ using Kind = strategy::Action::Kind;
 std::vector<at::Tensor> tensors_of(const nn::Hidden& hidden) {
   std::vector<at::Tensor> tensors{hidden.states};
   tensors.insert(tensors.end(), hidden.sums.begin(), hidden.sums.end());
+  tensors.insert(tensors.end(), hidden.carried.begin(), hidden.carried.end());
   return tensors;
 }
 
+// What is carried has rows and positions, [B, S, ...]; sums have at most one dimension.
 nn::Hidden hidden_of(const std::vector<at::Tensor>& tensors) {
-  return {tensors.front(), {tensors.begin() + 1, tensors.end()}, {}};
+  const auto carried = std::find_if(tensors.begin() + 1, tensors.end(), [](const auto& x) { return x.dim() > 1; });
+  return {tensors.front(), {tensors.begin() + 1, carried}, {}, {carried, tensors.end()}};
 }
 
 // What leaves a stage, apart from the graph that made it. Whether its gradient is wanted goes with it.

@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "step/loss_rows.h"
+#include "data/loss_rows.h"
+#include "step/to_device.h"
 
 namespace capstan::step {
 namespace {
@@ -65,7 +66,7 @@ bool MicroGraphs::run(const StepInput& input, std::size_t index, const Body& bod
   if (!recorded.graph) {
     if (recorded.seen++ < eager_runs || !record(batch, input.step, recorded, body)) return false;
   }
-  recorded.numbers->copy({batch, input.step, !session_.device.is_cpu()});
+  recorded.words.copy_(words_of(batch, input.step, !session_.device.is_cpu()), /*non_blocking=*/true);
   recorded.graph->replay();
   return true;
 }
@@ -100,13 +101,12 @@ bool MicroGraphs::record(const data::HostBatch& micro, std::int64_t step, Record
 // Returns why it could not be recorded; empty: it was.
 std::string MicroGraphs::try_to_record(const data::HostBatch& micro, std::int64_t step, Recorded& recorded,
                                        const Body& body) {
-  recorded.numbers = BatchNumbers(micro, step, false).to(session_.device, /*non_blocking=*/false);
+  recorded.words = words_of(micro, step, false).to(session_.device);
   session_.engine->join();
   try {
-    recorded.graph = setting_.recorder->record([this, numbers = *recorded.numbers, body](const auto& apart) {
+    recorded.graph = setting_.recorder->record([this, micro, words = recorded.words, body](const auto& apart) {
       const auto sums = session_.engine->sum_apart(apart);
-      auto batch = numbers.batch();
-      batch.device_step = numbers.step();
+      auto batch = batch_of(micro, words);
       batch.seed = session_.job->seed();
       batch.training = true;
       body(batch);

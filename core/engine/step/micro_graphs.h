@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "ops/device_graph.h"
@@ -59,7 +58,7 @@ class MicroGraphs {
   };
   struct Recorded {
     int seen = 0;
-    std::optional<BatchNumbers> numbers;  ///< what the graph reads
+    at::Tensor words;  ///< what the graph reads: the batch (words_of)
     std::unique_ptr<ops::DeviceGraph> graph;
   };
   std::string obstacle() const;

@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "step/to_device.h"
+
 namespace capstan::step {
 
 MicroSteps::MicroSteps(const session::Session& session, const LossScale& scale, GraphSetting graphs)

@@ -10,6 +10,7 @@
 #include "step/expert_layers.h"
 #include "step/feed.h"
 #include "step/micro_graphs.h"
+#include "step/passes.h"
 #include "step/step_numbers.h"
 #include "step/tracing.h"
 #include "step/updates.h"
@@ -54,7 +55,7 @@ class MicroSteps : private Workload {
   strategy::Program program_;
   ExpertLayers layers_;
   MicroGraphs graphs_;
-  strategy::Passes passes_;
+  Passes passes_;
   std::vector<std::vector<at::Tensor>> others_;  // what passes without gradient gave, by micro-batch and pass
   StepNumbers sums_;
   at::Tensor factors_;  // [terms] float64, what each is multiplied by; undefined: a single term, by 1

@@ -99,7 +99,7 @@ void install_step_hooks(Session& session, shard::EngineOptions& options) {
 FrozenSession make_frozen(const Session& session, const assembly::FrozenModel& frozen) {
   const auto& job = *session.job;
   const auto units = frozen.model->own_units();
-  FrozenSession made{frozen.plugin.name, {}, std::make_unique<strategy::FrozenRunner>(units, frozen.plugin.model.name)};
+  FrozenSession made{frozen.plugin.name, {}, std::make_unique<step::FrozenRunner>(units, frozen.plugin.model.name)};
   made.engine = std::make_unique<shard::Engine>(
       assembly::engine_options(job.config, job.topology, job.samples, *frozen.model, session.device), units,
       [groups = frozen.model->groups](const auto& axes, std::int64_t part) { return (*groups)(axes, part); });
@@ -118,8 +118,8 @@ bool agree_to_hold(const Job& job, comm::Communicator& communicator) {
 
 }  // namespace
 
-std::vector<strategy::FrozenRunner*> Session::frozen_runners() const {
-  std::vector<strategy::FrozenRunner*> runners;
+std::vector<step::FrozenRunner*> Session::frozen_runners() const {
+  std::vector<step::FrozenRunner*> runners;
   for (const auto& one : frozen) runners.push_back(one.runner.get());
   return runners;
 }

@@ -1,9 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
 #include <capstan/comm/communicator.h>
-#include "step/interpreter.h"
-#include "step/unit_runner.h"
-#include "strategy/frozen_runner.h"
 
 #include <functional>
 #include <memory>
@@ -14,6 +11,9 @@
 #include "session/job.h"
 #include "session/state_store.h"
 #include "shard/engine.h"
+#include "step/frozen_runner.h"
+#include "step/interpreter.h"
+#include "step/unit_runner.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace session {
@@ -29,7 +29,7 @@ struct StepHooksOf {
 struct FrozenSession {
   std::string name;
   std::unique_ptr<shard::Engine> engine;
-  std::unique_ptr<strategy::FrozenRunner> runner;
+  std::unique_ptr<step::FrozenRunner> runner;
 };
 
 /// The last stage: an assembled model in memory, with its peers.
@@ -50,7 +50,7 @@ struct Session {
   std::shared_ptr<comm::Group> divisor_group;  ///< CPU; data ranks whose gradients are summed; null: all of the world
 
   strategy::MeshGroups& groups() const { return *job->model->groups; }
-  std::vector<strategy::FrozenRunner*> frozen_runners() const;
+  std::vector<step::FrozenRunner*> frozen_runners() const;
   /// What the engines' tensors and strategies' own take now, by part.
   std::vector<layout::Footprint> held() const;
   /// Axes on which gradients are not summed.

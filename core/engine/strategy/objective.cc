@@ -1,7 +1,6 @@
 #include "strategy/objective.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 #include "plugin/guard.h"
@@ -81,18 +80,6 @@ void check_baselines(const Plan& plan) {
     refuse(cat("has baselines, and wants states of pass '", states->name, "'"));
 }
 
-// What passes gave, with the matrices of models whose states are among it.
-objective::Others given(const Plan& plan, const std::vector<at::Tensor>& outputs,
-                        const std::vector<FrozenRunner*>& models) {
-  objective::Others others{outputs, std::vector<at::Tensor>(plan.passes.size())};
-  others.outputs.resize(plan.passes.size());
-  for (std::size_t i = 0; i < plan.passes.size(); ++i) {
-    if (plan.passes[i].output == nn::HeadOutput::states && others.outputs[i].defined())
-      others.matrices[i] = models.at(*plan.passes[i].model)->matrix();
-  }
-  return others;
-}
-
 }  // namespace
 
 Objective::Objective(std::string plugin, std::shared_ptr<const objective::Objective> object)
@@ -157,65 +144,6 @@ std::vector<double> Objective::factors(const std::vector<double>& counts) const 
   for (const auto& term : plan_.terms)
     factors.push_back(term.count == base() ? term.weight : term.weight * all / divisor(counts.at(term.count)));
   return factors;
-}
-
-nn::Batch Passes::of_pass(std::size_t index, nn::Batch batch, const std::vector<at::Tensor>& others) const {
-  const auto& pass = objective_->plan().passes[index];
-  batch.pass.output = pass.output;
-  batch.pass.adapters = pass.adapters;
-  batch.pass.measured = pass.gradient;
-  batch.training = batch.training && pass.gradient;
-  if (const auto count = std::ssize(objective_->plan().baselines); pass.gradient && count > 0) {
-    const auto doubles = batch.tokens.options().dtype(at::kDouble);
-    batch.pass.baselines = baselines_.defined() ? baselines_ : at::zeros({count}, doubles);
-  }
-  if (pass.output != nn::HeadOutput::function) return batch;
-  batch.pass.function = [objective = objective_, models = models_, index, others](const nn::HeadInput& input) {
-    return objective->head(index, input, given(objective->plan(), others, models));
-  };
-  return batch;
-}
-
-nn::Batch Passes::trained(nn::Batch batch, const std::vector<at::Tensor>& others) const {
-  return of_pass(objective_->trained(), std::move(batch), others);
-}
-
-std::vector<at::Tensor> Passes::run_others(const nn::Batch& batch) const {
-  const auto& passes = objective_->plan().passes;
-  std::vector<at::Tensor> outputs(passes.size());
-  const at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < passes.size(); ++i) {
-    if (i == objective_->trained()) continue;
-    const auto own = of_pass(i, batch, outputs);
-    outputs[i] = passes[i].model ? models_.at(*passes[i].model)->forward(own) : forward_(own).states;
-  }
-  return outputs;
-}
-
-at::Tensor Passes::baselines(const nn::Batch& batch, const std::vector<at::Tensor>& others) const {
-  const at::NoGradGuard no_grad;
-  return at::stack(objective_->baselines(given(objective_->plan(), others, models_), batch)).to(at::kDouble);
-}
-
-void Passes::tell(const at::Tensor& sums, const std::vector<double>& counts) {
-  std::vector<double> divisors;
-  for (const auto& spec : objective_->plan().baselines) divisors.push_back(divisor(counts.at(spec.count)));
-  baselines_ = sums / at::tensor(divisors, at::kDouble).to(sums.device());
-}
-
-objective::Sums Passes::sums(const nn::Batch& batch, std::vector<at::Tensor> others, const at::Tensor& output) const {
-  for (auto* model : models_) model->release();  // the trained model's head has run
-  others.resize(objective_->plan().passes.size());
-  others[objective_->trained()] = output;
-  return objective_->sums(others, batch);
-}
-
-objective::Sums Passes::evaluate(const nn::Batch& batch) const {
-  auto others = run_others(batch);
-  const auto own = trained(batch, others);
-  const at::NoGradGuard no_grad;
-  const auto output = forward_(own).states;
-  return output.defined() ? sums(own, std::move(others), output) : objective::Sums();
 }
 
 }  // namespace capstan::strategy

@@ -26,7 +26,7 @@ std::string passed_over(const std::vector<nn::Unit*>& units) {
 
 void refuse_unasked(const nn::Unit& unit, const layout::Mesh& mesh) {
   if (mesh.size(layout::Axis::cp) > 1) return;
-  unit.each<nn::Attention>([](const nn::Attention& attention) {
+  unit.each<nn::AttentionCore>([](const nn::AttentionCore& attention) {
     if (!attention.around) return;
     throw Error(cat("'", attention.around.owner(), "' fills port 'around' of layer ", attention.path(),
                     ", which is asked only where ranks share the columns of rows, and here none do"),

@@ -12,6 +12,8 @@
 #include <limits>
 #include <map>
 
+#include "step/to_device.h"
+
 namespace capstan::train {
 
 namespace {

@@ -14,6 +14,7 @@
 
 #include "hf/family.h"
 #include "hf/json_keys.h"
+#include "hf/layer_config.h"
 #include "hf/rope_tables.h"
 
 namespace capstan::hf {
@@ -107,6 +108,19 @@ class Reader {
     return found == registration_.file_defaults.end() ? none : found->second;
   }
 
+  // What the family takes for the option that has this name outside of tables; null: nothing.
+  Json default_length(const std::string& name) const {
+    for (const auto& spec : registration_.schema) {
+      const auto names = names_of(spec);
+      if (std::find(names.begin(), names.end(), name) == names.end()) continue;
+      for (const auto& [key, value] : defaults()) {
+        const auto* length = std::get_if<std::int64_t>(&value);
+        if (length && key == spec.key) return *length;
+      }
+    }
+    return {};
+  }
+
   void settle_tables() {
     RopeReader reader;
     reader.is_set = [this](const std::string& name) {
@@ -115,11 +129,13 @@ class Reader {
         return std::find(names.begin(), names.end(), name) != names.end() && has(result_, spec);
       });
     };
-    for (const auto& [key, value] : defaults()) {
-      if (const auto* length = std::get_if<std::int64_t>(&value); length && key == "seq_length")
-        reader.longest = *length;
-    }
+    reader.longest = default_length("max_position_embeddings");
+    reader.original = default_length("original_max_position_embeddings");
     settle_rope(json_, reader, file_, faults_);
+    const auto& schema = registration_.schema;
+    const bool has_global_heads =
+        std::any_of(schema.begin(), schema.end(), [](const auto& spec) { return spec.key == "global_head_dim"; });
+    if (has_global_heads) settle_layers(json_);
   }
 
   // An option's name that the table does not know is used.

@@ -29,13 +29,18 @@ bool is_shorter(const config::OptionSpec& spec, const Json& original, const conf
   return spec.key == "seq_length" && length && original.is_number_integer() && *length < original.get<std::int64_t>();
 }
 
+bool has_table(const Json& json, const std::string& name) {
+  const auto* table = find_key(json, name);
+  return table && table->is_object();
+}
+
 // Where an option is written that the file does not have: in the tables that the file has, else under its first
 // spelling; of two tables it is the older one's, which all programs read.
 std::vector<std::string> written_names(const config::OptionSpec& spec, const Json& json) {
   std::vector<std::string> in_tables;
   for (const auto& name : spec.spellings) {
     const auto dot = name.find('.');
-    if (dot == std::string::npos || !json.value(name.substr(0, dot), Json()).is_object()) continue;
+    if (dot == std::string::npos || !has_table(json, name.substr(0, name.rfind('.')))) continue;
     const auto is_of_table = [&](const auto& other) { return other.starts_with(name.substr(0, dot + 1)); };
     if (std::none_of(in_tables.begin(), in_tables.end(), is_of_table)) in_tables.push_back(name);
   }

@@ -3,6 +3,8 @@
 #include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
+#include "hf/json_keys.h"
+
 namespace capstan::hf {
 namespace {
 
@@ -10,8 +12,15 @@ constexpr const char* original = "original_max_position_embeddings";
 
 bool has(const Json& json, const std::string& key) { return json.contains(key) && !json[key].is_null(); }
 
-bool is_table(const Json& json, const std::string& key) {
-  return json.contains(key) && json[key].is_object() && !json[key].empty();
+bool is_table(const Json& json, const std::string& name) {
+  const auto* table = find_key(json, name);
+  return table && table->is_object() && !table->empty();
+}
+
+// transformers 5's table; where each kind of block has one, that of blocks whose positions may be scaled.
+std::string newer_table(const Json& json) {
+  const std::string each = "rope_parameters.full_attention";
+  return is_table(json, each) ? each : "rope_parameters";
 }
 
 std::string type_of(const Json& table) {
@@ -43,19 +52,19 @@ void require_numbers(const Json& table, const std::string& name, const RopeReade
 
 // False where the older table of a file and the newer one say different things.
 bool agree(const Json& json, const std::string& file, Diagnostics& faults) {
-  if (!is_table(json, "rope_scaling") || !is_table(json, "rope_parameters")) return true;
-  if (plain(json["rope_scaling"], json) == plain(json["rope_parameters"], json)) return true;
-  faults.add(file,
-             cat("rope_scaling = ", json["rope_scaling"].dump(),
-                 " and rope_parameters = ", json["rope_parameters"].dump(), " disagree"),
+  const auto name = newer_table(json);
+  if (!is_table(json, "rope_scaling") || !is_table(json, name)) return true;
+  const auto &older = *find_key(json, "rope_scaling"), &newer = *find_key(json, name);
+  if (plain(older, json) == plain(newer, json)) return true;
+  faults.add(file, cat("rope_scaling = ", older.dump(), " and ", name, " = ", newer.dump(), " disagree"),
              "remove the one that is wrong");
   return false;
 }
 
-void settle_length(Json& json, const std::string& name, const Json& longest, const std::string& file,
+void settle_length(Json& json, const std::string& name, const RopeReader& reader, const std::string& file,
                    Diagnostics& faults) {
-  auto& table = json[name];
-  const Json outside = json.value(original, Json()), inside = table.value(original, Json());
+  const auto inside = find_key(json, name)->value(original, Json());
+  const Json outside = json.value(original, reader.original);
   if (!outside.is_null() && !inside.is_null() && outside != inside) {
     faults.add(file,
                cat(original, " = ", outside.dump(), " and ", name, ".", original, " = ", inside.dump(), " disagree"),
@@ -63,19 +72,28 @@ void settle_length(Json& json, const std::string& name, const Json& longest, con
   }
   if (!inside.is_null()) return;
   const Json whole = json.value("max_position_embeddings", Json());
-  const auto& chosen = !outside.is_null() ? outside : !whole.is_null() ? whole : longest;
-  if (!chosen.is_null()) table[original] = chosen;
+  const auto& chosen = !outside.is_null() ? outside : !whole.is_null() ? whole : reader.longest;
+  if (!chosen.is_null()) put_key(json, cat(name, ".", original), chosen);
+}
+
+// How much longer the scaled model is than the unscaled one, where only their lengths say it.
+void settle_factor(Json& json, const std::string& name, const RopeReader& reader) {
+  const auto& table = *find_key(json, name);
+  const Json whole = json.value("max_position_embeddings", reader.longest), unscaled = table.value(original, Json());
+  if (has(table, "factor") || !whole.is_number() || !unscaled.is_number()) return;
+  put_key(json, name + ".factor", whole.get<double>() / unscaled.get<double>());
 }
 
 }  // namespace
 
 void settle_rope(Json& json, const RopeReader& reader, const std::string& file, Diagnostics& faults) {
   if (!agree(json, file, faults)) return;
-  const std::string name = is_table(json, "rope_scaling") ? "rope_scaling" : "rope_parameters";
+  const auto name = is_table(json, "rope_scaling") ? std::string("rope_scaling") : newer_table(json);
   if (!is_table(json, name) || reader.is_set(name + ".rope_type")) return;
-  const auto type = type_of(json[name]);
-  if (type == "llama3") require_numbers(json[name], name, reader, file, faults);
-  if (type == "llama3" || type == "yarn") settle_length(json, name, reader.longest, file, faults);
+  const auto type = type_of(*find_key(json, name));
+  if (type == "llama3") require_numbers(*find_key(json, name), name, reader, file, faults);
+  if (type == "llama3" || type == "yarn" || type == "longrope") settle_length(json, name, reader, file, faults);
+  if (type == "longrope") settle_factor(json, name, reader);
 }
 
 }  // namespace capstan::hf

@@ -2,7 +2,12 @@
 #include <capstan/decoder/decoder.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
+#include <vector>
+
+#include "latent.h"
 
 namespace capstan::decoder {
 namespace {
@@ -11,46 +16,89 @@ namespace {
 std::int64_t feed_forward_weights(const Spec& spec, std::int64_t block) {
   const auto& mixture = spec.mixture;
   const auto of_width = [&](std::int64_t ff) { return (spec.mlp.gated ? 3 : 2) * spec.hidden_size * ff; };
-  if (mixture.is_in(block)) return mixture.per_token * of_width(spec.ff_dim) + mixture.count * spec.hidden_size;
+  if (mixture.is_in(block)) {
+    const auto routers = (mixture.count + (mixture.shared_gate ? 1 : 0)) * spec.hidden_size;
+    return mixture.per_token * of_width(spec.ff_dim) + of_width(mixture.shared_dim) + routers;
+  }
   return of_width(mixture.count > 0 ? mixture.dense_ff_dim : spec.ff_dim);
 }
 
-// The same of a layer that the spec's feed_forward has made; nothing: the block has none.
-std::optional<std::int64_t> own_feed_forward_weights(const nn::Unit& block) {
-  std::optional<std::int64_t> weights;
-  block.each<FeedForward>([&](const FeedForward& layer) {
+// Those of a layer of the model's own, in the block; nothing: the block has none.
+template <class Kind>
+std::optional<double> own_weights(const nn::Unit& block) {
+  std::optional<double> weights;
+  block.each<Kind>([&](const Kind& layer) {
     weights = 0;
     for (const auto& weight : layer.weights()) {
       for (const auto& record : weight->records())
-        *weights += record.shape.size() > 1 ? layout::numel(record.shape) : 0;
+        *weights += record.shape.size() > 1 ? static_cast<double>(layout::numel(record.shape)) : 0;
     }
   });
   return weights;
 }
 
 // How many positions a token of a block sees on average.
-double positions_seen(const Spec& spec, std::int64_t block, std::int64_t sequence_length) {
+double positions_seen(const Spec& spec, std::int64_t sequence_length) {
   const auto length = static_cast<double>(sequence_length);
-  const auto limit = spec.of_block(block).attention.window;
+  const auto limit = spec.attention.window;
   if (!limit) return length / 2;
   const auto window = std::min(length, static_cast<double>(*limit));
   return window - window * window / (2 * length);
 }
 
+// Without the prefix that all names get.
+std::string bare(const Spec& spec, const std::string& name) {
+  return name.starts_with(spec.names.prefix) ? name.substr(spec.names.prefix.size()) : name;
+}
+
+// Forward's operations for a token in what mixes the tokens of a block with this spec: two a weight and a product.
+double mixing_flops(const Spec& spec, const nn::Unit& block, std::int64_t sequence_length) {
+  if (const auto own = own_weights<TokenMixer>(block)) {
+    double more = 0;
+    block.each<TokenMixer>([&](const TokenMixer& mixer) { more = mixer.more_flops_per_token(); });
+    return 2 * *own + more;
+  }
+  const auto& heads = spec.attention.heads;
+  const auto of_both = heads.dim + heads.values();
+  const auto gate = spec.output_gate ? heads.queries * heads.dim : 0;
+  const auto of_key = spec.sharing.of ? 0 : spec.keys_are_values ? heads.dim : of_both;
+  const auto weights =
+      spec.latent ? latent_weights(spec) : spec.hidden_size * (heads.queries * of_both + heads.keys * of_key + gate);
+  const auto products = static_cast<double>(heads.queries * of_both) * positions_seen(spec, sequence_length);
+  return 2 * (static_cast<double>(weights) + products);
+}
+
 void stack_experts(const Spec& spec, const std::string& block, layout::FileMap& map) {
-  const auto bare = [&](const std::string& name) {
-    return name.starts_with(spec.names.prefix) ? name.substr(spec.names.prefix.size()) : name;
-  };
   const auto experts = block + spec.names.experts;
   auto& gate_up = map.tensors.at(experts + ".gate_up_proj").stack;
   auto& down = map.tensors.at(experts + ".down_proj").stack;
   for (std::int64_t e = 0; e < spec.mixture.count; ++e) {
     const auto tensor = [&](std::size_t part) {
-      return bare(cat(experts, ".", e, ".", spec.names.expert_parts.at(part), ".weight"));
+      return bare(spec, cat(experts, ".", e, ".", spec.names.expert_parts.at(part), ".weight"));
     };
     gate_up.push_back(tensor(0));
     gate_up.push_back(tensor(1));
     down.push_back(tensor(2));
+  }
+}
+
+// Names::fused of one block: `rows` has how many each record has.
+void fuse_modules(const Spec& spec, const std::string& block, const std::map<std::string, std::int64_t>& rows,
+                  layout::FileMap& map) {
+  for (const auto& [whole, modules] : spec.names.fused) {
+    for (const std::string end : {".weight", ".bias"}) {
+      std::vector<std::string> records;
+      for (const auto& module : modules) {
+        if (rows.contains(block + module + end)) records.push_back(block + module + end);
+      }
+      std::int64_t all = 0, offset = 0;
+      for (const auto& record : records) all += rows.at(record);
+      for (const auto& record : records) {
+        map.tensors.at(record).name = bare(spec, block + whole + end);
+        map.tensors.at(record).part = layout::FusedPart{0, offset, all};
+        offset += rows.at(record);
+      }
+    }
   }
 }
 
@@ -90,16 +138,19 @@ layout::FileMap files(const Spec& spec) {
   if (!head.starts_with(prefix)) map.unprefixed.push_back(head);
   if (has_values) map.may_be_absent.push_back(head);
   if (has_values) map.ignored.push_back(spec.names.head + ".weight");
+  std::map<std::string, std::int64_t> rows;
   for (const auto& unit : units(spec)) {
     for (const auto* record : nn::parameters(*unit)) {
-      auto& tensor = map.tensors[record->name];
-      tensor.name = record->name.starts_with(prefix) ? record->name.substr(prefix.size()) : record->name;
+      map.tensors[record->name].name = bare(spec, record->name);
+      rows[record->name] = record->shape.front();
     }
   }
   if (spec.names.qkv.size() == 1) flatten_fused(spec, map);
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
+    const auto block = cat(spec.names.block, i, ".");
     const auto place = spec.names.expert_parts.empty() ? order_experts : stack_experts;
-    if (spec.mixture.is_in(i)) place(spec, cat(spec.names.block, i, "."), map);
+    if (spec.mixture.is_in(i)) place(spec, block, map);
+    fuse_modules(spec, block, rows, map);
   }
   return map;
 }
@@ -124,30 +175,27 @@ nn::ModelFacts Model::facts() const {
 
 double Model::flops_per_token(std::int64_t sequence_length) const {
   const auto made = spec();
-  const auto& heads = made.attention.heads;
-  const auto hidden = made.hidden_size, of_both = heads.dim + heads.values();
-  const auto attention = hidden * (heads.queries + heads.keys) * of_both;
-  auto weights = made.num_layers * attention + (made.head_values > 0 ? made.head_values : made.vocab_size) * hidden;
-  const auto blocks = made.feed_forward ? units(made) : std::vector<std::unique_ptr<nn::Unit>>();
-  double seen = 0;
+  const auto all = units(made);
+  auto forward = 2.0 * static_cast<double>((made.head_values > 0 ? made.head_values : made.vocab_size)) *
+                 static_cast<double>(made.hidden_size);
+  // Inputs of blocks: their projection, and two products in each block.
+  forward += 6.0 * static_cast<double>(made.num_layers * made.inputs.width * made.hidden_size);
   for (std::int64_t i = 0; i < made.num_layers; ++i) {
-    const auto own =
-        blocks.empty() ? std::nullopt : own_feed_forward_weights(*blocks.at(static_cast<std::size_t>(i) + 1));
-    weights += own ? *own : feed_forward_weights(made, i);
-    seen += positions_seen(made, i, sequence_length);
+    const auto& block = *all.at(static_cast<std::size_t>(i) + 1);
+    const auto own = made.of_block(i);
+    const auto feeding = own_weights<FeedForward>(block);
+    forward += mixing_flops(own, block, sequence_length);
+    forward += 2 * (feeding ? *feeding : static_cast<double>(feed_forward_weights(own, i)));
   }
-  return 6.0 * static_cast<double>(weights) + 6.0 * static_cast<double>(heads.queries * of_both) * seen;
+  return 3 * forward;
 }
 
 layout::FileMap Model::file_map() const {
   const auto made = spec();
   auto map = files(made);
   describe_files(map);
-  const auto in_files = [&](const std::string& name) {
-    return name.starts_with(made.names.prefix) ? name.substr(made.names.prefix.size()) : name;
-  };
   if (made.tied_head && made.head_values == 0)
-    map.copies[in_files(made.names.head) + ".weight"] = in_files(made.names.tokens) + ".weight";
+    map.copies[bare(made, made.names.head) + ".weight"] = bare(made, made.names.tokens) + ".weight";
   return map;
 }
 

@@ -137,21 +137,44 @@ Keys own_names(const std::vector<std::string>& names) {
   return neutral_keys(names, "it is an option's name in Capstan's configuration, which transformers does not read");
 }
 
-Keys rotary_keys() {
-  auto keys = own_names({"num_layers", "num_heads", "num_kv_heads", "ff_dim", "seq_length", "rms_norm_epsilon",
-                         "rope_type", "rope_factor", "rope_low_frequency_factor", "rope_high_frequency_factor",
-                         "rope_fast_turns", "rope_slow_turns", "rope_whole_limits", "rope_attention_factor",
-                         "rope_original_length", "activation", "init_std"});
+Keys rotary_keys(const std::set<std::string>& options, const std::string& rope) {
+  auto keys = own_names({"num_layers",
+                         "num_heads",
+                         "num_kv_heads",
+                         "ff_dim",
+                         "seq_length",
+                         "rms_norm_epsilon",
+                         "rope_type",
+                         "rope_factor",
+                         "rope_low_frequency_factor",
+                         "rope_high_frequency_factor",
+                         "rope_fast_turns",
+                         "rope_slow_turns",
+                         "rope_whole_limits",
+                         "rope_attention_factor",
+                         "rope_mscale",
+                         "rope_mscale_all",
+                         "rope_short_factors",
+                         "rope_long_factors",
+                         "rope_original_length",
+                         "activation",
+                         "init_std"});
   const std::string part = "models that turn a part of each head are not supported";
-  keys.push_back({"partial_rotary_factor", Use::only, part, {"1"}});
+  const bool turns_part = options.contains("partial_rotary_factor");
+  if (!turns_part) keys.push_back({"partial_rotary_factor", Use::only, part, {"1"}});
   keys.push_back({"original_max_position_embeddings", Use::used,
                   "the length of the unscaled model, where its rotary table does not say it"});
-  for (const std::string table : {"rope_scaling.", "rope_parameters."}) {
-    keys.push_back({table + "partial_rotary_factor", Use::only, part, {"1"}});
+  for (const auto& table : {std::string("rope_scaling."), rope}) {
+    if (!turns_part) keys.push_back({table + "partial_rotary_factor", Use::only, part, {"1"}});
     keys.push_back({table + "finetuned", Use::neutral, "it says how the model was made"});
-    for (const char* name : {"mscale", "mscale_all_dim"})
-      keys.push_back({table + name, Use::refused, "set model.rope_attention_factor to what they make of the factor"});
   }
+  return keys;
+}
+
+Keys rotary_part_keys() {
+  const std::string scaled = "scaled rotary frequencies are not supported in this family";
+  Keys keys{{"rope_scaling", Use::refused, scaled}};
+  append(keys, only({"rope_parameters.rope_type", "rope_parameters.type"}, "\"default\"", scaled));
   return keys;
 }
 
@@ -180,7 +203,7 @@ std::vector<FileKeys> file_keys(std::vector<FileKeys> families) {
 config::Preset rotary_defaults(const RotaryDefaults& family, const config::Preset& more) {
   config::Preset out{{"rms_norm_epsilon", family.epsilon}, {"rope_theta", family.theta},
                      {"seq_length", family.length},        {"rope_type", std::string("default")},
-                     {"activation", std::string("silu")},  {"tie_word_embeddings", false},
+                     {"activation", family.activation},    {"tie_word_embeddings", family.tied},
                      {"attention_dropout", 0.0},           {"init_std", 0.02}};
   out.insert(out.end(), more.begin(), more.end());
   return out;

@@ -39,16 +39,29 @@ void describe_layer_norm_sizes(config::OptionTable<LayerNormOptions> table, cons
         "num_heads", spellings.heads);
 }
 
-void describe_layer_norm_rest(config::OptionTable<LayerNormOptions> table) {
-  table.add("layer_norm_epsilon", &LayerNormOptions::layer_norm_epsilon)
-      .above(0)
-      .doc("added to the variance in layer norms");
+void describe_layer_norm_rest(config::OptionTable<LayerNormOptions> table, const std::string& epsilon) {
+  auto added = table.add("layer_norm_epsilon", &LayerNormOptions::layer_norm_epsilon)
+                   .above(0)
+                   .doc("added to the variance in layer norms");
+  if (!epsilon.empty()) added.spelling(epsilon);
   table.add("tie_word_embeddings", &LayerNormOptions::tie_word_embeddings).doc("the head is the embedding");
   table.add("init_std", &LayerNormOptions::init_std)
       .above(0)
       .spelling("initializer_range")
       .doc("standard deviation of the initial weights");
 }
+
+config::Preset layer_norm_preset(std::int64_t vocab, std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
+  return {{"vocab_size", vocab}, {"hidden_size", hidden}, {"num_layers", layers}, {"num_heads", heads}};
+}
+
+config::Preset layer_norm_defaults(const config::Preset& more) {
+  config::Preset out{{"dropout", 0.0}, {"attention_dropout", 0.0}, {"layer_norm_epsilon", 1e-5}, {"init_std", 0.02}};
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
+
+config::OptionBuilder as_dropout(config::OptionBuilder option) { return option.min(0).max(0.99); }
 
 void check_heads(const config::Options<LayerNormOptions>& options, Diagnostics& diagnostics) {
   const auto& o = *options;

@@ -1,29 +1,12 @@
 #include <capstan/base/text.h>
 #include <capstan/decoder/rotary_options.h>
 
-#include <algorithm>
 #include <cmath>
 
 namespace capstan::decoder {
 namespace {
 
 using R = RotaryOptions;
-
-nn::RotaryScaling scaling_of(const RotaryOptions& options) {
-  nn::RotaryScaling made;
-  if (options.rope_type == "linear") made.kind = nn::RotaryScaling::Kind::linear;
-  if (options.rope_type == "llama3") made.kind = nn::RotaryScaling::Kind::llama3;
-  if (options.rope_type == "yarn") made.kind = nn::RotaryScaling::Kind::yarn;
-  made.factor = options.rope_factor.value_or(1);
-  made.low_frequency_factor = options.rope_low_frequency_factor;
-  made.high_frequency_factor = options.rope_high_frequency_factor;
-  made.original_length = options.rope_original_length;
-  made.fast_turns = options.rope_fast_turns.value_or(made.fast_turns);
-  made.slow_turns = options.rope_slow_turns.value_or(made.slow_turns);
-  made.whole_limits = options.rope_whole_limits;
-  made.attention_factor = options.rope_attention_factor;
-  return made;
-}
 
 }  // namespace
 
@@ -36,10 +19,11 @@ Spec RotaryOptions::spec() const {
   made.ff_dim = ff_dim;
   made.attention.heads = {num_heads, kv_heads(), dim()};
   made.norm_epsilon = rms_norm_epsilon;
-  const auto scaling = scaling_of(*this);
-  made.rotary = nn::Rotary(dim(), rope_theta, scaling);
-  if (const auto factor = scaling.score_factor(); factor != 1)
+  made.rotary = rotary();
+  const bool turns_whole = turned_part(dim(), partial_rotary_factor) == dim();  // else Rotary multiplies the part
+  if (const auto factor = scaling().score_factor(); factor != 1 && turns_whole)
     made.attention.scale = factor / std::sqrt(static_cast<double>(dim()));
+  if (activation == "gelu_pytorch_tanh") made.mlp.activation = nn::Activation::gelu_tanh;
   made.tied_head = tie_word_embeddings;
   made.head_values = head_values;
   made.attention_dropout = attention_dropout;
@@ -66,62 +50,70 @@ void describe_rotary_sizes(config::OptionTable<RotaryOptions> table, const std::
 namespace {
 
 // A config.json of transformers 4 has the options of scalings in one table, one of transformers 5 in another.
-config::OptionBuilder spelled(config::OptionBuilder option, const std::string& key) {
-  return option.spelling("rope_scaling." + key).spelling("rope_parameters." + key);
+config::OptionBuilder spelled(config::OptionBuilder option, const std::string& key, const std::string& rope) {
+  return option.spelling("rope_scaling." + key).spelling(rope + key);
 }
 
-void describe_yarn(config::OptionTable<RotaryOptions> table) {
-  spelled(table.add("rope_fast_turns", &R::rope_fast_turns), "beta_fast")
+void describe_yarn(config::OptionTable<RotaryOptions> table, const std::string& rope) {
+  spelled(table.add("rope_fast_turns", &R::rope_fast_turns), "beta_fast", rope)
       .above(0)
       .doc("yarn: wavelengths that turn at least this often in rope_original_length are kept; 32 when not set");
-  spelled(table.add("rope_slow_turns", &R::rope_slow_turns), "beta_slow")
+  spelled(table.add("rope_slow_turns", &R::rope_slow_turns), "beta_slow", rope)
       .above(0)
       .doc("yarn: wavelengths that turn at most this often in rope_original_length are divided; 1 when not set");
-  spelled(table.add("rope_whole_limits", &R::rope_whole_limits), "truncate")
+  spelled(table.add("rope_whole_limits", &R::rope_whole_limits), "truncate", rope)
       .doc("yarn: the first and the last blended frequency are rounded to whole ones");
-  spelled(table.add("rope_attention_factor", &R::rope_attention_factor), "attention_factor")
+  spelled(table.add("rope_attention_factor", &R::rope_attention_factor), "attention_factor", rope)
       .above(0)
-      .doc("yarn: what q and k are multiplied by; 0.1 ln(rope_factor) + 1 when not set");
+      .doc("yarn: what q and k are multiplied by; 0.1 ln(rope_factor) + 1 when not set, nor both of the next two");
+  spelled(table.add("rope_mscale", &R::rope_mscale), "mscale", rope)
+      .min(0)
+      .doc("yarn: q and k are multiplied by (0.1 this ln(rope_factor) + 1) over the same of rope_mscale_all");
+  spelled(table.add("rope_mscale_all", &R::rope_mscale_all), "mscale_all_dim", rope).min(0).doc("see rope_mscale");
 }
 
 }  // namespace
 
 void describe_rotary_positions(config::OptionTable<RotaryOptions> table, std::vector<std::string> types,
-                               const std::string& doc) {
-  table.add("rope_theta", &R::rope_theta)
-      .above(0)
-      .spelling("rope_parameters.rope_theta")
-      .doc("base of the rotary frequencies");
-  spelled(table.add("rope_type", &R::rope_type), "rope_type")
+                               const std::string& doc, const std::string& rope, const std::string& unscaled) {
+  auto base = table.add("rope_theta", &R::rope_theta)
+                  .above(0)
+                  .spelling(rope + "rope_theta")
+                  .doc("base of the rotary frequencies");
+  if (!unscaled.empty()) base.spelling(unscaled + "rope_theta");
+  spelled(table.add("rope_type", &R::rope_type), "rope_type", rope)
       .choices(std::move(types))
       .spelling("rope_scaling.type")
-      .spelling("rope_parameters.type")
+      .spelling(rope + "type")
       .doc("how rotary frequencies are scaled: " + doc);
 }
 
-void describe_rotary_scaling(config::OptionTable<RotaryOptions> table) {
-  describe_rotary_positions(table, {"default", "linear", "llama3", "yarn"},
-                            "not; all divided by rope_factor; only long wavelengths (Llama 3.1); the same with sharper "
-                            "attention (YaRN)");
-  spelled(table.add("rope_factor", &R::rope_factor), "factor")
+void describe_linear_scaling(config::OptionTable<RotaryOptions> table, const std::string& rope) {
+  describe_rotary_positions(table, {"default", "linear"}, "not, or all divided by rope_factor", rope);
+  spelled(table.add("rope_factor", &R::rope_factor), "factor", rope)
       .above(0)
       .doc("what scaled frequencies are divided by; required by every rope_type but default");
-  spelled(table.add("rope_low_frequency_factor", &R::rope_low_frequency_factor), "low_freq_factor")
-      .above(0)
-      .doc("llama3: wavelengths above rope_original_length / this are divided");
-  spelled(table.add("rope_high_frequency_factor", &R::rope_high_frequency_factor), "high_freq_factor")
-      .above(0)
-      .doc("llama3: wavelengths below rope_original_length / this are kept");
-  describe_yarn(table);
-  spelled(table.add("rope_original_length", &R::rope_original_length), "original_max_position_embeddings")
-      .min(1)
-      .doc("llama3 and yarn, which requires it: sequence length that the unscaled model was trained on");
 }
 
-void describe_window(config::OptionTable<RotaryOptions> table, const std::string& which) {
-  table.add("sliding_window", &R::sliding_window)
+void describe_rotary_scaling(config::OptionTable<RotaryOptions> table, const std::string& rope,
+                             const std::string& unscaled) {
+  describe_rotary_positions(table, {"default", "linear", "llama3", "yarn"},
+                            "not; all divided by rope_factor; only long wavelengths (Llama 3.1); the same with sharper "
+                            "attention (YaRN)",
+                            rope, unscaled);
+  spelled(table.add("rope_factor", &R::rope_factor), "factor", rope)
+      .above(0)
+      .doc("what scaled frequencies are divided by; required by every rope_type but default");
+  spelled(table.add("rope_low_frequency_factor", &R::rope_low_frequency_factor), "low_freq_factor", rope)
+      .above(0)
+      .doc("llama3: wavelengths above rope_original_length / this are divided");
+  spelled(table.add("rope_high_frequency_factor", &R::rope_high_frequency_factor), "high_freq_factor", rope)
+      .above(0)
+      .doc("llama3: wavelengths below rope_original_length / this are kept");
+  describe_yarn(table, rope);
+  spelled(table.add("rope_original_length", &R::rope_original_length), "original_max_position_embeddings", rope)
       .min(1)
-      .doc("a token attends to itself and the tokens before it, this many in all; " + which);
+      .doc("llama3 and yarn, which requires it: sequence length that the unscaled model was trained on");
 }
 
 void describe_head_values(config::OptionTable<RotaryOptions> table) {
@@ -133,12 +125,13 @@ void describe_head_values(config::OptionTable<RotaryOptions> table) {
           "ask for values; it begins with random values where model.path has none; 0: the head gives words");
 }
 
-void describe_rotary_rest(config::OptionTable<RotaryOptions> table) {
+void describe_rotary_rest(config::OptionTable<RotaryOptions> table, const std::string& activation,
+                          const std::string& key) {
   table.add("rms_norm_epsilon", &R::rms_norm_epsilon)
       .above(0)
       .spelling("rms_norm_eps")
       .doc("added to the mean square in norms");
-  table.add("activation", &R::activation).choices({"silu"}).spelling("hidden_act").doc("of the gate");
+  table.add("activation", &R::activation).choices({activation}).spelling(key).doc("of the gate");
   table.add("tie_word_embeddings", &R::tie_word_embeddings).doc("the head is the embedding");
   table.add("attention_dropout", &R::attention_dropout)
       .min(0)
@@ -153,6 +146,8 @@ void describe_rotary_rest(config::OptionTable<RotaryOptions> table) {
 void check_rotary(const config::Options<RotaryOptions>& options, Diagnostics& diagnostics) {
   constexpr std::int64_t widest_head = 512;  // ops::rotary's
   const auto& o = *options;
+  if (o.partial_rotary_factor != 1)
+    check_turned_part(o.dim(), o.partial_rotary_factor, options.where(&R::partial_rotary_factor), diagnostics);
   if (!o.head_dim && o.hidden_size % o.num_heads != 0) {
     diagnostics.add(options.where(&R::hidden_size),
                     cat("model.hidden_size ", o.hidden_size, " is not divisible by model.num_heads ", o.num_heads),
@@ -183,7 +178,7 @@ void check_rotary_scaling(const config::Options<RotaryOptions>& options, Diagnos
                     "set it to the sequence length that the unscaled model was trained on (max_position_embeddings "
                     "of its config.json)");
   }
-  if (const auto yarn = scaling_of(o); o.rope_type == "yarn" && yarn.slow_turns >= yarn.fast_turns) {
+  if (const auto yarn = o.scaling(); o.rope_type == "yarn" && yarn.slow_turns >= yarn.fast_turns) {
     diagnostics.add(
         options.where(&R::rope_slow_turns),
         cat("model.rope_slow_turns ", yarn.slow_turns, " is not below model.rope_fast_turns ", yarn.fast_turns),
@@ -229,6 +224,7 @@ namespace {
 // Options that the file of such a model does not have.
 std::vector<std::string> scaling_options_left_out(const RotaryOptions& options) {
   const bool is_llama3 = options.rope_type == "llama3", is_yarn = options.rope_type == "yarn";
+  const bool is_longrope = options.rope_type == "longrope";
   std::vector<std::string> names;
   const auto leave_out = [&](bool condition, const std::string& name) {
     if (condition) names.push_back(name);
@@ -238,10 +234,14 @@ std::vector<std::string> scaling_options_left_out(const RotaryOptions& options) 
   leave_out(!is_yarn || !options.rope_fast_turns, "rope_fast_turns");
   leave_out(!is_yarn || !options.rope_slow_turns, "rope_slow_turns");
   leave_out(!is_yarn || options.rope_whole_limits, "rope_whole_limits");
-  leave_out(!is_yarn || !options.rope_attention_factor, "rope_attention_factor");
-  leave_out(!is_llama3 && !is_yarn, "rope_original_length");
+  leave_out(!(is_yarn || is_longrope) || !options.rope_attention_factor, "rope_attention_factor");
+  leave_out(!is_yarn || !options.rope_mscale, "rope_mscale");
+  leave_out(!is_yarn || !options.rope_mscale_all, "rope_mscale_all");
+  leave_out(!is_longrope, "rope_short_factors");
+  leave_out(!is_longrope, "rope_long_factors");
+  leave_out(!is_llama3 && !is_yarn && !is_longrope, "rope_original_length");
   leave_out(options.rope_type == "default", "rope_type");
-  leave_out(options.rope_type == "default", "rope_factor");
+  leave_out(options.rope_type == "default" || is_longrope, "rope_factor");
   return names;
 }
 
@@ -252,67 +252,9 @@ void describe_rotary_scaling_files(const RotaryOptions& options, layout::FileMap
   map.left_out.insert(map.left_out.end(), names.begin(), names.end());
   // Files say how long the scaled model may be; where only a shorter length is asked for, it is not that.
   const bool is_short = options.rope_type == "llama3" && options.seq_length <= options.rope_original_length;
-  if (options.rope_type != "yarn" && !is_short) return;
+  if (options.rope_type != "yarn" && options.rope_type != "longrope" && !is_short) return;
   const auto longest = static_cast<double>(options.rope_original_length) * *options.rope_factor;
-  map.more["max_position_embeddings"] = std::to_string(static_cast<std::int64_t>(longest));
-}
-
-std::set<std::int64_t> WindowOptions::blocks_without_window(std::int64_t layers) const {
-  std::set<std::int64_t> blocks;
-  for (std::int64_t i = 0; i < layers; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    const bool is_listed = at < layer_types.size();
-    if (is_listed ? layer_types[at] != "sliding_attention" : i < max_window_layers) blocks.insert(i);
-  }
-  return blocks;
-}
-
-void describe_windows_of_blocks(config::OptionTable<WindowOptions> table, const std::string& families) {
-  table.add("use_sliding_window", &WindowOptions::use_sliding_window)
-      .doc("whether sliding_window is in use; not set: only in a family that always uses it");
-  table.add("max_window_layers", &WindowOptions::max_window_layers)
-      .min(0)
-      .doc(families + ": the first block that sliding_window limits, where layer_types is empty");
-  table.add("layer_types", &WindowOptions::layer_types)
-      .doc(families + R"(: "sliding_attention" or "full_attention" for each block)");
-}
-
-void check_layer_types(const config::Options<WindowOptions>& options, std::int64_t layers, Diagnostics& diagnostics) {
-  const auto& o = *options;
-  if (o.layer_types.empty()) return;
-  const auto at = options.where(&WindowOptions::layer_types);
-  if (static_cast<std::int64_t>(o.layer_types.size()) != layers) {
-    diagnostics.add(at,
-                    cat("model.layer_types has ", o.layer_types.size(), " entries, but model.num_layers is ", layers),
-                    "give one for each block, or remove it");
-  }
-  for (const auto& type : o.layer_types) {
-    if (type == "full_attention" || type == "sliding_attention") continue;
-    diagnostics.add(at, cat("model.layer_types has \"", type, "\""),
-                    R"(use "full_attention" and "sliding_attention"; there are no others)");
-    return;
-  }
-  const bool slides = std::find(o.layer_types.begin(), o.layer_types.end(), "sliding_attention") != o.layer_types.end();
-  if (slides && !o.use_sliding_window.value_or(false)) {
-    diagnostics.add(at, "model.layer_types has \"sliding_attention\", but model.use_sliding_window is not true",
-                    "set use_sliding_window = true, or \"full_attention\" for each block");
-  }
-}
-
-void describe_window_files(const RotaryOptions& options, const WindowOptions& windows, bool has_them,
-                           layout::FileMap& map) {
-  map.left_out.emplace_back("layer_types");
-  if (!has_them) map.left_out.emplace_back("max_window_layers");
-  if (!has_them || !windows.use_sliding_window) map.left_out.emplace_back("use_sliding_window");
-  if (!has_them) return;
-  const bool is_used = windows.use_sliding_window.value_or(false) && options.sliding_window;
-  const auto without = windows.blocks_without_window(options.num_layers);
-  std::string types;
-  for (std::int64_t i = 0; i < options.num_layers; ++i) {
-    const bool slides = is_used && !without.contains(i);
-    types += cat(types.empty() ? "[" : ", ", slides ? "\"sliding_attention\"" : "\"full_attention\"");
-  }
-  map.more["layer_types"] = types + "]";
+  map.more["max_position_embeddings"] = std::to_string(std::llround(longest));
 }
 
 void describe_routers(config::OptionTable<RouterOptions> table, const std::string& file_key) {

@@ -4,7 +4,12 @@
 
 #include <utility>
 
+#include "latent.h"
+#include "records.h"
+#include "sharing.h"
+
 namespace capstan::decoder {
+
 namespace {
 
 using layout::Init;
@@ -12,16 +17,6 @@ using nn::Batch;
 using nn::Hidden;
 using nn::KVCache;
 using nn::WeightPtr;
-
-WeightPtr weight_of(std::vector<layout::Param> records) { return std::make_shared<nn::Weight>(std::move(records)); }
-
-WeightPtr vector_of(const std::string& name, std::int64_t size, Init init) {
-  return weight_of({nn::record(name, {size}, init, false)});
-}
-
-WeightPtr matrix_of(const std::string& name, layout::Shape shape, double std) {
-  return weight_of({nn::record(name, std::move(shape), Init::normal(std), true)});
-}
 
 WeightPtr table_of(const Spec& s, const std::string& module, std::int64_t rows) {
   return matrix_of(module + ".weight", {rows, s.hidden_size}, s.init_std);
@@ -44,13 +39,10 @@ nn::LinearWeights linear_of(const Linears& of) {
     shape.push_back(of.in);
     weights.push_back(nn::record(of.modules[i] + ".weight", shape, Init::normal(of.std), true));
   }
-  return {weight_of(std::move(weights)), of.bias ? weight_of(std::move(biases)) : nullptr};
+  return {weight_with(std::move(weights)), of.bias ? weight_with(std::move(biases)) : nullptr};
 }
 
 double residual_std(const Spec& s) { return s.residual_init_std.value_or(s.init_std); }
-
-// "embed_tokens" of "model.embed_tokens": what layers are called that strategies name.
-std::string last_part(const std::string& module) { return module.substr(module.rfind('.') + 1); }
 
 // With which a norm multiplies by one.
 Init initial_factor(const Spec& s) {
@@ -62,7 +54,11 @@ nn::Attention::Kind attention_kind(const Spec& s, std::int64_t index) {
   kind.spec = s.attention;
   kind.order = s.names.qkv.size() == 1 ? nn::Attention::Order::by_head : nn::Attention::Order::by_kind;
   kind.rotary = s.rotary;
+  kind.keys_are_values = s.keys_are_values;
+  kind.value_norm = s.value_norm;
+  kind.query_scaling = s.query_scaling;
   kind.norm_factor = s.norm_factor;
+  kind.output_gate = s.output_gate;
   kind.dropout = s.attention_dropout;
   kind.norm_epsilon = s.norm_epsilon;
   kind.layer = static_cast<std::size_t>(index);
@@ -74,8 +70,11 @@ nn::Attention::Weights attention_of(const Spec& s, const std::string& block) {
   const auto queries = heads.queries * heads.dim, keys = heads.keys * heads.dim, values = heads.keys * heads.values();
   std::vector<std::string> modules;
   for (const auto& name : s.names.qkv) modules.push_back(block + name);
-  const auto features = modules.size() == 1 ? std::vector<layout::Shape>{{heads.queries, 3, heads.dim}}
-                                            : std::vector<layout::Shape>{{queries}, {keys}, {values}};
+  const auto features = modules.size() == 1
+                            ? std::vector<layout::Shape>{{heads.queries, 3, heads.dim}}
+                            : std::vector<layout::Shape>{{(s.output_gate ? 2 : 1) * queries}, {keys}, {values}};
+  if (s.keys_are_values) modules.resize(2);
+  if (s.sharing.of) modules.resize(1);
   nn::Attention::Weights weights;
   weights.qkv = linear_of({modules, features, s.hidden_size, s.qkv_bias, s.init_std});
   weights.projection = linear_of({{block + s.names.projection},
@@ -88,8 +87,15 @@ nn::Attention::Weights attention_of(const Spec& s, const std::string& block) {
   const bool each = s.head_norms == Spec::HeadNorms::each;
   const auto init = initial_factor(s);
   weights.query_norm = vector_of(block + s.names.query_norm + ".weight", each ? heads.dim : queries, init);
+  if (s.sharing.of) return weights;
   weights.key_norm = vector_of(block + s.names.key_norm + ".weight", each ? heads.dim : keys, init);
   return weights;
+}
+
+std::unique_ptr<nn::AttentionCore> make_attention(nn::Layer& parent, const Spec& s, std::int64_t index,
+                                                  const std::string& block) {
+  if (s.latent) return latent_attention(parent, s, index, block);
+  return std::make_unique<nn::Attention>(parent, attention_kind(s, index), attention_of(s, block));
 }
 
 nn::Mixture::Weights mixture_of(const Spec& s, const std::string& block) {
@@ -104,8 +110,8 @@ nn::Mixture::Weights mixture_of(const Spec& s, const std::string& block) {
     made.correction->records().front().trainable = false;
   }
   if (s.mixture.expert_biases) {
-    made.gate_up_bias = weight_of({nn::record(experts + ".gate_up_proj_bias", {count, 2, ff}, Init::zeros(), false)});
-    made.down_bias = weight_of({nn::record(experts + ".down_proj_bias", {count, hidden}, Init::zeros(), false)});
+    made.gate_up_bias = weight_with({nn::record(experts + ".gate_up_proj_bias", {count, 2, ff}, Init::zeros(), false)});
+    made.down_bias = weight_with({nn::record(experts + ".down_proj_bias", {count, hidden}, Init::zeros(), false)});
   }
   return made;
 }
@@ -156,9 +162,11 @@ class Embedding : public nn::Unit {
   Embedding(const Spec& s, const WeightPtr& tokens)
       : Unit("embedding"),
         multiplier_(s.embedding_multiplier),
+        rounds_multiplier_(s.rounds_multiplier),
         tokens_(*this, last_part(s.names.tokens), nn::WeightSplit::vocabulary, tokens),
         norm_(*this, "norm", s, s.names.embedding_norm),
         dropout_(*this, "embedding.dropout", s.embedding_dropout) {
+    if (s.inputs.width > 0) inputs_.emplace(*this, s);
     const auto& positions = s.names.positions;
     if (positions.empty()) return;
     positions_.emplace(*this, last_part(positions), nn::WeightSplit::none, table_of(s, positions, s.max_positions));
@@ -166,7 +174,8 @@ class Embedding : public nn::Unit {
 
   Hidden forward(Hidden hidden, const Batch& batch, KVCache*) override {
     auto x = tokens_.forward(batch.tokens, batch.real);
-    if (multiplier_ != 1) x = x * multiplier_;
+    if (multiplier_ != 1) x = x * (rounds_multiplier_ ? rounded(multiplier_, x.scalar_type()) : multiplier_);
+    if (inputs_) hidden.carried.push_back(inputs_->forward(x, batch));
     if (positions_) x = x + positions_->forward(batch.positions, batch.real);
     hidden.states = dropout_.forward(norm_.forward(x), batch);
     return hidden;
@@ -174,10 +183,42 @@ class Embedding : public nn::Unit {
 
  private:
   double multiplier_;
+  bool rounds_multiplier_;
   nn::Embedding tokens_;
   std::optional<nn::Embedding> positions_;
+  std::optional<BlockInputs> inputs_;
   Norm norm_;
   nn::Dropout dropout_;
+};
+
+// The layer of a mixture that computes every token.
+class SharedExpert : public nn::Layer {
+ public:
+  SharedExpert(nn::Layer& parent, const Spec& s, const std::string& file)
+      : Layer(parent, "shared_expert"), mlp_(*this, s.mlp, up_of(s, file), down_of(s, file)) {
+    if (!s.mixture.shared_gate) return;
+    auto gate = linear_of({{file + s.names.shared_gate}, {{1}}, s.hidden_size, false, s.init_std});
+    gate_.emplace(*this, "linear_gate", nn::WeightSplit::none, std::move(gate.weight), nullptr);
+  }
+  /// [B, S, hidden] -> [B, S, hidden].
+  at::Tensor forward(const at::Tensor& x) const {
+    const auto y = mlp_.forward(x);
+    return gate_ ? gate_->forward(x).sigmoid() * y : y;
+  }
+
+ private:
+  static std::string part(const Spec& s, const std::string& file, std::size_t i) {
+    return cat(file, s.names.shared, ".", s.names.expert_parts.at(i));
+  }
+  static nn::LinearWeights up_of(const Spec& s, const std::string& file) {
+    const auto width = s.mixture.shared_dim;
+    return linear_of({{part(s, file, 0), part(s, file, 1)}, {{width}, {width}}, s.hidden_size, false, s.init_std});
+  }
+  static nn::LinearWeights down_of(const Spec& s, const std::string& file) {
+    return linear_of({{part(s, file, 2)}, {{s.hidden_size}}, s.mixture.shared_dim, false, residual_std(s)});
+  }
+  nn::Mlp mlp_;
+  std::optional<nn::Linear> gate_;
 };
 
 std::string in_block(const std::string& block, const std::string& module, bool wanted) {
@@ -202,11 +243,17 @@ class Block : public nn::Unit {
   Norm norm1_;
   Norm norm2_;
   std::unique_ptr<TokenMixer> mixer_;
-  std::unique_ptr<nn::Attention> attention_;  // where there is no mixer
+  std::unique_ptr<nn::AttentionCore> attention_;  // where there is no mixer
+  std::optional<SharingAttention> sharing_;
   void make_feed_forward(const Spec& s, std::int64_t index, const std::string& file);
+  at::Tensor attended(const at::Tensor& in, const Batch& batch, KVCache* cache, std::vector<at::Tensor>& carried) const;
+  at::Tensor completed(const Hidden& hidden) const;
   std::optional<nn::Mlp> mlp_;
   std::optional<nn::Mixture> mixture_;
+  std::optional<SharedExpert> shared_;  // beside the mixture
   std::unique_ptr<FeedForward> own_;
+  std::optional<BlockInput> input_;
+  WeightPtr factor_;
   Norm post_norm1_;
   Norm post_norm2_;
   nn::Dropout dropout1_;
@@ -224,13 +271,17 @@ Block::Block(const Spec& s, std::int64_t index, const std::string& file)
       norm1_(*this, "norm1", s, in_block(file, s.names.attention_norm, s.norm_before)),
       norm2_(*this, "norm2", s, in_block(file, s.names.mlp_norm, s.norm_before)),
       mixer_(s.token_mixer ? s.token_mixer(*this, index, file) : nullptr),
-      attention_(mixer_ ? nullptr
-                        : std::make_unique<nn::Attention>(*this, attention_kind(s, index), attention_of(s, file))),
+      attention_(mixer_ ? nullptr : make_attention(*this, s, index, file)),
       post_norm1_(*this, "post_norm1", s, in_block(file, s.names.attention_post_norm, s.norm_after)),
       post_norm2_(*this, "post_norm2", s, in_block(file, s.names.mlp_post_norm, s.norm_after)),
       dropout1_(*this, name() + ".dropout1", s.dropout),
       dropout2_(*this, name() + ".dropout2", s.dropout) {
   make_feed_forward(s, index, file);
+  if (s.sharing.gives || s.sharing.of) sharing_.emplace(dynamic_cast<nn::Attention&>(*attention_), s, index);
+  if (s.inputs.width > 0) input_.emplace(*this, s, index, file);
+  if (s.output_factor.empty()) return;
+  factor_ = add(vector_of(file + s.output_factor, 1, Init::ones()), nn::Use::states);
+  factor_->records().front().trainable = false;
 }
 
 void Block::make_feed_forward(const Spec& s, std::int64_t index, const std::string& file) {
@@ -238,6 +289,7 @@ void Block::make_feed_forward(const Spec& s, std::int64_t index, const std::stri
   if (own_) return;
   if (s.mixture.is_in(index)) {
     mixture_.emplace(*this, mixture_of(s, file), router_kind(s.mixture), s.mixture.experts);
+    if (s.mixture.shared_dim > 0) shared_.emplace(*this, s, file);
     return;
   }
   const auto ff = s.mixture.count > 0 ? s.mixture.dense_ff_dim : s.ff_dim;
@@ -248,28 +300,43 @@ void Block::make_feed_forward(const Spec& s, std::int64_t index, const std::stri
                linear_of({{file + s.names.down}, {{s.hidden_size}}, ff, s.mlp_bias, residual_std(s)}));
 }
 
+at::Tensor Block::attended(const at::Tensor& in, const Batch& batch, KVCache* cache,
+                           std::vector<at::Tensor>& carried) const {
+  if (sharing_) return sharing_->forward(in, batch, cache, carried);
+  return attention_region_(in, [this, batch, cache](const at::Tensor& x) {
+    return mixer_ ? mixer_->forward(x, batch, cache) : attention_->forward(x, batch, cache);
+  });
+}
+
+at::Tensor Block::completed(const Hidden& hidden) const {
+  const auto x = input_ ? input_->forward(hidden.states, hidden.carried) : hidden.states;
+  return factor_ ? x * factor_->value() : x;
+}
+
 Hidden Block::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
   // By value: a recomputed region runs again in backward, and goes by what this forward decides.
   const auto kept = batch.kept || !mixture_ ? batch.kept : std::make_shared<nn::RecomputeContext>();
-  const auto attend = [this, batch, cache](const at::Tensor& in) {
-    return mixer_ ? mixer_->forward(in, batch, cache) : attention_->forward(in, batch, cache);
-  };
   const auto feed = [this, kept](const at::Tensor& in) {
     if (own_) return own_->forward(in);
-    return mixture_ ? mixture_->forward(in, *kept) : mlp_->forward(in);
+    if (!mixture_) return mlp_->forward(in);
+    const auto mixed = mixture_->forward(in, *kept);
+    return shared_ ? mixed + shared_->forward(in) : mixed;
   };
   const auto in = norm1_.forward_sum(hidden.states, {});
-  const auto attended = dropout1_.forward(post_norm1_.forward(attention_region_(in.normed, attend)), batch);
+  const auto y = attended(in.normed, batch, cache, hidden.carried);
+  const auto added = dropout1_.forward(post_norm1_.forward(y), batch);
   if (parallel_) {
     const auto other = norm2_.forward(hidden.states);
     const auto fed = dropout2_.forward(post_norm2_.forward(mlp_region_(other, feed)), batch);
-    hidden.states = in.sum + scaled(attended) + scaled(fed);
+    hidden.states = in.sum + scaled(added) + scaled(fed);
+    hidden.states = completed(hidden);
     if (mixture_) mixture_->count(hidden, other, batch, *kept, balanced_);
     return hidden;
   }
-  const auto mid = norm2_.forward_sum(residual_after_norm_ ? in.normed : in.sum, scaled(attended));
+  const auto mid = norm2_.forward_sum(residual_after_norm_ ? in.normed : in.sum, scaled(added));
   const auto fed = dropout2_.forward(post_norm2_.forward(mlp_region_(mid.normed, feed)), batch);
   hidden.states = (residual_after_norm_ ? mid.normed : mid.sum) + scaled(fed);
+  hidden.states = completed(hidden);
   if (mixture_) mixture_->count(hidden, mid.normed, batch, *kept, balanced_);
   return hidden;
 }
@@ -284,7 +351,7 @@ class Head : public nn::Unit {
     if (s.head_values > 0) {
       values_.emplace(*this, last_part(s.names.value_head), matrix);
     } else {
-      words_.emplace(*this, last_part(s.names.head), matrix);
+      words_.emplace(*this, last_part(s.names.head), matrix, s.logits_cap);
     }
     if (s.mixture.count > 0) balance_.emplace(*this);
   }
@@ -293,6 +360,7 @@ class Head : public nn::Unit {
     const auto x = norm_.forward(hidden.states);
     const auto scaled = multiplier_ == 1 ? x : x * multiplier_;
     hidden.states = values_ ? values_->forward(scaled, batch) : words_->forward(scaled, batch);
+    hidden.carried.clear();
     if (!hidden.sums.empty()) hidden.sums = {balance_->forward(hidden.sums) * balance_weight_};
     return hidden;
   }

@@ -22,7 +22,7 @@ constexpr std::size_t student_pass = 0, teacher_pass = 1;
 // Several tensors of a chunk's logits exist at a time.
 DivergenceSettings settings(const Comparison& comparison, const nn::HeadSplit& split) {
   constexpr std::int64_t at_a_time = 4;
-  return {comparison.temperature, std::max<std::int64_t>(1, split.chunk_rows / at_a_time), split.part};
+  return {comparison.temperature, std::max<std::int64_t>(1, split.chunk_rows / at_a_time), split.part, split.cap};
 }
 
 // What the data say of a teacher, at the batch's loss_rows.
@@ -97,7 +97,8 @@ Teacher Distill::teacher_of(const nn::Batch& batch, const objective::Others& oth
   if (output.dim() != (is_of_words ? 3 : 2))
     refuse("the model of pass 'teacher' gives something else than the objective asks its head for");
   if (is_of_words) return TeacherWords{output[0].to(at::kLong), output[1], comparison_.rest};
-  return TeacherStates{output, others.matrices[teacher_pass]};
+  const auto cap = others.caps.empty() ? std::nullopt : others.caps[teacher_pass];
+  return TeacherStates{output, others.matrices[teacher_pass], cap};
 }
 
 at::Tensor Distill::head(std::size_t pass, const nn::HeadInput& input, const objective::Others& others) const {

@@ -166,10 +166,13 @@ at::Tensor chunked_linear_divergence(const at::Tensor& hidden, const at::Tensor&
   ops::check_loss_inputs(teacher.hidden, teacher.weight, labels, settings.chunk_rows);
   check_settings(settings);
   CAPSTAN_ASSERT(teacher.weight.size(0) == weight.size(0));
-  return ops::loss_of_head(hidden, weight, labels, [&](const TargetRows& targets, HeadProducts& student) {
-    HeadProducts theirs(TargetRows::some(teacher.hidden, targets.rows()), teacher.weight, {});
-    return from_states(student, targets.labels(), theirs, settings);
-  });
+  return ops::loss_of_head(
+      hidden, weight, labels,
+      [&](const TargetRows& targets, HeadProducts& student) {
+        HeadProducts theirs(TargetRows::some(teacher.hidden, targets.rows()), teacher.weight, {}, teacher.cap);
+        return from_states(student, targets.labels(), theirs, settings);
+      },
+      settings.cap);
 }
 
 at::Tensor chunked_linear_divergence(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
@@ -178,12 +181,15 @@ at::Tensor chunked_linear_divergence(const at::Tensor& hidden, const at::Tensor&
   check_settings(settings);
   CAPSTAN_ASSERT(teacher.ids.dim() == 2 && teacher.ids.size(0) == hidden.size(0) && teacher.ids.size(1) > 0);
   CAPSTAN_ASSERT(teacher.ids.scalar_type() == at::kLong && teacher.ids.sizes() == teacher.log_probabilities.sizes());
-  return ops::loss_of_head(hidden, weight, labels, [&](const TargetRows& targets, HeadProducts& student) {
-    const TeacherWords some{TargetRows::some(teacher.ids, targets.rows()),
-                            TargetRows::some(teacher.log_probabilities, targets.rows()), teacher.rest};
-    Divergence divergence(student, settings);
-    return divergence.sum(targets.labels(), FromWords(divergence, some));
-  });
+  return ops::loss_of_head(
+      hidden, weight, labels,
+      [&](const TargetRows& targets, HeadProducts& student) {
+        const TeacherWords some{TargetRows::some(teacher.ids, targets.rows()),
+                                TargetRows::some(teacher.log_probabilities, targets.rows()), teacher.rest};
+        Divergence divergence(student, settings);
+        return divergence.sum(targets.labels(), FromWords(divergence, some));
+      },
+      settings.cap);
 }
 
 TeacherWords likeliest_words(const at::Tensor& hidden, const at::Tensor& weight, std::int64_t k,
@@ -191,7 +197,7 @@ TeacherWords likeliest_words(const at::Tensor& hidden, const at::Tensor& weight,
   check_settings(settings);
   CAPSTAN_ASSERT(k > 0 && settings.chunk_rows > 0 && hidden.size(1) == weight.size(1));
   const at::NoGradGuard no_grad;
-  HeadProducts products(hidden, weight, {});
+  HeadProducts products(hidden, weight, {}, settings.cap);
   const Divergence divergence(products, settings);
   TeacherWords found{at::empty({hidden.size(0), k}, hidden.options().dtype(at::kLong)),
                      at::empty({hidden.size(0), k}, products.numbers())};

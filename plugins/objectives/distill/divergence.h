@@ -13,6 +13,7 @@ namespace distill {
 struct TeacherStates {
   at::Tensor hidden;
   at::Tensor weight;
+  std::optional<double> cap = {};  ///< of its logits, as ops::HeadProducts has one
 };
 
 /// Or only of each row's k words: their ids [N, k] int64, without duplicates, and the logarithms [N, k] of their
@@ -33,7 +34,8 @@ struct DivergenceSettings {
   double temperature = 1;       ///< above 0; logits of student and teacher are divided by it
   std::int64_t chunk_rows = 1;  ///< at most as many rows of logits exist at a time, thrice with TeacherStates
   std::optional<capstan::ops::VocabularyPart> part =
-      {};  ///< where the matrices hold only this rank's rows, the same for both
+      {};                          ///< where the matrices hold only this rank's rows, the same for both
+  std::optional<double> cap = {};  ///< of the logits of `hidden` and `weight`, as ops::HeadProducts has one
 };
 
 /// The sum over the rows that have a label of KL(teacher || student) = Σ_v p(v) (log p(v) - log q(v)), where q is

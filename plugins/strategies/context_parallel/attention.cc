@@ -48,7 +48,7 @@ Ulysses::Ulysses(const std::shared_ptr<comm::Group>& group, const std::string& l
       to_heads_(group, cat("all-to-all q k v cp ", layer)),
       to_columns_(group, cat("all-to-all attention cp ", layer)) {}
 
-at::Tensor Ulysses::operator()(const nn::Attention::Core& core, const at::Tensor& q, const at::Tensor& k,
+at::Tensor Ulysses::operator()(const nn::AttentionCore::Core& core, const at::Tensor& q, const at::Tensor& k,
                                const at::Tensor& v, const nn::Batch& batch) const {
   const auto counts = column_counts(all_columns(batch), ranks_);
   const std::vector<std::int64_t> own(counts.size(), q.size(2));
@@ -69,7 +69,7 @@ at::Tensor Ulysses::operator()(const nn::Attention::Core& core, const at::Tensor
 Gather::Gather(const std::shared_ptr<comm::Group>& group, const std::string& layer, double dropout)
     : ranks_(group->size()), dropout_(dropout), to_all_(group, cat("all-gather k v cp ", layer)) {}
 
-at::Tensor Gather::operator()(const nn::Attention::Core& core, const at::Tensor& q, const at::Tensor& k,
+at::Tensor Gather::operator()(const nn::AttentionCore::Core& core, const at::Tensor& q, const at::Tensor& k,
                               const at::Tensor& v, const nn::Batch& batch) const {
   const auto counts = column_counts(all_columns(batch), ranks_);
   const std::vector<std::int64_t> own(counts.size(), k.size(2));

@@ -22,7 +22,7 @@ class Ulysses {
  public:
   /// The label names the layer.
   Ulysses(const std::shared_ptr<capstan::comm::Group>& group, const std::string& layer);
-  at::Tensor operator()(const capstan::nn::Attention::Core& core, const at::Tensor& q, const at::Tensor& k,
+  at::Tensor operator()(const capstan::nn::AttentionCore::Core& core, const at::Tensor& q, const at::Tensor& k,
                         const at::Tensor& v, const capstan::nn::Batch& batch) const;
 
  private:
@@ -38,7 +38,7 @@ class Ulysses {
 class Gather {
  public:
   Gather(const std::shared_ptr<capstan::comm::Group>& group, const std::string& layer, double dropout);
-  at::Tensor operator()(const capstan::nn::Attention::Core& core, const at::Tensor& q, const at::Tensor& k,
+  at::Tensor operator()(const capstan::nn::AttentionCore::Core& core, const at::Tensor& q, const at::Tensor& k,
                         const at::Tensor& v, const capstan::nn::Batch& batch) const;
 
  private:

@@ -3,6 +3,7 @@
 #include <capstan/base/counted.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
+#include <capstan/nn/recurrence.h>
 #include <capstan/strategy_parts/claims.h>
 #include <capstan/strategy_parts/collectives.h>
 
@@ -106,6 +107,15 @@ void ContextParallel::check(const strategy::Facts& facts, Diagnostics& diagnosti
   }
 }
 
+void ContextParallel::refuse_recurrence(const nn::Layer& layer) const {
+  if (dynamic_cast<const nn::Recurrence*>(&layer) == nullptr) return;
+  throw Error(std::vector{
+      Diagnostic{options_.where(&ContextParallelOptions::size),
+                 cat("strategy.context_parallel.size is ", options_->size, ", but ", layer.path(),
+                     " hands a state from token to token, so that ranks cannot share a row's columns"),
+                 "remove strategy.context_parallel; tensor_parallel, with sequence_parallel, shares long rows too"}});
+}
+
 void ContextParallel::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
   notes_.clear();
   if (options_->size == 1) {
@@ -114,6 +124,9 @@ void ContextParallel::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
     return;
   }
   notes_ = nn::notes_on_other_kinds(units, "context_parallel");
+  for (const auto& unit : units) {
+    unit->each<nn::Layer>([&](const nn::Layer& layer) { refuse_recurrence(layer); });
+  }
 }
 
 namespace {
@@ -138,7 +151,7 @@ void ContextParallel::note(Method method) {
 }
 
 // The core's rows then get this rank's columns of queries, keys and values, which only the ring's takes.
-void ContextParallel::add_ring(nn::Attention& attention, nn::AttentionRow row) const {
+void ContextParallel::add_ring(nn::AttentionCore& attention, nn::AttentionRow row) const {
   nn::Batch shared;
   shared.part = std::make_shared<const nn::SequencePart>();
   const auto like = at::empty({1}, at::TensorOptions(at::kMeta));
@@ -157,7 +170,7 @@ void ContextParallel::place(nn::Unit& unit, const strategy::Placement& placement
   if (options_->size == 1) return;
   const auto group = placement.group({Axis::cp});
   const auto tp = placement.mesh.size(Axis::tp);
-  unit.each<nn::Attention>([&](nn::Attention& attention) {
+  unit.each<nn::AttentionCore>([&](nn::AttentionCore& attention) {
     has_attention_ = true;
     const auto heads = heads_of_rank(attention.heads().queries, attention.heads().keys, tp);
     const auto method = method_for(heads);

@@ -46,8 +46,9 @@ class ContextParallel : public capstan::strategy::Strategy {
   capstan::Diagnostic indivisible(const RankHeads& heads, int tp) const;
   void refuse_short_rows(std::int64_t columns, capstan::Diagnostics& diagnostics) const;
   void note(Method method);
+  void refuse_recurrence(const capstan::nn::Layer& layer) const;
   /// Throws Error for what the ring's row does not take of the layer.
-  void add_ring(capstan::nn::Attention& attention, capstan::nn::AttentionRow row) const;
+  void add_ring(capstan::nn::AttentionCore& attention, capstan::nn::AttentionRow row) const;
 
   capstan::config::Options<ContextParallelOptions> options_;
   std::vector<std::string> notes_;

@@ -47,12 +47,12 @@ class AttentionResults {
 /// What is put around the rows of attention's table, whichever is chosen (nn::AttentionTable::wrap).
 class KeepAttention {
  public:
-  KeepAttention(const capstan::nn::Attention& attention, capstan::strategy::KeepInput keep)
+  KeepAttention(const capstan::nn::AttentionCore& attention, capstan::strategy::KeepInput keep)
       : attention_(&attention), keep_(std::move(keep)) {}
   at::Tensor operator()(const std::function<at::Tensor()>& kernels, capstan::nn::RecomputeContext& both) const;
 
  private:
-  const capstan::nn::Attention* attention_;
+  const capstan::nn::AttentionCore* attention_;
   capstan::strategy::KeepInput keep_;
 };
 

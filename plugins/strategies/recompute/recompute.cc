@@ -125,7 +125,7 @@ void Recompute::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
                         "without the last one the model has ", units.size() - 1, " units"),
                     cat("use at most ", units.size() - 1, ", or remove this strategy"));
   }
-  const auto has_attention = [](const nn::Unit* unit) { return !unit->all<nn::Attention>().empty(); };
+  const auto has_attention = [](const nn::Unit* unit) { return !unit->all<nn::AttentionCore>().empty(); };
   if (options_->keep_attention && std::none_of(chosen_.begin(), chosen_.end(), has_attention)) {
     diagnostics.add(options_.where(&RecomputeOptions::keep_attention),
                     cat(options_.name(&RecomputeOptions::keep_attention),
@@ -217,8 +217,8 @@ void Recompute::place(nn::Unit& unit, const strategy::Placement& placement) {
   if (contains(offloaded_, &unit)) keepers_.push_back(std::make_unique<strategy::InputKeeper>(unit, copies_.keep()));
   if (options_->keep_attention && contains(chosen_, &unit)) {
     const auto keep = contains(offloaded_, &unit) ? results_.keep() : strategy::KeepInput();
-    unit.each<nn::Attention>(
-        [&](nn::Attention& attention) { attention.rows().wrap("recompute", KeepAttention(attention, keep)); });
+    unit.each<nn::AttentionCore>(
+        [&](nn::AttentionCore& attention) { attention.rows().wrap("recompute", KeepAttention(attention, keep)); });
   }
   const auto& mesh = placement.mesh;
   const Sharing sharing{mesh.size(layout::Axis::tp), mesh.coordinate(placement.rank, layout::Axis::tp)};
@@ -264,7 +264,7 @@ std::vector<layout::Footprint> Recompute::footprint(const strategy::Facts& facts
   for (const auto* kept : offloaded_) {
     columns += shares_columns(*kept) ? piece(own, tp) : own;
     if (!options_->keep_attention || !contains(chosen_, kept)) continue;
-    kept->each<nn::Attention>([&](const nn::Attention& attention) {
+    kept->each<nn::AttentionCore>([&](const nn::AttentionCore& attention) {
       features += piece(attention.heads().queries, tp) * attention.heads().values();
     });
   }

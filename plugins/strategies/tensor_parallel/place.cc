@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
+#include <capstan/nn/latent_attention.h>
 #include <capstan/ops/cross_entropy.h>
 #include <capstan/ops/label_log_probabilities.h>
 #include <capstan/strategy_parts/collectives.h>
@@ -69,7 +70,13 @@ UnitPlacement::UnitPlacement(nn::Unit& unit, const strategy::Placement& placemen
     : unit_(unit), extent_(std::move(extent)), group_(placement.group({Axis::tp})) {}
 
 void UnitPlacement::run() {
+  unit_.each<nn::AttentionCore>([&](nn::AttentionCore& attention) { check_heads_of(attention); });
   unit_.each<nn::Attention>([&](nn::Attention& attention) { split_heads_of(attention); });
+  unit_.each<nn::Layer>([&](const nn::Layer& layer) {
+    if (const auto* recurrence = dynamic_cast<const nn::Recurrence*>(&layer)) split_recurrence(*recurrence, layer);
+  });
+  unit_.each<nn::LatentAttention>(
+      [&](nn::LatentAttention& attention) { fill(attention.shared_keys, enter(cat(attention.name(), " keys"))); });
   unit_.each<nn::Linear>([&](nn::Linear& linear) {
     if (linear.may_split() == nn::WeightSplit::columns) split_columns(linear);
     if (linear.may_split() == nn::WeightSplit::rows) split_rows(linear);
@@ -87,15 +94,31 @@ void UnitPlacement::run() {
   mark_partial();
 }
 
-// Query heads are shared evenly; where key heads are fewer than ranks, neighbours hold the same one.
-void UnitPlacement::split_heads_of(nn::Attention& attention) {
+void UnitPlacement::check_heads_of(const nn::AttentionCore& attention) const {
   const auto& heads = attention.heads();
   if (const auto fault = heads_fault(heads.queries, heads.keys, group_->size()))
     throw Error(cat("strategy.tensor_parallel.size is ", group_->size(), ", but ", fault->what), fault->fix);
+}
+
+// Query heads are shared evenly; where key heads are fewer than ranks, neighbours hold the same one.
+void UnitPlacement::split_heads_of(nn::Attention& attention) {
+  const auto& heads = attention.heads();
   const auto copies = heads.keys < group_->size() ? group_->size() / heads.keys : 1;
   key_copies_[&attention.qkv()] = copies;
   if (const auto* norm = attention.key_norm()) key_copies_[norm] = copies;
   if (attention.sinks()) cut(*attention.sinks(), 0);
+}
+
+// Its Linears are split as all are; of its own weights a rank has its heads' part.
+void UnitPlacement::split_recurrence(const nn::Recurrence& recurrence, const nn::Layer& layer) {
+  if (recurrence.heads() % group_->size() != 0) {
+    throw Error(cat("strategy.tensor_parallel.size is ", group_->size(), ", but the ", recurrence.heads(), " heads of ",
+                    layer.path(), ", each with a state of its own, are not divisible by it"),
+                "use a size that divides them");
+  }
+  for (const auto& [weight, use] : layer.owned()) {
+    if (use == nn::Use::split) cut(*weight, 0);
+  }
 }
 
 std::string UnitPlacement::label(const char* what, const std::string& layer) const {

@@ -1,4 +1,5 @@
 #pragma once
+#include <capstan/nn/recurrence.h>
 #include <capstan/strategy.h>
 
 #include <cstdint>
@@ -41,7 +42,9 @@ class UnitPlacement {
  private:
   using Transform = std::function<at::Tensor(const at::Tensor&)>;
 
+  void check_heads_of(const capstan::nn::AttentionCore& attention) const;
   void split_heads_of(capstan::nn::Attention& attention);
+  void split_recurrence(const capstan::nn::Recurrence& recurrence, const capstan::nn::Layer& layer);
   void split_norm(capstan::nn::RmsNorm& norm);
   void split_columns(capstan::nn::Linear& linear);
   void split_rows(capstan::nn::Linear& linear);

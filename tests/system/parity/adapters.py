@@ -21,6 +21,11 @@ from transformers import AutoModelForCausalLM
 
 from families_gpt_oss import gpt_oss
 from families import VOCAB, bloom, gpt2, llama, mixtral, olmo2, qwen3
+from families_grouped import deepseek_v3, glm4_moe
+from families_qwen3_5 import CASES as QWEN3_5
+from families_neox_phi_ministral import gpt_neox, ministral3, phi3
+from families_llamas import glm4, granite, olmo3, smollm3
+from families_gemma import gemma2, gemma3, gemma4
 from models import make_model, random_ids
 
 CASES = {
@@ -34,10 +39,31 @@ CASES = {
                   r=4, lora_alpha=8, modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
     "mixtral": (mixtral, dict(target_modules=["q_proj", "k_proj", "v_proj"], r=4, lora_alpha=8)),
     "qwen3": (qwen3, dict(target_modules=["q_proj", "o_proj", "gate_proj"], r=4, lora_alpha=8)),
+    # Not at shared experts: peft with transformers 5 takes their names for those of the fused experts.
+    "glm4_moe": (glm4_moe, dict(target_modules=["q_proj", "o_proj"], r=3, lora_alpha=8)),
+    "deepseek_v3": (deepseek_v3, dict(target_modules=["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"], r=3,
+                                      lora_alpha=8)),
     "olmo2": (olmo2, dict(target_modules=["k_proj", "down_proj"], r=3, lora_alpha=8)),
+    "gpt_neox": (gpt_neox, dict(target_modules=["query_key_value", "dense_h_to_4h"], r=3, lora_alpha=6, bias="all")),
+    "phi3": (phi3, dict(target_modules=["qkv_proj", "gate_up_proj", "o_proj"], r=4, lora_alpha=8,
+                        modules_to_save=["model.norm"])),
+    "smollm3": (smollm3, dict(target_modules=["v_proj", "gate_proj"], r=3, lora_alpha=8)),
+    "granite": (granite, dict(target_modules=["q_proj", "down_proj"], r=3, lora_alpha=8, modules_to_save=["lm_head"])),
+    "olmo3": (olmo3, dict(target_modules=["q_proj", "o_proj"], r=3, lora_alpha=8)),
+    "glm4": (glm4, dict(target_modules=["k_proj", "gate_up_proj"], r=3, lora_alpha=8, bias="all")),
+    "gemma2": (gemma2, dict(target_modules=["q_proj", "v_proj", "gate_proj"], r=3, lora_alpha=8)),
+    "gemma3": (gemma3, dict(target_modules=["k_proj", "o_proj", "up_proj"], r=3, lora_alpha=8)),
     "gpt_oss": (gpt_oss, dict(target_modules=["q_proj", "o_proj"], r=4, lora_alpha=8, target_parameters=[
         "mlp.router.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
 }
+if hasattr(transformers, "Gemma4ForCausalLM"):
+    CASES["gemma4"] = (gemma4, dict(target_modules=["q_proj", "k_proj", "down_proj", "per_layer_projection"], r=3,
+                                    lora_alpha=8))
+if QWEN3_5:
+    CASES["qwen3_5"] = (QWEN3_5["qwen3.5"], dict(target_modules=["in_proj_qkv", "in_proj_a", "out_proj", "q_proj"], r=4,
+                                                 lora_alpha=8))
+if hasattr(transformers, "Ministral3ForCausalLM"):
+    CASES["ministral3"] = (ministral3, dict(target_modules=["q_proj", "k_proj", "down_proj"], r=4, lora_alpha=8))
 
 
 def logits(model):

@@ -22,9 +22,12 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 OF_EACH_FAMILY = ("gpt2", "bloom-6-heads", "llama-3.1", "llama-biases", "llama-yarn", "mistral-window", "qwen2-window",
-                  "mixtral-window", "qwen3-yarn", "qwen3-moe-dense", "olmo2-biases", "gpt-oss")
-# Without these a file is none of the family, or of nothing.
-ALWAYS_THERE = {"architectures", "model_type", "vocab_size", "dtype", "torch_dtype", "transformers_version"}
+                  "mixtral-window", "qwen3-yarn", "qwen3-moe-dense", "olmo2-biases", "gemma2", "gemma3-capped",
+                  "gpt-oss", "smollm3-window", "granite-yarn", "olmo3-yarn", "glm", "gpt_neox-in-turn", "phi3-long",
+                  "ministral3-window", "ministral", "qwen3.5", "qwen3.5-moe")
+# Without these a file is none of the family, or of nothing; families' tokens of padding are beyond a tiny vocabulary.
+ALWAYS_THERE = {"architectures", "model_type", "vocab_size", "dtype", "torch_dtype", "transformers_version",
+                "pad_token_id"}
 # Capstan asks for sizes, for which transformers has a default.
 SIZES = {"hidden_size", "n_embd", "num_hidden_layers", "n_layer", "num_attention_heads", "n_head", "intermediate_size"}
 
@@ -43,6 +46,22 @@ PLANTED = (
     ("bloom-6-heads", {"pretraining_tp": 2, "slow_but_exact": True}, True), ("bloom-6-heads", {"pretraining_tp": 2}, False),
     ("olmo2-biases", {"clip_qkv": 0.1}, False), ("mistral-window", {"sliding_window": 3}, False),
     ("mistral-window", {"sliding_window": None}, False),
+    ("gemma2", {"attn_logit_softcapping": None, "final_logit_softcapping": None}, False),
+    ("gemma2", {"hidden_activation": "relu"}, True), ("gemma2", {"use_bidirectional_attention": True}, True),
+    ("gemma2", {"hidden_act": "relu"}, False), ("gemma2", {"query_pre_attn_scalar": 3}, False),
+    ("gemma3-capped", {"attn_logit_softcapping": 2.0}, True), ("gemma3-capped", {"sliding_window_pattern": 1}, False),
+    ("olmo3-yarn", {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, True),
+    ("olmo3-yarn", {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 77.0},
+                                        "sliding_attention": {"rope_type": "default", "rope_theta": 5e5}}}, True),
+    ("olmo3-yarn", {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 77.0},
+                                        "sliding_attention": {"rope_type": "default", "rope_theta": 77.0}}}, False),
+    ("qwen3.5", {"attn_output_gate": False}, True), ("qwen3.5", {"mamba_ssm_dtype": "bfloat16"}, True),
+    ("qwen3.5", {"mtp_num_hidden_layers": 1}, False), ("qwen3.5-moe", {"norm_topk_prob": False}, True),
+    ("smollm3-window", {"no_rope_layers": [0, 0, 1]}, False), ("smollm3-window", {"no_rope_layers": [1]}, True),
+    ("gpt_neox-in-turn", {"rotary_pct": 0.5}, True), ("gpt_neox-in-turn", {"hidden_act": "relu"}, True),
+    ("phi3-long", {"original_max_position_embeddings": 2}, True), ("phi3-long", {"attention_bias": True}, True),
+    ("ministral3-window", {"rope_theta": 77.0}, True), ("ministral", {"sliding_window": 3}, False),
+    ("smollm3-window", {"max_window_layers": 1}, False), ("granite-yarn", {"logits_scaling": 2}, False),
 )
 
 
@@ -88,7 +107,7 @@ def main():
         if not is_refused and (values := logits(folder, ids)) is not None:
             save_file({"ids": ids, "logits": values}, folder / "logits.safetensors")
 
-    for case in OF_EACH_FAMILY:
+    for case in (case for case in OF_EACH_FAMILY if case in CASES):
         whole = pathlib.Path(sys.argv[1]) / case
         make_model(*CASES[case]()).save_pretrained(whole)
         config = json.loads((whole / "config.json").read_text())

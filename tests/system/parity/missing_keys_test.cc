@@ -48,8 +48,12 @@ TEST_CASE("a key left out of a config.json is transformers' default, or the fold
   at::set_num_threads(1);
   const Scratch made;
   run_python("missing_keys.py", {made.path()});
-  // transformers gives a tied bloom the head that its file has besides; Capstan refuses that file.
-  const std::set<std::string> refused{"bloom-6-heads/tie_word_embeddings"};
+  // transformers gives a tied model the head that its file has besides; Capstan refuses that file. transformers takes
+  // 4096 for Phi-3's unscaled length, whatever its table says; Capstan refuses two that differ. Whether SmolLM 3's
+  // window acts where it is not in use but blocks are said to have it depends on transformers' kernel.
+  const std::set<std::string> refused{"bloom-6-heads/tie_word_embeddings", "smollm3-window/tie_word_embeddings",
+                                      "smollm3-window/use_sliding_window", "phi3-long/original_max_position_embeddings",
+                                      "ministral3-window/rope_parameters"};
   int equal = 0;
   for (const auto& family : fs::directory_iterator(made.path())) {
     const auto name = family.path().filename().string();

@@ -21,6 +21,7 @@ struct Case {
   std::string name;
   std::string plugin;
   bool in_transformers_4 = true;
+  std::string options = {};  ///< more of [model], besides what the folder says
 };
 
 inline const std::vector<Case> all_cases{
@@ -51,8 +52,36 @@ inline const std::vector<Case> all_cases{
     {"qwen3-moe-dense", "qwen3"},
     {"olmo2", "olmo2"},
     {"olmo2-biases", "olmo2"},
+    {"gpt_neox", "gpt_neox"},
+    {"gpt_neox-in-turn", "gpt_neox"},
+    {"phi3", "phi3"},
+    {"phi3-short", "phi3", true, "seq_length = 100\n"},
+    {"phi3-long", "phi3", false},
+    {"ministral", "ministral"},
+    {"ministral3", "ministral3", false},
+    {"ministral3-window", "ministral3", false},
+    {"gemma2", "gemma2"},
+    {"gemma2-biases", "gemma2"},
+    {"gemma3", "gemma3"},
+    {"gemma3-capped", "gemma3"},
+    {"gemma4", "gemma4", false},
+    {"gemma4-plain", "gemma4", false},
     {"gpt-oss", "gpt_oss"},
     {"gpt-oss-aux", "gpt_oss", false},
+    {"glm4-moe", "glm4_moe"},
+    {"glm4-moe-groups", "glm4_moe"},
+    {"qwen3.5", "qwen3_5", false},
+    {"qwen3.5-moe", "qwen3_5", false},
+    {"smollm3", "smollm3"},
+    {"smollm3-window", "smollm3"},
+    {"granite", "granite"},
+    {"granite-yarn", "granite"},
+    {"olmo3", "olmo3"},
+    {"olmo3-yarn", "olmo3"},
+    {"glm4", "glm4"},
+    {"glm", "glm4"},
+    {"deepseek-v3", "deepseek_v3"},
+    {"deepseek-v3-states", "deepseek_v3"},
 };
 
 /// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or
@@ -88,11 +117,12 @@ inline std::filesystem::path steps(const std::string& name, const std::string& d
 
 inline session::Job prepare(const std::string& plugin, const std::filesystem::path& folder,
                             const std::string& precision, const std::string& tokenizer = "byte",
-                            const std::string& device = "cpu") {
+                            const std::string& device = "cpu", const std::string& options = {}) {
   const auto config = folder / ("job-" + precision + ".toml");
   std::ofstream(config)
       << "[run]\ndevice = \"" << device << "\"\n[model]\nplugin = \"" << plugin << "\"\npath = \"" << folder.string()
-      << "\"\n[data]\nplugin = \"squad\"\ntokenizer = \"" << tokenizer
+      << "\"\n"
+      << options << "[data]\nplugin = \"squad\"\ntokenizer = \"" << tokenizer
       << "\"\ntrain = \"" CAPSTAN_SOURCE_DIR
          "/configs/data/mini_squad_train.json\"\nmax_length = 97\n"
          "[train]\nmax_steps = 20\nglobal_batch = 6\naccumulation = 2\nmax_new_tokens = 12\nprecision = \""
@@ -105,7 +135,7 @@ inline session::Job prepare(const std::string& plugin, const std::filesystem::pa
 }
 
 inline session::Job prepare(const Case& one, const std::string& precision) {
-  return prepare(one.plugin, folders() / one.name, precision);
+  return prepare(one.plugin, folders() / one.name, precision, "byte", "cpu", one.options);
 }
 
 }  // namespace parity

@@ -54,6 +54,7 @@ std::map<std::string, double> largest_gradients(const session::Session& session,
   std::map<std::string, double> out;
   for (const auto& unit : session.units) {
     for (const auto& weight : unit->weights()) {
+      if (!weight->trainable()) continue;
       double largest = 0;
       for (const auto& record : weight->records()) {
         const auto gradient = at::empty(record.shape, at::kDouble);

@@ -30,9 +30,10 @@ struct Case {
   const char* plugin;
   const char* from_peft;  // [strategy.lora] as the case's adapter/ needs it
   const char* ours;       // … for one that Capstan draws and writes
+  bool in_transformers_4 = true;
 };
 
-const Case cases[] = {
+const Case all_cases[] = {
     {"gpt", "rank = 4\nalpha = 9\ntargets = [\"c_attn\", \"mlp.c_proj\"]\n",
      "rank = 4\ntargets = [\"linear_qkv\", \"linear_proj\"]\nbias = \"lora_only\"\n"
      "modules_to_save = [\"c_fc\", \"ln_f\", \"wte\"]\n"},
@@ -55,12 +56,55 @@ const Case cases[] = {
      // Not at mixtral's experts: peft 0.21 with transformers 5 scales those otherwise, its own too (docs/lora.md).
      "rank = 4\nalpha = 3\nrank_stabilised = true\ntargets = [\"linear_qkv\", \"linear_fc2\"]\n"
      "modules_to_save = [\"q_norm\"]\n"},
+    {"glm4_moe", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\"]\n",
+     "rank = 4\nalpha = 3\ntargets = [\"linear_qkv\", \"linear_proj\"]\nmodules_to_save = "
+     "[\"post_attention_layernorm\"]\n"},
+    {"deepseek_v3",
+     "rank = 3\nalpha = 8\ntargets = [\"q_a_proj\", \"q_b_proj\", \"kv_a_proj_with_mqa\", \"kv_b_proj\"]\n",
+     "rank = 4\nalpha = 3\ntargets = [\"linear_q_down\", \"linear_q_up\", \"linear_kv_down\", \"linear_kv_up\", "
+     "\"linear_proj\"]\nmodules_to_save = [\"q_a_layernorm\"]\n"},
     {"olmo2", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"down_proj\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"post_feedforward_layernorm\"]\n"},
+    {"gpt_neox", "rank = 3\nalpha = 6\ntargets = [\"query_key_value\", \"dense_h_to_4h\"]\nbias = \"all\"\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nbias = \"all\"\nmodules_to_save = [\"final_layer_norm\", \"embed_in\"]\n"},
+    {"phi3",
+     "rank = 4\nalpha = 8\ntargets = [\"qkv_proj\", \"gate_up_proj\", \"o_proj\"]\nmodules_to_save = "
+     "[\"model.norm\"]\n",
+     "rank = 4\nalpha = 6\ntargets = [\"all-linear\"]\nmodules_to_save = [\"lm_head\"]\n"},
+    {"ministral3", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"down_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\n", false},
+    // q, k and v are one module of the file.
+    {"qwen3_5", "rank = 4\nalpha = 8\ntargets = [\"in_proj_qkv\", \"in_proj_a\", \"out_proj\", \"q_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"linear_attn.norm\"]\n", false},
+    {"smollm3", "rank = 3\nalpha = 8\ntargets = [\"v_proj\", \"gate_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\n"},
+    {"granite", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"down_proj\"]\nmodules_to_save = [\"lm_head\"]\n",
+     "rank = 4\ntargets = [\"linear_qkv\", \"linear_fc1\"]\n"},
+    {"olmo3", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"k_norm\"]\n"},
+    // Gate and up are one module of the file.
+    {"glm4", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"gate_up_proj\"]\nbias = \"all\"\n",
+     "rank = 4\ntargets = [\"linear_fc1\", \"linear_proj\"]\nbias = \"all\"\nmodules_to_save = "
+     "[\"post_mlp_layernorm\"]\n"},
+    {"gemma2", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"v_proj\", \"gate_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"pre_feedforward_layernorm\"]\n"},
+    {"gemma3", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"o_proj\", \"up_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"q_norm\"]\n"},
+    {"gemma4", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"down_proj\", \"per_layer_projection\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"k_norm\"]\n", false},
     // Experts and routers are peft's target_parameters.
     {"gpt_oss", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\", \"router\", \"experts\"]\n",
      "rank = 3\nalpha = 5\ntargets = [\"linear_qkv\", \"router\", \"experts\"]\nbias = \"all\"\n"},
 };
+
+const std::vector<Case> cases = [] {
+  const bool is_4 = parity_python().string().find(".deps/venv/") != std::string::npos;
+  std::vector<Case> some;
+  for (const auto& one : all_cases) {
+    if (one.in_transformers_4 || !is_4) some.push_back(one);
+  }
+  return some;
+}();
 
 const fs::path& folders() {
   static const MadeFolder made("adapters.py", {"make"});

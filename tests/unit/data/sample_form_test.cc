@@ -91,6 +91,8 @@ TEST_CASE("a form has a sequence, and fields with names of their own") {
   CHECK_THROWS_WITH(data::check_form(twice), Contains("two fields of the name 'weight'"));
   twice.fields[2].name = "";
   CHECK_THROWS_WITH(data::check_form(twice), Contains("a field without a name"));
+  twice.fields[2].name = "labels";
+  CHECK_THROWS_WITH(data::check_form(twice), Contains("the field 'labels', as every batch has one of core"));
 }
 
 }  // namespace sample_form_test

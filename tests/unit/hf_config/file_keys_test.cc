@@ -115,6 +115,26 @@ TEST_CASE("a missing key is what transformers takes for the family, and is said 
   CHECK(read(R"("hidden_size": 16)", none).options->theta == 1e6);
 }
 
+TEST_CASE("longrope's factor is the ratio of the model's lengths, and a family may say the unscaled one") {
+  const std::string lengths = R"("original_max_position_embeddings": 16, "max_position_embeddings": 40, )";
+  const auto ratio = read(lengths + R"("rope_scaling": {"type": "longrope"})");
+  CHECK(ratio.options->factor == 2.5);
+  CHECK(ratio.options->original == 16);
+  CHECK(read(lengths + R"("rope_parameters": {"rope_type": "longrope", "factor": 3})").options->factor == 3);
+  auto family = tiny();
+  family.file_defaults["tiny"].emplace_back("rope_original", std::int64_t{8});
+  const std::string inside = R"("rope_scaling": {"type": "longrope", "original_max_position_embeddings": 4})";
+  CHECK(read(inside, family).options->original == 4);
+  for (auto& spec : family.schema) {
+    if (spec.key == "rope_original") spec.spellings.emplace_back("original_max_position_embeddings");
+  }
+  CHECK_THAT(test::error_of([&] { read(inside, family); }),
+             Contains("original_max_position_embeddings = 8 and rope_scaling.original_max_position_embeddings = 4"));
+  const auto left_out = read(R"("rope_scaling": {"type": "longrope"}, "max_position_embeddings": 40)", family);
+  CHECK(left_out.options->factor == 5);
+  CHECK(left_out.options->original == 8);
+}
+
 TEST_CASE("two spellings that disagree are refused with both values; those that agree are one") {
   const std::map<std::string, std::string> rows{
       {R"("hidden_size": 16, "n_embd": 8)", "hidden_size = 16 and n_embd = 8 mean the same"},

@@ -131,6 +131,30 @@ TEST_CASE("RMS norm divides by the root of the mean square") {
   CHECK(difference(narrow.to(at::kDouble), expected) < 3 * 8.0 / 512);
 }
 
+TEST_CASE("RMS norm's factor may be one plus its weight, which is added in float32") {
+  const auto x = numbers({2, 3, 5}, 0.2), w = numbers({5}, 0.4);
+  nn::Layer root("root");
+  const auto factor = nn::RmsNorm::Factor::one_plus_weight;
+  const auto function = [&](const std::vector<at::Tensor>& in) {
+    return nn::RmsNorm(root, "norm", bound("w", in[1]), 1e-3, nn::Use::states, factor).forward(in[0]);
+  };
+  const auto expected = [](const at::Tensor& of, const at::Tensor& weight) {
+    return of / (of.square().mean(-1, true) + 1e-3).sqrt() * (1 + weight);
+  };
+  CHECK(difference(function({x, w}), expected(x, w)) < rounding);
+  CHECK(jacobian_error(function, {x, w}) < 1e-8);
+  // A weight of 2^-8 is lost where it is added to 1 in bfloat16; here the result alone is rounded, by 2^-9 of numbers
+  // below 2.
+  const auto ones = at::ones({1, 5}, at::kBFloat16), small = at::full({5}, 3.0 / 256, at::kBFloat16);
+  const auto narrow = function({ones, small});
+  CHECK(narrow.scalar_type() == at::kBFloat16);
+  const auto wide = expected(ones.to(at::kDouble), small.to(at::kDouble));
+  CHECK(difference(narrow.to(at::kDouble), wide) < 2.0 / 512);
+  const auto sum = nn::RmsNorm(root, "norm", bound("w", w), 1e-3, nn::Use::states, factor).forward_sum(x, x);
+  CHECK(difference(sum.normed, expected(2 * x, w)) < rounding);
+  CHECK(difference(sum.sum, 2 * x) == 0);
+}
+
 TEST_CASE("a gated MLP is down(silu(gate) up)") {
   const auto w = numbers({2 * 7, 5}, 0.2), down = numbers({5, 7}, 0.4), x = numbers({2, 4, 5}, 0.6);
   nn::Layer root("root");

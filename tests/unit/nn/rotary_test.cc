@@ -75,6 +75,22 @@ TEST_CASE("rotary frequencies: theta to the power of -2 i / dim, and divided by 
 }
 
 // Llama 3.1's own numbers: theta 5e5, heads of 128, factor 8, wavelengths kept below 2048 and divided above 8192.
+TEST_CASE("a part of the frequencies of a whole head turns its pairs, and the others stay") {
+  const nn::Rotary rotary(8, 500, {}, {.turned = 4, .of_whole_head = true});
+  CHECK(rotary.is_plain());
+  const auto found = rotary.frequencies(at::kDouble);
+  REQUIRE(found.size() == 4);
+  CHECK(found[0] == 1);
+  CHECK(found[1] == Approx(std::pow(500, -2.0 / 8)).epsilon(1e-15));
+  CHECK(found[2] == 0);
+  CHECK(found[3] == 0);
+  const auto x = numbers({1, 1, 1, 8}, 0.3);
+  const auto out = rotary.forward(x, at::full({1, 1}, 3, at::kLong)).flatten(), in = x.flatten();
+  for (const std::int64_t i : {2, 3, 6, 7}) CHECK(out[i].item<double>() == in[i].item<double>());
+  const auto turned = in[0].item<double>() * std::cos(3) - in[4].item<double>() * std::sin(3);
+  CHECK(out[0].item<double>() == Approx(turned).epsilon(1e-14));
+}
+
 TEST_CASE("llama3 scaling keeps short wavelengths, divides long ones and blends between") {
   const auto got = angles({128, 5e5, llama3()}, 128, at::kDouble);
   int kept = 0, divided = 0, blended = 0;

@@ -71,6 +71,25 @@ TEST_CASE("chunked cross entropy's backward is the Jacobian") {
   CHECK(jacobian_error(loss, {in.hidden, in.weight}) < 1e-8);
 }
 
+TEST_CASE("logits with a cap are what its tanh makes of them, with the slope in the gradients, at any chunk size") {
+  constexpr double cap = 1.5;  // logits are up to 17
+  const Input in = Input().to(at::kDouble);
+  const auto expected =
+      at::cross_entropy_loss(in.hidden.mm(in.weight.t()).div(cap).tanh().mul(cap), in.labels, {}, at::Reduction::Sum);
+  const auto plain = torch::autograd::grad({expected}, {in.hidden, in.weight});
+  for (const std::int64_t chunk : {1, 5, 100}) {
+    const auto loss = chunked_linear_cross_entropy(in.hidden, in.weight, in.labels, chunk, cap);
+    const auto gradients = torch::autograd::grad({loss}, {in.hidden, in.weight});
+    CHECK(loss.item<double>() == Approx(expected.item<double>()).epsilon(1e-14));
+    CHECK(difference(gradients[0], plain[0]) < 1e-14);
+    CHECK(difference(gradients[1], plain[1]) < 1e-14);
+  }
+  const auto capped = [&](const std::vector<at::Tensor>& x) {
+    return chunked_linear_cross_entropy(x[0], x[1], in.labels, 4, cap);
+  };
+  CHECK(jacobian_error(capped, {Input().hidden, Input().weight}) < 1e-8);
+}
+
 // float32: sums of at most 13 terms of order 1. 16 bits: the logits' gradient and the results are rounded to 8
 // (bfloat16) and 11 (half) bits, half an ulp each, the logits themselves are exact in float32.
 TEST_CASE("chunked cross entropy in narrower dtypes is good to their rounding") {

@@ -39,8 +39,9 @@ struct Inputs {
 };
 
 /// By ATen's own functions, with all logits.
-at::Tensor plain(const Inputs& in) {
-  const auto all = at::log_softmax(in.hidden.to(at::kDouble).mm(in.weight.to(at::kDouble).t()), 1);
+at::Tensor plain(const Inputs& in, std::optional<double> cap = {}) {
+  const auto logits = in.hidden.to(at::kDouble).mm(in.weight.to(at::kDouble).t());
+  const auto all = at::log_softmax(cap ? (logits / *cap).tanh() * *cap : logits, 1);
   const auto picked = all.gather(1, in.labels.clamp_min(0).unsqueeze(1)).squeeze(1);
   return picked.masked_fill(in.labels.eq(ops::ignored_label), 0);
 }
@@ -64,12 +65,12 @@ double apart(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b)
   return most;
 }
 
-std::vector<at::Tensor> split(const Inputs& in, int ranks) {
+std::vector<at::Tensor> split(const Inputs& in, int ranks, std::optional<double> cap = {}) {
   return on_split_vocabulary(in.hidden, in.weight, ranks, [&](const ops::VocabularyPart& part, const auto& piece) {
     auto mine = in;
     mine.weight = in.weight.narrow(0, piece.begin, piece.length);
     mine = mine.leaves();
-    return learnt(mine, ops::split_label_log_probabilities(mine.hidden, mine.weight, mine.labels, 4, part));
+    return learnt(mine, ops::split_label_log_probabilities(mine.hidden, mine.weight, mine.labels, 4, part, cap));
   });
 }
 
@@ -102,11 +103,24 @@ TEST_CASE("the backward of the labels' log-probabilities is the Jacobian") {
   CHECK(jacobian_error(of_weight, {in.weight}) < 1e-8);
 }
 
+TEST_CASE("log-probabilities of logits with a cap have its slope in their gradients, whatever is trained") {
+  constexpr double cap = 1.5;  // logits are up to 17
+  const bool trains_weight = GENERATE(true, false);
+  const auto in = Inputs().leaves(at::kDouble, trains_weight);
+  const auto found = chunked_label_log_probabilities(in.hidden, in.weight, in.labels, 4, cap);
+  CHECK(apart(learnt(in, found), learnt(in, plain(in, cap))) < 1e-13);
+  const auto both = [&](const std::vector<at::Tensor>& x) {
+    return chunked_label_log_probabilities(x[0], x[1], in.labels, 4, cap);
+  };
+  CHECK(jacobian_error(both, {Inputs().hidden, Inputs().weight}) < 1e-8);
+}
+
 TEST_CASE("log-probabilities and their gradients do not depend on how the vocabulary is split") {
   const int ranks = GENERATE(1, 2, 3, 4);
   INFO(ranks << " ranks");
   const auto whole = Inputs().leaves();
   CHECK(apart(split(Inputs(), ranks), learnt(whole, plain(whole))) < 1e-13);
+  CHECK(apart(split(Inputs(), ranks, 1.5), learnt(whole, plain(whole, 1.5))) < 1e-13);
 }
 
 // The gradients of rows are rounded to 16 bits twice, and the results once: two and a half units of 2^-8 and 2^-11.

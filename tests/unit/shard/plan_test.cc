@@ -107,4 +107,32 @@ TEST_CASE("offload_ratio keeps the first buckets on the device, and their record
   }
 }
 
+TEST_CASE("a buffer is held by each rank in float32 at least, apart from frozen weights") {
+  const auto chain = rig_chain({.layer2_trains = false});
+  auto weights = chain[2]->weights();
+  auto& buffer = weights.back()->records().front();
+  buffer.usage = layout::Usage::buffer;
+  for (const auto compute : {at::kBFloat16, at::kFloat, at::kDouble}) {
+    auto options = on_two_ranks(3, /*offload=*/2);
+    options.precision.compute = compute;
+    const auto plan = shard::make_plan(pointers(chain), options);
+    const auto wide = compute == at::kDouble ? at::kDouble : at::kFloat;
+    std::size_t found = 0;
+    for (const auto& bucket : plan.buckets) {
+      const bool has = std::any_of(bucket.weights.begin(), bucket.weights.end(),
+                                   [&](const auto& planned) { return planned.weight == weights.back(); });
+      if (!has) continue;
+      ++found;
+      CHECK(bucket.parameters.full == wide);
+      CHECK_FALSE(bucket.shards_param);
+      CHECK_FALSE(bucket.on_host);
+      CHECK((compute == wide || bucket.weights.size() == 1));
+    }
+    CHECK(found == 1);
+    CHECK(buffer.param.dtype == wide);
+    CHECK(buffer.param.layout.cuts.size() == buffer.compute.cuts.size());
+    CHECK(weights.front()->records().front().param.dtype == compute);
+  }
+}
+
 }  // namespace plan_test

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "step/to_device.h"
 #include "support/small_run.h"
 
 namespace feed_test {
@@ -88,15 +89,14 @@ TEST_CASE("a batch's memory takes another batch's fields, of an odd number of va
   host.per_sample = 4;
   host.fields[2].values = std::vector<float>{0.25F};  // half a word is left
   host.fields[3].values = std::vector<std::int64_t>{1};
-  const step::BatchNumbers memory(host, 3, false);
-  const auto batch = memory.batch();
+  const auto memory = step::words_of(host, 3, false);
+  const auto batch = step::batch_of(host, memory);
   host.fields[2].values = std::vector<float>{0.75F};
   host.fields[3].values = std::vector<std::int64_t>{77};
-  auto again = memory;
-  again.copy({host, 4, false});
+  memory.copy_(step::words_of(host, 4, false));
   CHECK(batch.field("one").item<float>() == 0.75F);
   CHECK(batch.field("big").item<std::int64_t>() == 77);
-  CHECK(memory.step().item<std::int64_t>() == 4);
+  CHECK(batch.device_step.item<std::int64_t>() == 4);
 }
 
 TEST_CASE("a rank's columns have the loss rows of their own labels, and may have none") {

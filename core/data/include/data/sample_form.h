@@ -8,7 +8,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace data {
 
-/// Throws Error for a form that no batch can have: no sequence, a field without a name, or two of the same name.
+/// Throws Error for a form that no batch can have: no sequence, a field without a name or with the name of one of core,
+/// or two of the same name.
 void check_form(const SampleForm& form);
 
 /// Throws Error for a sample whose is_target is not as long as its tokens, or that has other sequences or fields than
@@ -18,7 +19,7 @@ void check_form(const Sample& sample, const SampleForm& form);
 /// The number of a field's values in a batch of this shape.
 std::int64_t field_size(const FieldSpec& field, const HostBatch& batch);
 
-/// Gives the batch its fields, all values 0. Rows, columns and samples are known.
+/// Gives the batch what fields_of() lists, all values 0. Rows, columns and samples are known.
 void add_fields(HostBatch& batch, const SampleForm& form);
 
 /// Puts what a sample has for itself and for each of its sequences into the batch's place `index` of samples.

@@ -32,6 +32,7 @@ enum class Usage {
   table,    ///< an embedding, whose rows are looked up, also if a head uses it too
   head,     ///< the matrix of the vocabulary's scores
   adapter,  ///< of an adapter
+  buffer,   ///< numbers that are never trained, in float32 at least whatever the run computes in, and so in files
 };
 
 /// Where and how one role of a parameter is stored: what there is of it besides the compute copy.

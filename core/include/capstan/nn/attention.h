@@ -38,12 +38,59 @@ class Alibi : public Layer {
   mutable at::Tensor on_device_;  // for the last call's dtype and device: a copy in each layer would cost more than it
 };
 
+/// What every layer of self-attention is between its products, and what strategies and tables of kernels read of it.
+class AttentionCore : public Layer {
+ public:
+  using Heads = AttentionHeads;
+  ~AttentionCore() override;
+  /// x [B, S, hidden] -> [B, S, hidden].
+  virtual at::Tensor forward(const at::Tensor& x, const Batch& batch, KVCache* cache) const = 0;
+
+  /// q, k, v [B, heads, S, head dim] -> [B, heads, S, value dim], by the table's rows, without communication.
+  using Core = std::function<at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch&)>;
+  /// Where ranks share the columns of rows: called with the core and this rank's columns of q, k and v; it returns
+  /// these columns of what the core would give of all. The core takes all columns of some heads, with Batch::whole()
+  /// and which heads these are; or this rank's queries and all keys, with the batch itself; or what a row that the
+  /// strategy has added to rows() takes.
+  Port<at::Tensor(const Core&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const Batch&)> around{*this,
+                                                                                                              "around"};
+
+  /// The table that attends.
+  AttentionTable& rows() { return rows_; }
+  const AttentionTable& rows() const { return rows_; }
+  /// A call as the batch's rows of `length` positions would make it, all heads of the layer, with tensors of `like`'s
+  /// dtype and device that have no memory of their own: to ask rows before there is any. The batch outlives it.
+  virtual AttentionCall planned(const at::Tensor& like, const Batch& batch, std::int64_t length) const;
+
+  const WeightPtr& sinks() const { return sinks_; }
+  const AttentionSpec& spec() const { return spec_; }
+  /// The whole layer's heads.
+  const Heads& heads() const { return spec_.heads; }
+  /// Acts on its probabilities.
+  const Dropout& dropout() const { return dropout_; }
+
+ protected:
+  /// `sinks` [query heads], where the spec has sinks. The dropout's site is "<parent>.attention.dropout"; `layer` is
+  /// the entry in the cache.
+  AttentionCore(Layer& parent, AttentionSpec spec, double dropout, std::size_t layer, WeightPtr sinks);
+  /// This rank's q, k, v [B, heads, S, head dim] -> [B, heads, S, value dim]. `fused`: as AttentionCall's.
+  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch& batch, KVCache* cache,
+                    const at::Tensor& fused = {}) const;
+
+ private:
+  AttentionSpec spec_;
+  std::size_t layer_;
+  WeightPtr sinks_;
+  std::optional<Alibi> alibi_;
+  Dropout dropout_;
+  AttentionTable rows_;
+};
+
 /// Self-attention with its products: q, k and v in one (linear_qkv, [.., hidden]), norms of q and k where there are
 /// any, positions, causal attention, and the output product (linear_proj). Two tables compute what is between the
 /// products: one prepares q, k and v, the other attends.
-class Attention : public Layer {
+class Attention : public AttentionCore {
  public:
-  using Heads = AttentionHeads;
   using Order = HeadOrder;
   struct Kind {
     AttentionSpec spec;
@@ -69,57 +116,31 @@ class Attention : public Layer {
     WeightPtr key_norm;
     WeightPtr sinks = nullptr;  ///< [query heads], where the spec has sinks
   };
-  /// The dropout's site is "<parent>.attention.dropout".
   Attention(Layer& parent, Kind kind, Weights weights);
   ~Attention() override;
-  /// x [B, S, hidden] -> [B, S, hidden].
-  at::Tensor forward(const at::Tensor& x, const Batch& batch, KVCache* cache) const;
+  at::Tensor forward(const at::Tensor& x, const Batch& batch, KVCache* cache) const override;
 
-  /// q, k, v [B, heads, S, head dim] -> [B, heads, S, value dim], by the table's rows, without communication.
-  using Core = std::function<at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch&)>;
-  /// Where ranks share the columns of rows: called with the core and this rank's columns of q, k and v; it returns
-  /// these columns of what the core would give of all. The core takes all columns of some heads, with Batch::whole()
-  /// and which heads these are; or this rank's queries and all keys, with the batch itself; or what a row that the
-  /// strategy has added to rows() takes.
-  Port<at::Tensor(const Core&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const Batch&)> around{*this,
-                                                                                                              "around"};
-
-  /// The table that attends.
-  AttentionTable& rows() { return rows_; }
-  const AttentionTable& rows() const { return rows_; }
   /// The table that prepares q, k and v.
   HeadsTable& preparation() { return preparation_; }
   const HeadsTable& preparation() const { return preparation_; }
   /// What preparation() is called with for a product of this rank's [B, S, features].
   HeadsCall heads_call(const at::Tensor& fused, const Batch& batch) const;
-  /// A call as the batch's rows of `length` positions would make it, all heads of the layer, with tensors of `like`'s
-  /// dtype and device that have no memory of their own: to ask rows before there is any. The batch outlives it.
-  AttentionCall planned(const at::Tensor& like, const Batch& batch, std::int64_t length) const;
+  AttentionCall planned(const at::Tensor& like, const Batch& batch, std::int64_t length) const override;
 
   Linear& qkv() { return qkv_; }
   Linear& projection() { return projection_; }
   /// Null: it has none.
   RmsNorm* query_norm() { return query_norm_ ? &*query_norm_ : nullptr; }
   RmsNorm* key_norm() { return key_norm_ ? &*key_norm_ : nullptr; }
-  const WeightPtr& sinks() const { return sinks_; }
-  const AttentionSpec& spec() const { return kind_.spec; }
-  /// The whole layer's heads.
-  const Heads& heads() const { return kind_.spec.heads; }
-  /// Acts on its probabilities.
-  const Dropout& dropout() const { return dropout_; }
 
  private:
-  at::Tensor attend(const at::Tensor& fused, const Batch& batch, KVCache* cache) const;
+  bool is_product() const;
   Kind kind_;
   Linear qkv_;
   Linear projection_;
   std::optional<RmsNorm> query_norm_;
   std::optional<RmsNorm> key_norm_;
-  WeightPtr sinks_;
-  std::optional<Alibi> alibi_;
-  Dropout dropout_;
   HeadsTable preparation_;
-  AttentionTable rows_;
 };
 
 }  // namespace nn

@@ -95,6 +95,7 @@ struct Sums {
 struct Others {
   std::vector<at::Tensor> outputs;   ///< their heads gave these
   std::vector<at::Tensor> matrices;  ///< where another model gave states: its head's matrix, or this rank's rows of it
+  std::vector<std::optional<double>> caps = {};  ///< and that head's nn::HeadSplit::cap
 };
 
 /// What training minimises: what a plugin of the kind `objective` implements. The gradient of a step is that of the sum

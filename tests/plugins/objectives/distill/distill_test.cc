@@ -74,6 +74,10 @@ TEST_CASE("distill's head: the teacher's words, then the student's loss and its 
   CHECK(of_states[0].item<double>() == 7);
   CHECK(of_states[1].item<double>() == Approx(sum(log_p, log_q)).epsilon(1e-13));
 
+  const auto with_cap = all.head(0, student, {{{}, theirs}, {{}, their_matrix}, {{}, 0.8}});
+  const auto log_capped = at::log_softmax((theirs.mm(their_matrix.t()) / 0.8).tanh() * 0.8 / 2, 1);
+  CHECK(with_cap[1].item<double>() == Approx(sum(log_capped, log_q)).epsilon(1e-13));
+
   const auto some = make({{"temperature", 2.0}, {"top_k", number(2)}, {"outside", text("renormalised")}});
   const auto words = some.head(1, teacher, {{{}, {}}, {{}, {}}});
   const auto [values, ids] = log_p.topk(2, 1);

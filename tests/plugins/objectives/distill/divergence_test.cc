@@ -32,8 +32,12 @@ struct Inputs {
   at::Tensor labels = at::tensor({3, -100, 10, 0, 5, -100, 1, 2, 9}, at::kLong);
   TeacherStates teacher{doubles(9, 3, 0.4), doubles(words, 3, 1.1)};
   double temperature = 1.7;
+  std::optional<double> cap = {};  ///< of the student's logits; the teacher's is its own
 
-  at::Tensor teacher_logits() const { return teacher.hidden.mm(teacher.weight.t()) / temperature; }
+  static at::Tensor capped(const at::Tensor& logits, const std::optional<double>& cap) {
+    return cap ? (logits / *cap).tanh() * *cap : logits;
+  }
+  at::Tensor teacher_logits() const { return capped(teacher.hidden.mm(teacher.weight.t()), teacher.cap) / temperature; }
   /// The teacher's most likely words.
   TeacherWords best(TeacherWords::Rest rest) const {
     const auto [values, ids] = at::log_softmax(teacher_logits(), 1).topk(most, 1);
@@ -49,7 +53,7 @@ at::Tensor plain(const Inputs& in, const std::vector<at::Tensor>& student, const
 }
 
 at::Tensor student_softmax(const Inputs& in, const std::vector<at::Tensor>& x) {
-  return at::softmax(x[0].mm(x[1].t()) / in.temperature, 1);
+  return at::softmax(Inputs::capped(x[0].mm(x[1].t()), in.cap) / in.temperature, 1);
 }
 
 /// The k words, and all others as one.
@@ -109,9 +113,17 @@ std::vector<Kind> kinds() {
           of_words("renormalised", TeacherWords::Rest::renormalised)};
 }
 
+/// Student and teacher with caps of their own; logits are up to 17.
+Inputs with_caps() {
+  Inputs in;
+  in.cap = 1.5;
+  in.teacher.cap = 2.5;
+  return in;
+}
+
 std::vector<at::Tensor> split(const Inputs& in, const Kind& kind, int ranks) {
   return on_split_vocabulary(in.hidden, in.weight, ranks, [&](const ops::VocabularyPart& part, const auto& piece) {
-    const distill::DivergenceSettings settings{in.temperature, 4, part};
+    const distill::DivergenceSettings settings{in.temperature, 4, part, in.cap};
     auto mine = in;
     mine.weight = in.weight.narrow(0, piece.begin, piece.length);
     if (kind.name == "states") mine.teacher.weight = in.teacher.weight.narrow(0, piece.begin, piece.length);
@@ -122,12 +134,12 @@ std::vector<at::Tensor> split(const Inputs& in, const Kind& kind, int ranks) {
 }  // namespace
 
 TEST_CASE("the divergence from a teacher is the plain one at any chunk size, and its backward the Jacobian") {
-  const Inputs in;
+  const auto in = GENERATE(Inputs(), with_caps());
   for (const auto& kind : kinds()) {
     INFO(kind.name);
     const auto expected = learnt(in, [&](const auto& x) { return kind.reference(in, x); });
     for (const std::int64_t chunk : {1, 3, 4, 100}) {
-      const auto found = [&](const auto& x) { return kind.function(in, x, {in.temperature, chunk}); };
+      const auto found = [&](const auto& x) { return kind.function(in, x, {in.temperature, chunk, {}, in.cap}); };
       CHECK(apart(learnt(in, found), expected) < 1e-13);
       CHECK(jacobian_error(found, {in.hidden, in.weight}) < 1e-8);
     }
@@ -136,7 +148,7 @@ TEST_CASE("the divergence from a teacher is the plain one at any chunk size, and
 
 TEST_CASE("the divergence does not depend on how the vocabulary is split") {
   const int ranks = GENERATE(1, 2, 3, 4);
-  const Inputs in;
+  const auto in = GENERATE(Inputs(), with_caps());
   for (const auto& kind : kinds()) {
     INFO(kind.name << ", " << ranks << " ranks");
     const auto expected = learnt(in, [&](const auto& x) { return kind.reference(in, x); });
@@ -145,19 +157,21 @@ TEST_CASE("the divergence does not depend on how the vocabulary is split") {
 }
 
 TEST_CASE("a teacher's likeliest words are those of whole logits, for any chunk size and split vocabulary") {
-  const Inputs in;
+  const auto in = GENERATE(Inputs(), with_caps());
   const auto [values, ids] = at::log_softmax(in.teacher_logits(), 1).topk(most, 1);
   const auto check = [&, values = values, ids = ids](const TeacherWords& found) {
     CHECK(at::equal(found.ids, ids));
     CHECK((found.log_probabilities - values).abs().max().item<double>() < 1e-13);
   };
   for (const std::int64_t chunk : {1, 4, 100})
-    check(distill::likeliest_words(in.teacher.hidden, in.teacher.weight, most, {in.temperature, chunk}));
+    check(distill::likeliest_words(in.teacher.hidden, in.teacher.weight, most,
+                                   {in.temperature, chunk, {}, in.teacher.cap}));
   const int ranks = GENERATE(2, 3, 4);  // of four, each has fewer words than are asked for
   const auto all = on_split_vocabulary(
       in.teacher.hidden, in.teacher.weight, ranks, [&](const ops::VocabularyPart& part, const auto& piece) {
         const auto mine = in.teacher.weight.narrow(0, piece.begin, piece.length);
-        const auto found = distill::likeliest_words(in.teacher.hidden, mine, most, {in.temperature, 4, part});
+        const auto found =
+            distill::likeliest_words(in.teacher.hidden, mine, most, {in.temperature, 4, part, in.teacher.cap});
         return std::vector{at::stack({found.ids.to(at::kDouble), found.log_probabilities}), in.teacher.hidden, mine};
       });
   check({all[0][0].to(at::kLong), all[0][1]});

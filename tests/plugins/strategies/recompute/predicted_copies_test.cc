@@ -9,6 +9,7 @@
 
 #include "comm/planned_group.h"
 #include "predict/dry_job.h"
+#include "step/to_device.h"
 #include "step_time/step_time.h"
 #include "support/small_run.h"
 

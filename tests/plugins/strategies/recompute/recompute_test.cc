@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <capstan/strategy_parts/claims.h>
 #include <capstan_catch.h>
+#include "step/to_device.h"
 #include "step/unit_runner.h"
 
 #include <memory>

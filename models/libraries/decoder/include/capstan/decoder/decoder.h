@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -13,6 +14,16 @@
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace decoder {
+
+/// Those of attention through latents, beside Names::qkv's first and Names::projection.
+struct LatentNames {
+  std::string query_down = "self_attn.q_a_proj";
+  std::string query_norm = "self_attn.q_a_layernorm";
+  std::string query_up = "self_attn.q_b_proj";
+  std::string keys_down = "self_attn.kv_a_proj_with_mqa";
+  std::string keys_norm = "self_attn.kv_a_layernorm";
+  std::string keys_up = "self_attn.kv_b_proj";
+};
 
 /// What the records of a decoder are called: the modules of its Hugging Face class. A record is the module's name and
 /// ".weight" or ".bias"; those of a block have `block` and its number before them. The defaults are Llama's.
@@ -30,9 +41,13 @@ struct Names {
   std::string projection = "self_attn.o_proj";
   std::string query_norm = "self_attn.q_norm";
   std::string key_norm = "self_attn.k_norm";
+  LatentNames latent;
   std::string sinks = "self_attn.sinks";                        ///< the record itself, as Spec::attention has sinks
   std::vector<std::string> up{"mlp.gate_proj", "mlp.up_proj"};  ///< gate first, where it is gated
   std::string down = "mlp.down_proj";
+  /// Modules of a block that files hold as one, rows after rows: {"mlp.gate_up_proj", {"mlp.gate_proj",
+  /// "mlp.up_proj"}}.
+  std::map<std::string, std::vector<std::string>> fused;
   std::string router = "mlp.gate";
   std::string router_correction = "e_score_correction_bias";  ///< of the router, as MixtureSpec::correction says
   /// Experts are two records of each block, ".gate_up_proj" and ".down_proj", and two more of biases,
@@ -41,6 +56,8 @@ struct Names {
   /// feature's gate beside its up: [experts, hidden, 2 ff] and [experts, ff, hidden].
   std::string experts = "mlp.experts";
   std::vector<std::string> expert_parts{"gate_proj", "up_proj", "down_proj"};
+  std::string shared = "mlp.shared_experts";           ///< as MixtureSpec::shared_dim says; its parts: expert_parts
+  std::string shared_gate = "mlp.shared_expert_gate";  ///< as MixtureSpec::shared_gate says
   std::string norm = "model.norm";
   std::string head = "lm_head";      ///< the causal-LM class's; with the prefix where the head is in the bare model
   std::string value_head = "score";  ///< the head of values: that of the class for classifying sequences
@@ -66,8 +83,43 @@ struct MixtureSpec {
   /// Blocks whose feed-forward layer is a plain one, of this width.
   std::set<std::int64_t> dense_blocks = {};
   std::int64_t dense_ff_dim = 0;
+  /// Width of the layer that computes every token beside the experts, whose results are added; 0: there is none.
+  std::int64_t shared_dim = 0;
+  bool shared_gate =
+      false;  ///< its result is multiplied by the sigmoid of a token's product with a vector (Qwen 2 MoE)
 
   bool is_in(std::int64_t block) const { return count > 0 && !dense_blocks.contains(block); }
+};
+
+/// Keys and values of one block in others too (Gemma 4). Such blocks pass by nn::Region "attention": what they hand on
+/// must live as long as its readers.
+struct KeySharing {
+  bool gives = false;                   ///< later blocks use this one's keys and values
+  std::optional<std::int64_t> of = {};  ///< has no keys and values of its own, but those of this earlier block
+  std::size_t place = 0;                ///< how many givers stand before this one, or before the one that it reads
+};
+
+/// An embedding for each block of its own, which its states gate (Gemma 4's per-layer inputs); width 0: there is none.
+struct BlockInputsSpec {
+  std::int64_t width = 0;
+  std::int64_t vocab_size = 0;  ///< rows of their table [vocab_size, blocks · width]
+  std::string tokens = "model.embed_tokens_per_layer";
+  std::string model_projection = "model.per_layer_model_projection";
+  std::string projection_norm = "model.per_layer_projection_norm";
+  std::string gate = "per_layer_input_gate";  ///< of a block, as the following
+  std::string projection = "per_layer_projection";
+  std::string norm = "post_per_layer_input_norm";
+};
+
+/// Attention through latents (nn::LatentAttention), whose heads are those of Spec::attention, with as many key heads as
+/// query heads, and whose positions are Spec::rotary's, of the numbers that turn.
+struct LatentSpec {
+  std::int64_t query_rank = 0;  ///< width of the queries' latent; 0: they are made from the states
+  std::int64_t key_rank = 0;    ///< width of the latent of keys and values
+  std::int64_t turned = 0;      ///< the last numbers of a query and of a key, which turn
+  double turned_factor = 1;     ///< multiplies what has turned
+  double norm_epsilon = 1e-6;   ///< of the latents' norms
+  bool bias = false;            ///< in the products that make latents
 };
 
 /// A layer of another kind in attention's place: a model's own, which mixes the tokens of a sequence.
@@ -77,6 +129,8 @@ class TokenMixer : public nn::Layer {
   /// Normed states [B, S, hidden] -> what is added to the residual, [B, S, hidden]. A pure function of these and the
   /// weights, which may run again in backward. `cache` is null except in generation.
   virtual at::Tensor forward(const at::Tensor& x, const nn::Batch& batch, nn::KVCache* cache) const = 0;
+  /// Floating-point operations of its forward for one token, besides two for each weight of its matrices.
+  virtual double more_flops_per_token() const { return 0; }
 };
 
 /// A feed-forward layer of another kind: a model's own, which a block has in place of the one that its Spec describes.
@@ -115,10 +169,18 @@ struct Spec {
 
   /// Positions: rotary, or linear biases (attention.alibi), or learned (Names::positions).
   std::optional<nn::Rotary> rotary;
+  std::optional<nn::QueryScaling> query_scaling = {};  ///< queries grow with their position (Ministral 3)
 
+  std::optional<LatentSpec> latent;  ///< none: q, k and v are made from the states
   bool qkv_bias = false;
   bool projection_bias = false;
+  bool output_gate = false;  ///< as nn::Attention::Kind says: q's module holds each head's query and gate
   HeadNorms head_norms = HeadNorms::none;
+  bool keys_are_values = false;  ///< as nn::Attention::Kind's: there is no v in names.qkv
+  bool value_norm = false;       ///< as nn::Attention::Kind's
+  KeySharing sharing = {};       ///< of a block, by `vary`
+  BlockInputsSpec inputs = {};
+  std::string output_factor = {};  ///< record [1] of each block, stored and never trained, that multiplies its output
   std::set<std::int64_t> blocks_without_window = {};  ///< they see all positions although attention.window is set
 
   nn::Mlp::Kind mlp;
@@ -139,8 +201,10 @@ struct Spec {
   std::int64_t head_values = 0;  ///< the head gives as many numbers of each position; 0: it gives words
   bool tied_head = false;
   double embedding_multiplier = 1;  ///< multiplies what the table gives
+  bool rounds_multiplier = false;   ///< embedding_multiplier is first rounded to the table's dtype (Gemma)
   double residual_multiplier = 1;   ///< multiplies what a layer adds to its residual
   double logits_multiplier = 1;
+  std::optional<double> logits_cap = {};  ///< logits are cap · tanh(product / cap) (Gemma 2)
 
   double embedding_dropout = 0;
   double attention_dropout = 0;  ///< on its probabilities
@@ -157,7 +221,8 @@ struct Spec {
 /// The units: "embedding", "blocks.0" …, "head".
 std::vector<std::unique_ptr<nn::Unit>> units(const Spec& spec);
 /// Every record under its own name, without the prefix, which all get but the head, unless it has it; experts as
-/// stacks, a fused q, k and v as one matrix. A head of values may be absent, and a head of words is then ignored.
+/// stacks, a fused q, k and v as one matrix, Names::fused as parts. A head of values may be absent, and a head of words
+/// is then ignored.
 layout::FileMap files(const Spec& spec);
 
 /// A model that is such a decoder: what is left to it are its options, their check, and what a config.json of its

@@ -4,6 +4,7 @@
 #include <capstan/config/value.h>
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,14 +25,22 @@ config::FileKeys family_keys(const std::string& family, std::vector<config::File
 std::vector<config::FileKey> neutral_keys(const std::vector<std::string>& names, const std::string& reason);
 /// Names of Capstan's options that no config.json has: transformers does not read them there, and so Capstan does not.
 std::vector<config::FileKey> own_names(const std::vector<std::string>& names);
-/// The same of the options that decoders with rotary attention share, and other keys of their files.
-std::vector<config::FileKey> rotary_keys();
+/// The same of the options that decoders with rotary attention share, and other keys of their files. `options`: keys
+/// that other families refuse, and this one has as options ("partial_rotary_factor"); `rope`: as
+/// describe_rotary_positions'.
+std::vector<config::FileKey> rotary_keys(const std::set<std::string>& options = {},
+                                         const std::string& rope = "rope_parameters.");
+
+/// The same for families with decoder::RotaryPartOptions.
+std::vector<config::FileKey> rotary_part_keys();
 
 /// What transformers takes for a family's keys that are missing.
 struct RotaryDefaults {
   double epsilon = 1e-6;
   double theta = 1e4;
   std::int64_t length = 2048;
+  std::string activation = "silu";
+  bool tied = false;
 };
 config::Preset rotary_defaults(const RotaryDefaults& family, const config::Preset& more = {});
 

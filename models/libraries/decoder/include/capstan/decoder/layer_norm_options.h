@@ -39,7 +39,16 @@ struct LayerNormSpellings {
 
 void describe_layer_norm_sizes(config::OptionTable<LayerNormOptions> table, const LayerNormSpellings& spellings);
 
-void describe_layer_norm_rest(config::OptionTable<LayerNormOptions> table);
+/// `epsilon`: what a config.json calls layer_norm_epsilon, where not that.
+void describe_layer_norm_rest(config::OptionTable<LayerNormOptions> table, const std::string& epsilon = {});
+
+/// What presets of such models differ in.
+config::Preset layer_norm_preset(std::int64_t vocab, std::int64_t hidden, std::int64_t layers, std::int64_t heads);
+/// What transformers takes for keys that are missing, in families without dropout.
+config::Preset layer_norm_defaults(const config::Preset& more);
+
+/// The limits of a probability of dropout.
+config::OptionBuilder as_dropout(config::OptionBuilder option);
 
 void check_heads(const config::Options<LayerNormOptions>& options, Diagnostics& diagnostics);
 

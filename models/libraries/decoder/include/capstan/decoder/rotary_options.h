@@ -36,7 +36,12 @@ struct RotaryOptions {
   std::optional<double> rope_slow_turns;
   bool rope_whole_limits = true;
   std::optional<double> rope_attention_factor;
+  std::optional<double> rope_mscale;
+  std::optional<double> rope_mscale_all;
+  std::vector<double> rope_short_factors;
+  std::vector<double> rope_long_factors;
   std::int64_t rope_original_length = 8192;
+  double partial_rotary_factor = 1;
   std::string activation = "silu";
   bool tie_word_embeddings = false;
   std::int64_t head_values = 0;
@@ -51,27 +56,65 @@ struct RotaryOptions {
   std::optional<std::int64_t> window() const {
     return sliding_window && *sliding_window < seq_length ? sliding_window : std::nullopt;
   }
+  /// How the frequencies are scaled. Of longrope's two lists it is the long one where seq_length is more than
+  /// rope_original_length: the same on all ranks and for every batch, where transformers goes by each batch's length.
+  nn::RotaryScaling scaling() const;
+  /// It turns the part of each head that the options say; `form` says what no option does.
+  nn::Rotary rotary(nn::RotaryForm form = {}) const;
   /// The decoder of these sizes: RMS norms before, rotary positions, gated feed-forward layers, no biases.
   Spec spec() const;
 };
 
+/// How many of a head's `dim` numbers turn, where that is this share of them; rounded down.
+std::int64_t turned_part(std::int64_t dim, double factor);
+/// A part that does not turn in pairs.
+void check_turned_part(std::int64_t dim, double factor, const std::string& where, Diagnostics& diagnostics);
+
+/// Rotary positions of part of each head, not scaled, for decoders that have no RotaryOptions: GPT-NeoX's and those
+/// like it. A model's options derive from both.
+struct RotaryPartOptions {
+  double rope_theta = 10000;
+  double partial_rotary_factor = 0.25;
+
+  nn::Rotary rotary(std::int64_t dim) const;
+};
+
+void describe_rotary_part(config::OptionTable<RotaryPartOptions> table);
+/// Heads of `dim` numbers.
+void check_rotary_part(const config::Options<RotaryPartOptions>& options, std::int64_t dim, Diagnostics& diagnostics);
+
 /// `ff` is what ff_dim is the width of.
 void describe_rotary_sizes(config::OptionTable<RotaryOptions> table, const std::string& ff);
-/// rope_theta, and the scalings `types`, which `doc` explains.
+/// rope_theta, and the scalings `types`, which `doc` explains. `rope`: the table of these in a config.json of
+/// transformers 5; `unscaled`: another one there, of blocks with the same base and no scaling.
 void describe_rotary_positions(config::OptionTable<RotaryOptions> table, std::vector<std::string> types,
-                               const std::string& doc);
+                               const std::string& doc, const std::string& rope = "rope_parameters.",
+                               const std::string& unscaled = {});
+/// Theta and the scaling that divides all frequencies by rope_factor, for families that know no other.
+void describe_linear_scaling(config::OptionTable<RotaryOptions> table, const std::string& rope = "rope_parameters.");
 /// rope_theta, and every scaling that nn::Rotary has.
-void describe_rotary_scaling(config::OptionTable<RotaryOptions> table);
+void describe_rotary_scaling(config::OptionTable<RotaryOptions> table, const std::string& rope = "rope_parameters.",
+                             const std::string& unscaled = {});
+/// partial_rotary_factor, for families that turn a part of each head. Their file_keys need rotary_keys({"partial_…"}).
+void describe_partial_rotary(config::OptionTable<RotaryOptions> table);
+/// rope_theta, and longrope, as Phi-3's files spell it: transformers 4 refuses a table with more than its three keys.
+void describe_longrope(config::OptionTable<RotaryOptions> table);
 /// sliding_window; `which`: the blocks that are limited to it.
 void describe_window(config::OptionTable<RotaryOptions> table, const std::string& which);
+/// A window that is in use and not set.
+void check_window(const config::Options<RotaryOptions>& options, bool is_used, Diagnostics& diagnostics);
 /// head_values, for families whose published classes have a head of values.
 void describe_head_values(config::OptionTable<RotaryOptions> table);
-void describe_rotary_rest(config::OptionTable<RotaryOptions> table);
+/// `activation` is the one that the family has, `key` what a config.json calls the option.
+void describe_rotary_rest(config::OptionTable<RotaryOptions> table, const std::string& activation = "silu",
+                          const std::string& key = "hidden_act");
 
 /// Heads that do not fit hidden_size or each other.
 void check_rotary(const config::Options<RotaryOptions>& options, Diagnostics& diagnostics);
 /// Options of scalings that do not fit each other; for those that describe_rotary_scaling has described.
 void check_rotary_scaling(const config::Options<RotaryOptions>& options, Diagnostics& diagnostics);
+/// The same for describe_longrope.
+void check_longrope(const config::Options<RotaryOptions>& options, Diagnostics& diagnostics);
 
 /// What a config.json of such a model says besides its options, and old files' buffers.
 void describe_rotary_files(const RotaryOptions& options, layout::FileMap& map);
@@ -79,6 +122,8 @@ void describe_rotary_files(const RotaryOptions& options, layout::FileMap& map);
 void describe_value_files(const RotaryOptions& options, const std::string& architecture, layout::FileMap& map);
 /// The same of the scalings' options.
 void describe_rotary_scaling_files(const RotaryOptions& options, layout::FileMap& map);
+/// A rotary table of transformers 5, with the options' scaling or without: JSON.
+std::string rope_table(const RotaryOptions& options, bool is_scaled);
 
 /// What presets of such models differ in.
 struct RotarySizes {
@@ -99,7 +144,12 @@ struct WindowOptions {
 
 /// `families`: which model_type has these options.
 void describe_windows_of_blocks(config::OptionTable<WindowOptions> table, const std::string& families);
-/// layer_types that do not say for each of the `layers` what it is.
+/// Only layer_types, for families with a rule of their own where it is empty; `about` stands before its doc.
+void describe_layer_types(config::OptionTable<WindowOptions> table, const std::string& about = {});
+/// layer_types, set at `at`, that do not say for each of the `layers` what it is. False: one is of no known kind.
+bool check_kinds_of_blocks(const std::vector<std::string>& layer_types, const std::string& at, std::int64_t layers,
+                           Diagnostics& diagnostics);
+/// The same of Qwen's options.
 void check_layer_types(const config::Options<WindowOptions>& options, std::int64_t layers, Diagnostics& diagnostics);
 /// As describe_rotary_files, where the family has these options or not: what each block is, whichever options say so.
 void describe_window_files(const RotaryOptions& options, const WindowOptions& windows, bool has_them,

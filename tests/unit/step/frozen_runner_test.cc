@@ -1,5 +1,5 @@
 // A model that is not trained: its forwards, and how long its head's matrix stays.
-#include "strategy/frozen_runner.h"
+#include "step/frozen_runner.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -64,13 +64,13 @@ nn::Batch batch(nn::HeadOutput output) {
 TEST_CASE("after a forward that gave states the last unit stays gathered until it is released, or the next forward") {
   Body body;
   Head head;
-  strategy::FrozenRunner runner({&body, &head}, "mine");
+  step::FrozenRunner runner({&body, &head}, "mine");
   Events events;
   for (std::size_t i = 0; i < 2; ++i) runner.add_hooks(i, std::make_unique<Recorder>(events, i == 0 ? "body" : "head"));
   const Events around_body{"before body", "after body", "before head"};
   CHECK(runner.forward(batch(nn::HeadOutput::states)).sizes() == at::IntArrayRef({2, 3}));
   CHECK(events == around_body);
-  CHECK(runner.matrix().size(0) == 5);
+  CHECK(runner.head().weight()->value().size(0) == 5);
   runner.release();
   runner.release();
   CHECK(events.back() == "after head");
@@ -84,8 +84,8 @@ TEST_CASE("after a forward that gave states the last unit stays gathered until i
 
 TEST_CASE("a model without a head of its own kind has no matrix to compare with") {
   Body body;
-  strategy::FrozenRunner runner({&body}, "mine");
-  CHECK_THROWS_WITH(runner.matrix(), Contains("unit body") && Contains("has 0 of them"));
+  step::FrozenRunner runner({&body}, "mine");
+  CHECK_THROWS_WITH(runner.head(), Contains("unit body") && Contains("has 0 of them"));
 }
 
 }  // namespace frozen_runner_test

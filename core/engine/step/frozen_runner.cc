@@ -1,4 +1,4 @@
-#include "strategy/frozen_runner.h"
+#include "step/frozen_runner.h"
 
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <utility>
 
-namespace capstan::strategy {
+namespace capstan::step {
 
 // Ends the unit's forward later, if it is told to.
-class FrozenRunner::Held : public UnitHooks {
+class FrozenRunner::Held : public strategy::UnitHooks {
  public:
-  explicit Held(std::unique_ptr<UnitHooks> hooks) : hooks_(std::move(hooks)) {}
+  explicit Held(std::unique_ptr<strategy::UnitHooks> hooks) : hooks_(std::move(hooks)) {}
   void before_forward() override { hooks_->before_forward(); }
   void after_forward() override {
     is_open_ = true;
@@ -24,7 +24,7 @@ class FrozenRunner::Held : public UnitHooks {
   }
 
  private:
-  std::unique_ptr<UnitHooks> hooks_;
+  std::unique_ptr<strategy::UnitHooks> hooks_;
   bool holds_ = false;
   bool is_open_ = false;
 };
@@ -34,7 +34,7 @@ FrozenRunner::FrozenRunner(const std::vector<nn::Unit*>& units, std::string plug
 
 FrozenRunner::~FrozenRunner() = default;
 
-void FrozenRunner::add_hooks(std::size_t unit, std::unique_ptr<UnitHooks> hooks) {
+void FrozenRunner::add_hooks(std::size_t unit, std::unique_ptr<strategy::UnitHooks> hooks) {
   if (unit + 1 < runner_.units().size()) return runner_.add_hooks(unit, std::move(hooks));
   auto held = std::make_unique<Held>(std::move(hooks));
   held_.push_back(held.get());
@@ -48,10 +48,10 @@ at::Tensor FrozenRunner::forward(const nn::Batch& batch) {
   return runner_.forward(batch).states;
 }
 
-const at::Tensor& FrozenRunner::matrix() const {
+const nn::VocabularyHead& FrozenRunner::head() const {
   const auto& last = *runner_.units().back();
   const auto heads = last.all<nn::VocabularyHead>();
-  if (heads.size() == 1) return heads.front()->weight()->value();
+  if (heads.size() == 1) return *heads.front();
   throw Error(cat("the objective needs the matrix of an nn::VocabularyHead in unit ", last.name(), ", which has ",
                   heads.size(), " of them"),
               "take a model with such a head, or an objective that compares some words only");
@@ -62,4 +62,4 @@ void FrozenRunner::release() {
   std::for_each(held_.rbegin(), held_.rend(), [](auto* held) { held->release(); });
 }
 
-}  // namespace capstan::strategy
+}  // namespace capstan::step

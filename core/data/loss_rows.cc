@@ -1,4 +1,4 @@
-#include "step/loss_rows.h"
+#include "data/loss_rows.h"
 
 #include <capstan/base/error.h>
 

@@ -11,7 +11,7 @@
 #include "step/unit_runner.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace strategy {
+namespace step {
 
 /// Runs a model that is not trained, for other models' passes. After a forward that gave states its last units stay
 /// gathered until release(), since another model's head needs its matrix.
@@ -23,18 +23,18 @@ class FrozenRunner {
   FrozenRunner(const FrozenRunner&) = delete;
   FrozenRunner& operator=(const FrozenRunner&) = delete;
 
-  void add_hooks(std::size_t unit, std::unique_ptr<UnitHooks> hooks);
+  void add_hooks(std::size_t unit, std::unique_ptr<strategy::UnitHooks> hooks);
   /// What the batch's pass.output says. Without gradient.
   at::Tensor forward(const nn::Batch& batch);
-  /// The head's matrix, this rank's part of it, after a forward that gave states and until release().
-  const at::Tensor& matrix() const;
+  /// Its matrix is there, this rank's part of it, after a forward that gave states and until release().
+  const nn::VocabularyHead& head() const;
   void release();
 
  private:
   class Held;
-  step::UnitRunner runner_;
+  UnitRunner runner_;
   std::vector<Held*> held_;  ///< the last unit's hooks, which the runner owns
 };
 
-}  // namespace strategy
+}  // namespace step
 CAPSTAN_END_NAMESPACE

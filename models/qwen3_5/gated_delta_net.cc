@@ -1,0 +1,197 @@
+#include "gated_delta_net.h"
+
+#include <ATen/ATen.h>
+#include <capstan/base/text.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "causal_convolution.h"
+#include "gated_delta_rule.h"
+#include "tensors.h"
+
+namespace qwen3_5 {
+
+namespace nn = capstan::nn;
+namespace layout = capstan::layout;
+using layout::Init;
+
+namespace {
+
+nn::WeightPtr weight_of(std::vector<layout::Param> records) { return std::make_shared<nn::Weight>(std::move(records)); }
+
+/// Records of one product: what a module is called here, and its features.
+struct Part {
+  const char* name;
+  std::int64_t features;
+};
+
+std::vector<Part> mixed_parts(const DeltaSizes& s) {
+  const auto keys = s.key_heads * s.key_dim;
+  return {{"q", keys}, {"k", keys}, {"v", s.value_heads * s.value_dim}};
+}
+
+// [features, in] of each part.
+nn::WeightPtr product_of(const std::string& module, const std::vector<Part>& parts, std::int64_t in, double std) {
+  std::vector<layout::Param> records;
+  for (const auto& part : parts)
+    records.push_back(nn::record(module + part.name + ".weight", {part.features, in}, Init::normal(std), true));
+  return weight_of(std::move(records));
+}
+
+std::vector<Part> qkvz_parts(const DeltaSizes& s) {
+  auto parts = mixed_parts(s);
+  parts.push_back({"z", s.value_heads * s.value_dim});
+  return parts;
+}
+
+nn::WeightPtr convolution_of(const std::string& module, const DeltaSizes& s) {
+  std::vector<layout::Param> records;
+  for (const auto& part : mixed_parts(s))
+    records.push_back(nn::record(capstan::cat(module, "conv1d_", part.name, ".weight"), {part.features, 1, s.kernel},
+                                 Init::normal(s.init_std), true));
+  return weight_of(std::move(records));
+}
+
+// transformers draws A evenly in (0, 16): this is the mean of its logarithm, whose standard deviation is 1.
+Init initial_rate() { return Init::normal(1, std::log(16.0) - 1); }
+
+std::string module_of(const std::string& records) { return records + "linear_attn."; }
+
+}  // namespace
+
+GatedDeltaNet::GatedDeltaNet(nn::Layer& parent, const DeltaSizes& s, const std::string& records, std::size_t entry)
+    : TokenMixer(parent, "gated_delta_net"),
+      sizes_(s),
+      entry_(entry),
+      qkvz_(*this, "linear_qkvz", nn::WeightSplit::columns,
+            product_of(module_of(records) + "in_proj_", qkvz_parts(s), s.hidden, s.init_std), nullptr),
+      ba_(*this, "linear_ba", nn::WeightSplit::columns,
+          product_of(module_of(records) + "in_proj_", {{"b", s.value_heads}, {"a", s.value_heads}}, s.hidden,
+                     s.init_std),
+          nullptr),
+      convolution_(own(convolution_of(module_of(records), s), nn::Use::split)),
+      bias_(own(weight_of({nn::record(module_of(records) + "dt_bias", {s.value_heads}, Init::ones(), false)}),
+                nn::Use::split)),
+      rate_(own(weight_of({nn::record(module_of(records) + "A_log", {s.value_heads}, initial_rate(), false)}),
+                nn::Use::split)),
+      norm_(*this, "norm",
+            weight_of({nn::record(module_of(records) + "norm.weight", {s.value_dim}, Init::ones(), false)}),
+            s.norm_epsilon, nn::Use::heads),
+      projection_(*this, "linear_proj", nn::WeightSplit::rows,
+                  product_of(module_of(records), {{"out_proj", s.hidden}}, s.value_heads * s.value_dim, s.init_std),
+                  nullptr) {}
+
+GatedDeltaNet::~GatedDeltaNet() = default;
+
+/// What goes into convolution and rule, of this rank's heads.
+struct GatedDeltaNet::Inputs {
+  at::Tensor qkv;    // [B, S, channels]
+  at::Tensor z;      // [B, S, value heads, value dim]
+  at::Tensor decay;  // [B, S, value heads], float32 or float64
+  at::Tensor beta;   // [B, S, value heads]
+};
+
+GatedDeltaNet::Inputs GatedDeltaNet::inputs_of(const at::Tensor& x) const {
+  const auto qkvz = qkvz_.forward(x), ba = ba_.forward(x);
+  const auto heads = ba.size(-1) / 2, values = heads * sizes_.value_dim;
+  const auto b = ba.narrow(-1, 0, heads), a = ba.narrow(-1, heads, heads);
+  const auto type = sum_type(x);
+  const auto step = at::softplus(a.to(type) + bias_->value());
+  Inputs in;
+  in.qkv = qkvz.narrow(-1, 0, qkvz.size(-1) - values);
+  in.z = qkvz.narrow(-1, qkvz.size(-1) - values, values).unflatten(-1, {heads, -1});
+  in.decay = -rate_->value().to(type).exp() * step;
+  in.beta = b.sigmoid();
+  return in;
+}
+
+namespace {
+
+DeltaInput rule_input(const at::Tensor& qkv, const at::Tensor& decay, const at::Tensor& beta, const DeltaSizes& s) {
+  const auto values = beta.size(-1) * s.value_dim, keys = (qkv.size(-1) - values) / 2;
+  const auto each = qkv.split_with_sizes({keys, keys, values}, -1);
+  const auto heads = [](const at::Tensor& x, std::int64_t dim) { return x.unflatten(-1, {-1, dim}); };
+  return {heads(each[0], s.key_dim), heads(each[1], s.key_dim), heads(each[2], s.value_dim), decay, beta};
+}
+
+// What the cache has of this layer; nothing on a rank without prompts, whose rows nobody reads.
+std::vector<at::Tensor> kept_in(const nn::KVCache& cache, std::size_t entry) {
+  try {
+    return cache.state(entry);
+  } catch (const std::out_of_range&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+// Prompts of different lengths are padded on the right: their states are those after the token `last` of each row.
+at::Tensor GatedDeltaNet::prompted(Inputs in, const at::Tensor& last, nn::KVCache& cache) const {
+  const auto rows = in.qkv.size(0), length = in.qkv.size(1), before = sizes_.kernel - 1;
+  const auto none = at::zeros({rows, before, in.qkv.size(2)}, in.qkv.options());
+  const auto window = last.unsqueeze(1) + 1 + at::arange(before, last.options());
+  const auto inputs = at::cat({none, in.qkv}, 1).gather(1, window.unsqueeze(-1).expand({-1, -1, in.qkv.size(2)}));
+  const auto is_real = at::arange(length, last.options()).le(last.unsqueeze(1)).unsqueeze(-1);
+  in.decay = in.decay * is_real;
+  in.beta = in.beta * is_real;
+  const auto qkv = causal_convolution(in.qkv, convolution_->value());
+  auto made = gated_delta_rule(rule_input(qkv, in.decay, in.beta, sizes_));
+  cache.put_state(entry_, {inputs, made.state});
+  return made.out;
+}
+
+// One token more for each row. States are changed where they are: a graph of the device may have recorded it.
+at::Tensor GatedDeltaNet::continued(const Inputs& in, nn::KVCache& cache) const {
+  auto kept = kept_in(cache, entry_);
+  if (kept.empty()) {
+    const auto rows = in.qkv.size(0), heads = in.beta.size(2);
+    kept = {at::zeros({rows, sizes_.kernel - 1, in.qkv.size(2)}, in.qkv.options()),
+            at::zeros({rows, heads, sizes_.key_dim, sizes_.value_dim}, in.decay.options())};
+    cache.put_state(entry_, kept);
+  }
+  const auto window = at::cat({kept[0], in.qkv}, 1);
+  const auto qkv = convolved_last(window, convolution_->value());
+  const auto made = recurrent_gated_delta_rule(rule_input(qkv, in.decay, in.beta, sizes_), kept[1]);
+  kept[0].copy_(window.narrow(1, 1, sizes_.kernel - 1));
+  kept[1].copy_(made.state);
+  return made.out;
+}
+
+at::Tensor GatedDeltaNet::mixed(const Inputs& in, const nn::Batch& batch, nn::KVCache* cache) const {
+  if (cache && cache->is_filled()) return continued(in, *cache);
+  if (cache) return prompted(in, batch.last, *cache);
+  // Rows that hold several sequences: each begins at its position 0, and nothing goes over into it.
+  const auto positions = batch.documents ? batch.positions : at::Tensor();
+  auto made = rule_input(causal_convolution(in.qkv, convolution_->value(), positions), in.decay, in.beta, sizes_);
+  if (positions.defined()) made.begins = positions.eq(0);
+  return gated_delta_rule(made).out;
+}
+
+at::Tensor GatedDeltaNet::forward(const at::Tensor& x, const nn::Batch& batch, nn::KVCache* cache) const {
+  CAPSTAN_ASSERT(!batch.part);  // strategies that share columns have refused it
+  const auto in = inputs_of(x);
+  const auto normed = norm_.forward(mixed(in, batch, cache));
+  const auto type = sum_type(x);
+  const auto gated = (normed.to(type) * at::silu(in.z.to(type))).to(x.scalar_type());
+  return projection_.forward(gated.flatten(2));
+}
+
+void GatedDeltaNet::describe_files(const DeltaSizes& s, const std::string& records, layout::FileMap& map) {
+  std::int64_t offset = 0;
+  const auto whole = 2 * s.key_heads * s.key_dim + s.value_heads * s.value_dim;
+  const auto module = module_of(records);
+  for (const auto& part : mixed_parts(s)) {
+    for (const auto& [own, fused] : {std::pair{capstan::cat("in_proj_", part.name, ".weight"), "in_proj_qkv.weight"},
+                                     std::pair{capstan::cat("conv1d_", part.name, ".weight"), "conv1d.weight"}}) {
+      auto& tensor = map.tensors.at(module + own);
+      tensor.name = tensor.name.substr(0, tensor.name.size() - own.size()) + fused;
+      tensor.part = layout::FusedPart{0, offset, whole};
+    }
+    offset += part.features;
+  }
+}
+
+}  // namespace qwen3_5

@@ -1,0 +1,85 @@
+#include <capstan_catch.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "support/model.h"
+
+namespace gemma4_test {
+
+using namespace capstan;
+using capstan::testing::files_of;
+using capstan::testing::make_model;
+using capstan::testing::model_faults;
+using capstan::testing::ModelOptions;
+using capstan::testing::records_of;
+
+namespace {
+
+std::int64_t integer(std::int64_t value) { return value; }
+
+// Local blocks but for the second and the last; the last two use the second's and the third's keys and values.
+ModelOptions tiny(ModelOptions more = {}) {
+  const std::vector<std::string> types{"sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
+                                       "sliding_attention"};
+  ModelOptions options{
+      {"num_layers", integer(5)},         {"hidden_size", integer(16)},    {"num_heads", integer(4)},
+      {"num_kv_heads", integer(2)},       {"head_dim", integer(6)},        {"ff_dim", integer(20)},
+      {"vocab_size", integer(31)},        {"seq_length", integer(24)},     {"sliding_window", integer(5)},
+      {"global_head_dim", integer(10)},   {"global_kv_heads", integer(1)}, {"keys_are_values", true},
+      {"sharing_layers", integer(2)},     {"double_wide_mlp", true},       {"inputs_width", integer(3)},
+      {"inputs_vocab_size", integer(40)}, {"local_rope_theta", 1e4},       {"layer_types", types}};
+  const auto sets = [&](const std::string& key) {
+    return std::any_of(more.begin(), more.end(), [&](const auto& own) { return own.first == key; });
+  };
+  std::erase_if(options, [&](const auto& option) { return sets(option.first); });
+  if (!sets("turned_part")) options.emplace_back("turned_part", 0.5);
+  options.insert(options.end(), more.begin(), more.end());
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("blocks have the heads of their kind, and those that share keys have none of their own") {
+  const auto files = files_of(*make_model("gemma4", tiny()));
+  using layout::Shape;
+  CHECK(files.at("layers.0.self_attn.q_proj.weight") == Shape{24, 16});
+  CHECK(files.at("layers.0.self_attn.v_proj.weight") == Shape{12, 16});
+  CHECK(files.at("layers.0.mlp.up_proj.weight") == Shape{20, 16});
+  CHECK(files.at("layers.1.self_attn.q_proj.weight") == Shape{40, 16});
+  CHECK(files.at("layers.1.self_attn.k_proj.weight") == Shape{10, 16});
+  CHECK(files.at("layers.1.self_attn.k_norm.weight") == Shape{10});
+  CHECK_FALSE(files.contains("layers.1.self_attn.v_proj.weight"));
+  for (const std::string block : {"layers.3.", "layers.4."}) {  // the last one is global, whatever layer_types says
+    CHECK(files.at(block + "self_attn.q_proj.weight") == Shape{block == "layers.3." ? 24 : 40, 16});
+    CHECK(files.at(block + "mlp.up_proj.weight") == Shape{40, 16});
+    CHECK_FALSE(files.contains(block + "self_attn.k_proj.weight"));
+    CHECK_FALSE(files.contains(block + "self_attn.k_norm.weight"));
+  }
+  CHECK(files.at("embed_tokens_per_layer.weight") == Shape{40, 15});
+  CHECK(files.at("per_layer_model_projection.weight") == Shape{15, 16});
+  CHECK(files.at("layers.2.per_layer_input_gate.weight") == Shape{3, 16});
+}
+
+TEST_CASE("the factor of a block's output is stored, and never trained") {
+  const auto records = records_of(*make_model("gemma4", tiny()));
+  CHECK_FALSE(records.at("model.layers.4.layer_scalar").trainable);
+  CHECK(records.at("model.layers.4.layer_scalar").shape == layout::Shape{1});
+}
+
+TEST_CASE("what a Gemma 4 cannot be is refused") {
+  const auto fault_of = [](const ModelOptions& more) {
+    const auto faults = model_faults("gemma4", tiny(more));
+    REQUIRE(faults.size() == 1);
+    return faults.front();
+  };
+  CHECK_THAT(fault_of({{"sharing_layers", integer(5)}}), Contains("do not stand before these"));
+  CHECK_THAT(fault_of({{"sharing_layers", integer(4)}}), Contains("do not stand before these"));
+  CHECK_THAT(fault_of({{"turned_part", 0.1}}), Contains("global attention heads of 10 numbers, of which 0"));
+  CHECK_THAT(fault_of({{"global_head_dim", integer(514)}}), Contains("at most 512"));
+  CHECK_THAT(fault_of({{"global_kv_heads", integer(3)}}), Contains("not divisible by model.global_kv_heads 3"));
+  CHECK_THAT(fault_of({{"inputs_vocab_size", integer(30)}}), Contains("below model.vocab_size 31"));
+}
+
+}  // namespace gemma4_test
