@@ -4,6 +4,8 @@
 #include <capstan/decoder/rotary_options.h>
 #include <capstan/model.h>
 
+#include "clamped_swiglu.h"
+
 namespace gpt_oss {
 namespace {
 
@@ -105,7 +107,9 @@ class GptOss : public decoder::Model {
     made.qkv_bias = made.projection_bias = options_->attention_bias;
     made.mixture = options_->mixture();
     made.mixture.router_bias = made.mixture.expert_biases = true;
-    made.mixture.experts.clamped.emplace();
+    made.mixture.experts.between = [](const at::Tensor& gate_up, const capstan::ops::GroupBiases& biases) {
+      return clamped_swiglu(gate_up, biases, {});
+    };
     made.names.router = "mlp.router";
     made.names.expert_parts = {};
     return made;

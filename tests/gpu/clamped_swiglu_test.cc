@@ -32,7 +32,7 @@ at::Tensor waves(at::IntArrayRef shape, double step) {
 
 TEST_CASE("the clamped gate on a GPU, with and without biases, is the CPU's", "[gpu]") {
   const auto group = at::arange(70, at::kLong).remainder(3);
-  // Of float32 the GPU's exponential is an approximation; 16-bit results may be rounded to a neighbour by it.
+  // The GPU's float32 exponential is an approximation; 16-bit results may be rounded to a neighbour by it.
   for (const auto& [type, tolerance] : {std::pair{at::kDouble, 1e-14}, {at::kFloat, 2e-6}, {at::kBFloat16, 1e-2}}) {
     for (const std::int64_t columns : {8, 13, 2880}) {
       const auto x = waves({70, 2 * columns}, 0.7).to(type), bias = waves({3, 2 * columns}, 0.3).to(type);

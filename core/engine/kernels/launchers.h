@@ -224,19 +224,6 @@ struct SwigluBackward {
 };
 void swiglu_backward(const SwigluBackward& call, CUstream_st* stream);
 
-/// See clamped_swiglu: x is [rows, 2 columns], out [rows, columns]; with a gradient, d / dx [rows, 2 columns].
-struct ClampedSwiglu {
-  void* out;
-  const void* gradient;  ///< [rows, columns]; null: forward
-  const void* x;
-  const void* bias;           ///< [groups, 2 columns]; null: none
-  const std::int64_t* group;  ///< [rows]; null without biases
-  FloatType type;
-  std::int64_t rows, columns;
-  double limit, slope;
-};
-void clamped_swiglu(const ClampedSwiglu& call, CUstream_st* stream);
-
 /// out = gelu(x), or with a gradient d / dx of it; `again` as for SwiGLU.
 struct GeluCall {
   void* out;

@@ -8,7 +8,6 @@
 #include <limits>
 #include <utility>
 
-#include "ops/clamped_swiglu.h"
 #include "ops/combine_rows.h"
 #include "ops/operator.h"
 
@@ -152,15 +151,13 @@ void declare_experts(Weight& weight, std::int64_t rows) {
 }  // namespace
 
 Experts::Experts(Layer& parent, std::string name, Weights weights, const ExpertsKind& kind)
-    : Layer(parent, std::move(name)),
-      gate_up_(own(std::move(weights.gate_up), Use::split)),
-      down_(own(std::move(weights.down), Use::split)),
-      gate_up_bias_(weights.gate_up_bias ? own(std::move(weights.gate_up_bias), Use::split) : nullptr),
-      down_bias_(weights.down_bias ? own(std::move(weights.down_bias), Use::states) : nullptr),
-      kind_(kind) {
-  declare_experts(*gate_up_, 2);
-  declare_experts(*down_, 1);
-  if (gate_up_bias_) declare_experts(*gate_up_bias_, 2);
+    : Layer(parent, std::move(name)), weights_(std::move(weights)), kind_(kind) {
+  own(weights_.gate_up, Use::split);
+  own(weights_.down, Use::split);
+  declare_experts(*weights_.gate_up, 2);
+  declare_experts(*weights_.down, 1);
+  if (weights_.gate_up_bias) declare_experts(*own(weights_.gate_up_bias, Use::split), 2);
+  if (weights_.down_bias) own(weights_.down_bias, Use::states);
 }
 
 Experts::Experts(Layer& parent, std::string name, WeightPtr gate_up, WeightPtr down)
@@ -170,17 +167,15 @@ Experts::~Experts() = default;
 
 namespace {
 
-bool is_gated_silu(const ExpertsKind& kind) { return !kind.clamped && kind.activation == Activation::silu; }
-
 at::Tensor gated(const at::Tensor& gate_up, const ops::GroupBiases& biases, const ExpertsKind& kind) {
-  if (kind.clamped) return ops::clamped_swiglu(gate_up, biases, {kind.clamped->limit, kind.clamped->slope});
+  if (kind.between) return kind.between(gate_up, biases);
   const auto sums = ops::add_group_biases(gate_up, biases);
   if (kind.activation == Activation::silu) return ops::swiglu(sums);
   const auto parts = sums.chunk(2, -1);
   return activated(kind.activation, parts[0]) * parts[1];
 }
 
-// Of a weight [E, …] that may be null, on rows of which each expert has `counts`.
+// `bias` is a weight [E, …] or null, and of the rows each expert has `counts`.
 ops::GroupBiases biases_of(const WeightPtr& bias, const at::Tensor& rows, const at::Tensor& counts) {
   if (!bias) return {};
   const auto group = at::repeat_interleave(counts.to(rows.device(), /*non_blocking=*/true),
@@ -196,20 +191,28 @@ at::Tensor weight_of_each(const Routing& routing, std::int64_t experts) {
 
 }  // namespace
 
+bool Experts::has_own_products() const {
+  return !products && !gate_up_multiply && !down_multiply && !gate_up_adapter && !down_adapter;
+}
+
+bool Experts::is_plain() const {
+  const bool is_gated_silu = !kind_.between && kind_.activation == Activation::silu;
+  return is_gated_silu && !gate_up_bias() && !down_bias() && !gate_up_adapter && !down_adapter;
+}
+
 at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts, const at::Tensor& ids) const {
   auto ends = counts.cumsum(0).to(at::kInt);
   // Core's own products may have them in host memory; a plugin that fills a port gets them where the rows are.
-  const bool own_products = !products && !gate_up_multiply && !down_multiply && !gate_up_adapter && !down_adapter;
-  if (!own_products && ends.device() != rows.device()) ends = ends.to(rows.device(), /*non_blocking=*/true);
-  const bool is_plain = !gate_up_bias_ && !down_bias_ && !gate_up_adapter && !down_adapter && is_gated_silu(kind_);
-  if (products && is_plain) return products(rows, gate_up_->value().flatten(1, 2), down_->value(), ends);
+  if (!has_own_products() && ends.device() != rows.device()) ends = ends.to(rows.device(), /*non_blocking=*/true);
+  const auto gate_and_up = gate_up()->value().flatten(1, 2);
+  if (products && is_plain()) return products(rows, gate_and_up, down()->value(), ends);
   const auto multiply = [&](const MultiplyPort& port, const at::Tensor& x, const at::Tensor& weight) {
     return port ? port(x, weight, ends) : ops::grouped_linear(x, weight, ends);
   };
-  auto gate_up = multiply(gate_up_multiply, rows, gate_up_->value().flatten(1, 2));
-  if (gate_up_adapter) gate_up = gate_up_adapter(rows, gate_up, ends, ids);
-  const auto inner = gated(gate_up, biases_of(gate_up_bias_, rows, counts), kind_);
-  const auto result = multiply(down_multiply, inner, down_->value());
+  auto product = multiply(gate_up_multiply, rows, gate_and_up);
+  if (gate_up_adapter) product = gate_up_adapter(rows, product, ends, ids);
+  const auto inner = gated(product, biases_of(gate_up_bias(), rows, counts), kind_);
+  const auto result = multiply(down_multiply, inner, down()->value());
   return down_adapter ? down_adapter(inner, result, ends, ids) : result;
 }
 
@@ -236,7 +239,7 @@ at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing, Recompu
   const auto weights = before_weights ? before_weights(routing.weights) : routing.weights;
   const auto copies = routing.experts.size(1);
   const auto expert = routing.experts.flatten();
-  const auto experts = gate_up_->records().front().shape.front();
+  const auto experts = gate_up()->records().front().shape.front();
   const auto sorted = ops::group_rows(expert, experts);
   const Rows rows = [&] { return ops::permute_rows(input, sorted.order, sorted.place, copies); };
   const auto ids = row_ids(expert, sorted.order, copies, experts);
@@ -248,8 +251,8 @@ at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing, Recompu
                                   : ops::combine_rows(results, {sorted.place, sorted.order}, weights);
   const auto sum = after ? after(y) : y;
   // A mixture adds them where ranks may share its positions.
-  if (!down_bias_ || dynamic_cast<const Mixture*>(parent())) return sum;
-  return sum + weight_of_each(routing, experts).mm(down_bias_->value());
+  if (!down_bias() || dynamic_cast<const Mixture*>(parent())) return sum;
+  return sum + weight_of_each(routing, experts).mm(down_bias()->value());
 }
 
 Mixture::Mixture(Layer& parent, Weights weights, const RouterKind& router, const ExpertsKind& experts)

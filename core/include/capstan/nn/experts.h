@@ -3,10 +3,10 @@
 #include <capstan/nn/batch.h>
 #include <capstan/nn/layers.h>
 #include <capstan/nn/recompute_context.h>
+#include <capstan/ops/grouped.h>
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -101,13 +101,9 @@ class LoadBalance : public Layer {
 /// What stands between the two products of an expert.
 struct ExpertsKind {
   Activation activation = Activation::silu;  ///< activation(gate) · up
-  /// In its place: gate and up are limited to `limit` (up to -limit too), and the result is gate · sigmoid(slope ·
-  /// gate) · (up + 1) (gpt-oss).
-  struct Clamped {
-    double limit = 7;
-    double slope = 1.702;
-  };
-  std::optional<Clamped> clamped = {};
+  /// In its place, a model's own: gate and up of rows [R, 2 ff], the gate first, to which the biases are not added yet
+  /// -> [R, ff]. On CUDA it may not wait for the device.
+  std::function<at::Tensor(const at::Tensor& gate_up, const ops::GroupBiases& biases)> between = {};
 };
 
 /// E gated MLPs, stacked: gate and up [E, 2, ff, hidden] (gate first), down [E, hidden, ff]. Each token is computed by
@@ -128,11 +124,11 @@ class Experts : public Layer {
   /// x [T, hidden] -> [T, hidden]: the weighted sum of each token's experts. `kept` as in Router::forward.
   at::Tensor forward(const at::Tensor& x, const Routing& routing, RecomputeContext* kept = nullptr) const;
 
-  const WeightPtr& gate_up() const { return gate_up_; }
-  const WeightPtr& down() const { return down_; }
+  const WeightPtr& gate_up() const { return weights_.gate_up; }
+  const WeightPtr& down() const { return weights_.down; }
   /// Null: none.
-  const WeightPtr& gate_up_bias() const { return gate_up_bias_; }
-  const WeightPtr& down_bias() const { return down_bias_; }
+  const WeightPtr& gate_up_bias() const { return weights_.gate_up_bias; }
+  const WeightPtr& down_bias() const { return weights_.down_bias; }
   const ExpertsKind& kind() const { return kind_; }
 
   /// The experts at hand on rows [R, hidden] that are sorted by expert: how many rows each has [E], and their row_ids
@@ -156,8 +152,8 @@ class Experts : public Layer {
   MultiplyPort gate_up_multiply{*this, "gate_up_multiply"};
   MultiplyPort down_multiply{*this, "down_multiply"};
   /// Takes the place of both and of what is between them. Called in each forward where no adapter and no bias is, and
-  /// the gated SiLU stands between them: (rows [R,
-  /// hidden], W of gate and up [E, 2 ff, hidden], W of down [E, hidden, ff], ends) -> [R, hidden].
+  /// the gated SiLU stands between them: (rows [R, hidden], W of gate and up [E, 2 ff, hidden], W of down [E, hidden,
+  /// ff], ends) -> [R, hidden].
   Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&)> products{*this,
                                                                                                         "products"};
   /// Called after each product of the experts at hand: (its input rows [R, in], its result [R, out], ends [E] int32,
@@ -177,10 +173,11 @@ class Experts : public Layer {
   // for.
   at::Tensor row_ids(const at::Tensor& expert, const at::Tensor& order, std::int64_t copies,
                      std::int64_t experts) const;
-  WeightPtr gate_up_;
-  WeightPtr down_;
-  WeightPtr gate_up_bias_;
-  WeightPtr down_bias_;
+  // Do core's own products compute the experts at hand?
+  bool has_own_products() const;
+  // Are they what `products` computes?
+  bool is_plain() const;
+  Weights weights_;
   ExpertsKind kind_;
 };
 

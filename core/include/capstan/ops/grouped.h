@@ -41,5 +41,18 @@ at::Tensor group_counts(const at::Tensor& group, std::int64_t groups);
 at::Tensor permute_rows(const at::Tensor& x, const at::Tensor& index, const at::Tensor& inverse,
                         std::int64_t copies = 1);
 
+/// Biases of rows that stand in groups.
+struct GroupBiases {
+  at::Tensor bias;   ///< [groups, columns]; undefined: none
+  at::Tensor group;  ///< [rows] int64: each row's; undefined without biases
+};
+
+/// `x` [rows, columns] plus each row's bias, in x's dtype. The biases' gradient is group_sums.
+at::Tensor add_group_biases(const at::Tensor& x, const GroupBiases& biases);
+
+/// The sums of the `rows` [N, columns] of each group, [groups, columns]: added in float32 (float64 for float64),
+/// rounded once, in an order that depends only on the sizes. Not differentiable.
+at::Tensor group_sums(const at::Tensor& rows, const at::Tensor& group, std::int64_t groups);
+
 }  // namespace ops
 CAPSTAN_END_NAMESPACE

@@ -1,15 +1,23 @@
-#include "ops/launch.cuh"
+// The operators' CUDA side: tensors in, a launch out.
+#include <ATen/ATen.h>
+#include <torch/library.h>
+#include <capstan/ops/launch.cuh>
 
-namespace capstan::ops::cuda {
+#include "kernels.h"
+#include "operators.h"
+
+namespace gpt_oss {
 namespace {
 
-kernels::ClampedSwiglu call_of(const at::Tensor& x, const Maybe& bias, const Maybe& group, double limit, double slope) {
+namespace cuda = capstan::ops::cuda;
+
+ClampedSwigluCall call_of(const at::Tensor& x, const Maybe& bias, const Maybe& group, double limit, double slope) {
   TORCH_CHECK(!bias || bias->is_contiguous(), "biases of a clamped gate lie side by side");
-  kernels::ClampedSwiglu call{};
+  ClampedSwigluCall call{};
   call.x = x.const_data_ptr();
-  call.bias = data_of(bias);
+  call.bias = bias ? bias->const_data_ptr() : nullptr;
   call.group = group ? group->const_data_ptr<std::int64_t>() : nullptr;
-  call.type = float_type(x);
+  call.type = cuda::float_type(x);
   call.rows = x.size(0);
   call.columns = x.size(1) / 2;
   call.limit = limit;
@@ -24,7 +32,7 @@ at::Tensor forward_cuda(const at::Tensor& x, const Maybe& bias, const Maybe& gro
   if (out.numel() == 0) return out;
   auto call = call_of(in, bias, group, limit, slope);
   call.out = out.data_ptr();
-  launch(kernels::clamped_swiglu, call);
+  cuda::launch(clamped_swiglu_pass, call);
   return out;
 }
 
@@ -36,7 +44,7 @@ at::Tensor backward_cuda(const at::Tensor& gradient, const at::Tensor& x, const 
   auto call = call_of(in, bias, group, limit, slope);
   call.out = out.data_ptr();
   call.gradient = by.const_data_ptr();
-  launch(kernels::clamped_swiglu, call);
+  cuda::launch(clamped_swiglu_pass, call);
   return out;
 }
 
@@ -47,4 +55,4 @@ TORCH_LIBRARY_IMPL(capstan, CUDA, m) {
   m.impl("clamped_swiglu_backward", &backward_cuda);
 }
 
-}  // namespace capstan::ops::cuda
+}  // namespace gpt_oss

@@ -1,9 +1,16 @@
+#include <capstan/kernels/floats.cuh>
 #include <capstan/kernels/swiglu.cuh>
 
-#include "kernels/kernel.cuh"
+#include "kernels.h"
 
-namespace capstan::kernels {
+namespace gpt_oss {
 namespace {
+
+using capstan::kernels::blocks_for;
+using capstan::kernels::Float;
+using capstan::kernels::Packed;
+using capstan::kernels::sigmoid;
+using capstan::kernels::with_pack;
 
 constexpr int threads = 256;
 
@@ -87,7 +94,7 @@ __global__ void gate(Operands<T, width> a) {
 
 }  // namespace
 
-void clamped_swiglu(const ClampedSwiglu& call, CUstream_st* stream) {
+void clamped_swiglu_pass(const ClampedSwigluCall& call, CUstream_st* stream) {
   const auto launch = [&]<class T, int width>(Packed<T, width>, std::int64_t packs) {
     using P = Packed<T, width>;
     const Operands<T, width> operands{static_cast<P*>(call.out),
@@ -106,4 +113,4 @@ void clamped_swiglu(const ClampedSwiglu& call, CUstream_st* stream) {
   with_pack(call.type, call.columns, {call.out, call.gradient, call.x, call.bias}, launch);
 }
 
-}  // namespace capstan::kernels
+}  // namespace gpt_oss
