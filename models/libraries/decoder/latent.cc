@@ -1,6 +1,6 @@
 #include "latent.h"
 
-#include <capstan/nn/latent_attention.h>
+#include "latent_attention.h"
 
 namespace capstan::decoder {
 namespace {
@@ -29,7 +29,7 @@ std::unique_ptr<nn::AttentionCore> latent_attention(nn::Layer& parent, const Spe
   const auto norm = [&](const std::string& module, std::int64_t width) {
     return weight_of(block + module + ".weight", {width}, Init::ones());
   };
-  nn::LatentAttention::Weights weights;
+  LatentAttention::Weights weights;
   const bool has_query_latent = latent.query_rank > 0;
   if (has_query_latent) {
     weights.query_down = product_of(block + names.query_down, latent.query_rank, hidden, latent.bias, std);
@@ -43,13 +43,13 @@ std::unique_ptr<nn::AttentionCore> latent_attention(nn::Layer& parent, const Spe
                                latent.key_rank, false, std);
   weights.projection = product_of(block + spec.names.projection, hidden, heads.queries * heads.values(),
                                   spec.projection_bias, spec.residual_init_std.value_or(std));
-  nn::LatentAttention::Kind kind{spec.attention, *spec.rotary};
+  LatentAttention::Kind kind{spec.attention, *spec.rotary};
   kind.turned = latent.turned;
   kind.turned_factor = latent.turned_factor;
   kind.dropout = spec.attention_dropout;
   kind.norm_epsilon = latent.norm_epsilon;
   kind.layer = static_cast<std::size_t>(index);
-  return std::make_unique<nn::LatentAttention>(parent, std::move(kind), std::move(weights));
+  return std::make_unique<LatentAttention>(parent, std::move(kind), std::move(weights));
 }
 
 std::int64_t latent_weights(const Spec& spec) {

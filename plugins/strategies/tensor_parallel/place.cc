@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
-#include <capstan/nn/latent_attention.h>
 #include <capstan/ops/cross_entropy.h>
 #include <capstan/ops/label_log_probabilities.h>
 #include <capstan/strategy_parts/collectives.h>
@@ -75,8 +74,9 @@ void UnitPlacement::run() {
   unit_.each<nn::Layer>([&](const nn::Layer& layer) {
     if (const auto* recurrence = dynamic_cast<const nn::Recurrence*>(&layer)) split_recurrence(*recurrence, layer);
   });
-  unit_.each<nn::LatentAttention>(
-      [&](nn::LatentAttention& attention) { fill(attention.shared_keys, enter(cat(attention.name(), " keys"))); });
+  unit_.each<nn::AttentionCore>([&](nn::AttentionCore& attention) {
+    if (attention.shares_keys()) fill(attention.shared_keys, enter(cat(attention.name(), " keys")));
+  });
   unit_.each<nn::Linear>([&](nn::Linear& linear) {
     if (linear.may_split() == nn::WeightSplit::columns) split_columns(linear);
     if (linear.may_split() == nn::WeightSplit::rows) split_rows(linear);

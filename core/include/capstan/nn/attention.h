@@ -55,6 +55,12 @@ class AttentionCore : public Layer {
   Port<at::Tensor(const Core&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const Batch&)> around{*this,
                                                                                                               "around"};
 
+  /// Do all heads read a part of the keys that is made once (DeepSeek V2)? Such a layer calls shared_keys.
+  virtual bool shares_keys() const { return false; }
+  /// Where ranks share heads or positions: on the part of this rank's keys [B, S, features] that all heads read, as
+  /// Linear::before of the products that make heads. Called in every forward.
+  CommPort shared_keys{*this, "shared_keys"};
+
   /// The table that attends.
   AttentionTable& rows() { return rows_; }
   const AttentionTable& rows() const { return rows_; }

@@ -115,7 +115,7 @@ struct BlockInputsSpec {
   std::string norm = "post_per_layer_input_norm";
 };
 
-/// Attention through latents (nn::LatentAttention), whose heads are those of Spec::attention, with as many key heads as
+/// Multi-head latent attention (DeepSeek-AI 2024), whose heads are those of Spec::attention, with as many key heads as
 /// query heads, and whose positions are Spec::rotary's, of the numbers that turn.
 struct LatentSpec {
   std::int64_t query_rank = 0;  ///< width of the queries' latent; 0: they are made from the states

@@ -1,10 +1,10 @@
 // Attention through latents against its formula, token by token, in float64.
 #include <ATen/ATen.h>
-#include <capstan/nn/latent_attention.h>
 #include <capstan_catch.h>
 
 #include <cmath>
 
+#include "models/libraries/decoder/latent_attention.h"
 #include "nn/weights.h"
 #include "ops/jacobian.h"
 
@@ -50,11 +50,11 @@ nn::Batch batch_of(std::int64_t count, std::int64_t columns) {
 }
 
 at::Tensor layer(const std::vector<at::Tensor>& in) {
-  nn::LatentAttention::Kind kind{{}, nn::Rotary(turned, 100, {}, {.turned = 0, .interleaved = true})};
+  decoder::LatentAttention::Kind kind{{}, nn::Rotary(turned, 100, {}, {.turned = 0, .interleaved = true})};
   kind.spec.heads = {heads, heads, dim, values};
   kind.turned = turned;
   kind.turned_factor = factor;
-  nn::LatentAttention::Weights weights;
+  decoder::LatentAttention::Weights weights;
   weights.query_up.weight = bound("q_b", in[1]);
   weights.keys_down.weight = bound("kv_a", in[2]);
   weights.keys_norm = bound("kv_norm", in[3]);
@@ -64,7 +64,7 @@ at::Tensor layer(const std::vector<at::Tensor>& in) {
     weights.query_down.weight = bound("q_a", in[6]);
     weights.query_norm = bound("q_norm", in[7]);
   }
-  const nn::LatentAttention attention(root(), kind, weights);
+  const decoder::LatentAttention attention(root(), kind, weights);
   return attention.forward(in[0], batch_of(in[0].size(0), in[0].size(1)), nullptr);
 }
 
@@ -133,17 +133,17 @@ TEST_CASE("its gradients are the numeric ones") {
 
 TEST_CASE("what strategies see of it: its heads, and one place where all heads read the same keys") {
   const auto in = Example{}.inputs();
-  nn::LatentAttention::Kind kind{{}, nn::Rotary(turned, 100, {})};
+  decoder::LatentAttention::Kind kind{{}, nn::Rotary(turned, 100, {})};
   kind.spec.heads = {heads, heads, dim, values};
   kind.turned = turned;
-  nn::LatentAttention attention(root(), kind,
-                                {{bound("q_a", in[6]), nullptr},
-                                 bound("q_norm", in[7]),
-                                 {bound("q_b", in[1]), nullptr},
-                                 {bound("kv_a", in[2]), nullptr},
-                                 bound("kv_norm", in[3]),
-                                 {bound("kv_b", in[4]), nullptr},
-                                 {bound("o", in[5]), nullptr}});
+  decoder::LatentAttention attention(root(), kind,
+                                     {{bound("q_a", in[6]), nullptr},
+                                      bound("q_norm", in[7]),
+                                      {bound("q_b", in[1]), nullptr},
+                                      {bound("kv_a", in[2]), nullptr},
+                                      bound("kv_norm", in[3]),
+                                      {bound("kv_b", in[4]), nullptr},
+                                      {bound("o", in[5]), nullptr}});
   int asked = 0;
   attention.shared_keys.fill("tensor_parallel", [&](const at::Tensor& part) {
     ++asked;
@@ -152,6 +152,7 @@ TEST_CASE("what strategies see of it: its heads, and one place where all heads r
   });
   CHECK(attention.forward(in[0], batch_of(rows, length), nullptr).sizes() == in[0].sizes());
   CHECK(asked == 1);
+  CHECK(attention.shares_keys());
   const auto call = attention.planned(in[0], batch_of(1, length), length);
   CHECK(call.q.size(-1) == dim);
   CHECK(call.v.size(-1) == values);
