@@ -104,7 +104,7 @@ std::optional<Shape> Quantised::shape_of(const std::string& name) const {
 }
 
 std::string Quantised::matrix_of(const std::string& name) const {
-  using Ends = std::vector<std::pair<std::string, std::string>>;  // of the tensor, and of its matrix
+  using Ends = std::vector<std::pair<std::string, std::string>>;  // the tensor's, and its matrix'
   static const Ends of_fp8{{scale_end, ""}, {".activation_scale", ".weight"}, {"_activation_scale", ""}};
   static const Ends of_four_bits{{".absmax", ""},           {".quant_map", ""},  {".nested_absmax", ""},
                                  {".nested_quant_map", ""}, {state_ends[0], ""}, {state_ends[1], ""}};

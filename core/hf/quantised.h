@@ -55,7 +55,7 @@ class Quantised {
   Rows four_bit_rows(const std::string& name) const;
 
   Method method_ = Method::none;
-  std::vector<std::int64_t> block_;  ///< of FP8; empty: a scale for each matrix
+  std::vector<std::int64_t> block_;  ///< FP8's; empty: a scale for each matrix
   const SafetensorsFolder* tensors_ = nullptr;
 };
 

@@ -324,7 +324,7 @@ class Reader {
   config::Section result_;
   std::string family_;
   FileKeys table_;
-  std::string tied_note_;  // which of two flags counts
+  std::string tied_note_;  // says which of two flags counts
   Diagnostics faults_;
 };
 

@@ -43,7 +43,7 @@ std::optional<bool> has_head(const std::string& folder) {
   const auto single = std::filesystem::path(folder) / "model.safetensors";
   const auto index = std::filesystem::path(folder) / "model.safetensors.index.json";
   if (is_there(single)) {
-    Diagnostics faults;  // which are said where the file is read
+    Diagnostics faults;  // they are said where the file is read
     const checkpoint::MappedTensors file(single, faults);
     return any([&](const auto& name) { return file.has(name); });
   }

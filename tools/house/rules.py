@@ -90,8 +90,9 @@ def rooms_in_order(tree):
                           'move what it needs up, or what needs it down')
 
 
-# SDK headers keep their namespaces, which these rooms have besides their own to define what such headers declare.
-OF_SDK = {'nn': {'layout'}, 'strategy': {'optimizer', 'objective'}, 'record': {'checkpoint'}, 'step_time': {'plan'}, 'step': {'execution'},
+# SDK headers keep their namespaces, which these rooms have besides their own to define what such headers declare;
+# hf_config is a part of the library hf, compiled without the engine in sight.
+OF_SDK = {'nn': {'layout'}, 'strategy': {'optimizer', 'objective'}, 'record': {'checkpoint'}, 'step_time': {'plan'}, 'step': {'execution'}, 'hf_config': {'hf'},
           'arguments': {'command'}, 'base': {'log', 'terminal'}}
 OPENS = re.compile(r'\bnamespace\s+([\w:]+)\s*\{([^{}]*)\}?')
 FORWARD = re.compile(r'(?:\s*(?:class|struct)\s+\w+\s*;)+\s*')

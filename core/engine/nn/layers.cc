@@ -36,6 +36,20 @@ at::Tensor multiplied(const Port<at::Tensor(const at::Tensor&, const at::Tensor&
   return x.is_cpu() ? at::linear(x, matrix, bias) : ops::linear(x, matrix, bias);
 }
 
+// The weight's type where states in float32 take a 16-bit weight in float32: routers need it.
+std::optional<at::ScalarType> narrow_type(const at::Tensor& x, const at::Tensor& weight) {
+  const auto type = weight.scalar_type();
+  if (x.scalar_type() != at::kFloat || (type != at::kBFloat16 && type != at::kHalf)) return {};
+  return type;
+}
+
+// What the adapter makes of the product `y`; an adapter computes in the weight's type.
+at::Tensor adapted(const Port<at::Tensor(const at::Tensor&, const at::Tensor&)>& adapter, const at::Tensor& x,
+                   const at::Tensor& y, std::optional<at::ScalarType> narrow) {
+  if (!narrow) return adapter(x, y);
+  return y + adapter(x.to(*narrow), at::zeros(y.sizes(), y.options().dtype(*narrow)));
+}
+
 // What the product and adapters read.
 ops::SharedInput for_both(const Port<at::Tensor(const at::Tensor&, const at::Tensor&)>& adapter, const at::Tensor& x) {
   return adapter && !x.is_cpu() ? ops::share_input(x) : ops::SharedInput{x, x};
@@ -44,17 +58,15 @@ ops::SharedInput for_both(const Port<at::Tensor(const at::Tensor&, const at::Ten
 }  // namespace
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  // BLOOM's [head, 3, dim, hidden] is a matrix to the product. States in float32 take it in float32: routers need it.
-  const auto type = weight_->value().scalar_type();
-  const bool widens = x.scalar_type() == at::kFloat && (type == at::kBFloat16 || type == at::kHalf);
-  const auto as_x = [&](const at::Tensor& own) { return widens ? own.to(at::kFloat) : own; };
+  const auto narrow = narrow_type(x, weight_->value());
+  const auto as_x = [&](const at::Tensor& own) { return narrow ? own.to(at::kFloat) : own; };
+  // BLOOM's [head, 3, dim, hidden] is a matrix to the product.
   const at::Tensor matrix = as_x(weight_->value().flatten(0, -2));
   const auto bias = bias_ ? std::optional(as_x(bias_->value().flatten())) : std::nullopt;
   const auto input = for_both(adapter, before ? before(x) : x);
   if (!adapter && !after) return multiplied(multiply, input.base, matrix, bias);
   at::Tensor y = multiplied(multiply, input.base, matrix, {});
-  if (adapter && !widens) y = adapter(input.adapter, y);
-  if (adapter && widens) y = y + adapter(input.adapter.to(type), at::zeros(y.sizes(), y.options().dtype(type)));
+  if (adapter) y = adapted(adapter, input.adapter, y, narrow);
   if (after) y = after(y);
   return bias ? y + *bias : y;
 }

@@ -140,6 +140,23 @@ std::string in_block(const std::string& block, const std::string& module, bool w
   return wanted ? block + module : std::string();
 }
 
+// What mixes the tokens of a sequence: attention, or the model's own layer in its place.
+class TokenLayer {
+ public:
+  TokenLayer(nn::Layer& block, const Spec& s, std::int64_t index, const std::string& file)
+      : mixer_(s.token_mixer ? s.token_mixer(block, index, file) : nullptr),
+        attention_(mixer_ ? nullptr : make_attention(block, s, index, file)) {}
+  at::Tensor forward(const at::Tensor& x, const Batch& batch, KVCache* cache) const {
+    return mixer_ ? mixer_->forward(x, batch, cache) : attention_->forward(x, batch, cache);
+  }
+  // Where keys and values are shared.
+  nn::Attention& attention() { return dynamic_cast<nn::Attention&>(*attention_); }
+
+ private:
+  std::unique_ptr<TokenMixer> mixer_;
+  std::unique_ptr<nn::AttentionCore> attention_;
+};
+
 class Block : public nn::Unit {
  public:
   /// `s`: the block's own.
@@ -150,6 +167,7 @@ class Block : public nn::Unit {
   // `file`: the block's prefix in record names, "model.layers.3.".
   Block(const Spec& s, std::int64_t index, const std::string& file);
   at::Tensor scaled(const at::Tensor& y) const { return multiplier_ == 1 ? y : y * multiplier_; }
+  at::Tensor attended(const at::Tensor& in, const Batch& batch, KVCache* cache, std::vector<at::Tensor>& carried) const;
 
   bool parallel_;
   bool residual_after_norm_;
@@ -157,9 +175,7 @@ class Block : public nn::Unit {
   bool balanced_;
   Norm norm1_;
   Norm norm2_;
-  std::unique_ptr<TokenMixer> mixer_;
-  std::unique_ptr<nn::AttentionCore> attention_;  // where there is no mixer
-  at::Tensor attended(const at::Tensor& in, const Batch& batch, KVCache* cache, std::vector<at::Tensor>& carried) const;
+  TokenLayer tokens_;
   CarriedParts parts_;
   Norm post_norm1_;
   Norm post_norm2_;
@@ -178,14 +194,13 @@ Block::Block(const Spec& s, std::int64_t index, const std::string& file)
       balanced_(s.mixture.balanced),
       norm1_(*this, "norm1", s, in_block(file, s.names.attention_norm, s.norm_before)),
       norm2_(*this, "norm2", s, in_block(file, s.names.mlp_norm, s.norm_before)),
-      mixer_(s.token_mixer ? s.token_mixer(*this, index, file) : nullptr),
-      attention_(mixer_ ? nullptr : make_attention(*this, s, index, file)),
+      tokens_(*this, s, index, file),
       post_norm1_(*this, "post_norm1", s, in_block(file, s.names.attention_post_norm, s.norm_after)),
       post_norm2_(*this, "post_norm2", s, in_block(file, s.names.mlp_post_norm, s.norm_after)),
       dropout1_(*this, name() + ".dropout1", s.dropout),
       dropout2_(*this, name() + ".dropout2", s.dropout),
       feed_forward_(*this, s, index, file) {
-  if (s.sharing.gives || s.sharing.of) parts_.sharing.emplace(dynamic_cast<nn::Attention&>(*attention_), s, index);
+  if (s.sharing.gives || s.sharing.of) parts_.sharing.emplace(tokens_.attention(), s, index);
   if (s.inputs.width > 0) parts_.input.emplace(*this, s, index, file);
   if (s.output_factor.empty()) return;
   parts_.factor = add(vector_of(file + s.output_factor, 1, Init::ones()), nn::Use::states);
@@ -195,9 +210,7 @@ Block::Block(const Spec& s, std::int64_t index, const std::string& file)
 at::Tensor Block::attended(const at::Tensor& in, const Batch& batch, KVCache* cache,
                            std::vector<at::Tensor>& carried) const {
   if (parts_.sharing) return parts_.sharing->forward(in, batch, cache, carried);
-  return attention_region_(in, [this, batch, cache](const at::Tensor& x) {
-    return mixer_ ? mixer_->forward(x, batch, cache) : attention_->forward(x, batch, cache);
-  });
+  return attention_region_(in, [this, batch, cache](const at::Tensor& x) { return tokens_.forward(x, batch, cache); });
 }
 
 Hidden Block::forward(Hidden hidden, const Batch& batch, KVCache* cache) {

@@ -141,6 +141,8 @@ class PeftSource : public layout::Source {
   bool fits(const std::string& key, const layout::Shape& shape, capstan::Diagnostics& diagnostics) const;
   void judge_selection(const PeftConfig& config, const std::vector<PeftTensor>& tensors, const layout::FileMap& files,
                        const std::set<std::string>& used, capstan::Diagnostics& diagnostics) const;
+  void judge_saved(const PeftConfig& config, const layout::FileMap& files, const std::set<std::string>& used,
+                   capstan::Diagnostics& diagnostics) const;
   void judge_parameters(const PeftConfig& config, const std::vector<std::string>& adapted,
                         capstan::Diagnostics& diagnostics) const;
   void judge_tied(const PeftContents& contents, const layout::FileMap& files, std::set<std::string>& used,

@@ -138,6 +138,12 @@ void PeftSource::judge_selection(const PeftConfig& config, const std::vector<Pef
                         join(left_out), ", and ", peft_tensors_file, " has adapters of them, which peft passes over"),
                     "take the file that was saved with these tensors");
   }
+  judge_saved(config, files, used, diagnostics);
+}
+
+// modules_to_save means tensors that the file must have.
+void PeftSource::judge_saved(const PeftConfig& config, const layout::FileMap& files, const std::set<std::string>& used,
+                             Diagnostics& diagnostics) const {
   std::set<std::string> missing;
   for (const auto& [record, tensor] : files.tensors) {
     for (const auto& name : names_in(tensor)) {
