@@ -16,8 +16,8 @@
 #include "job/host_memory.h"
 #include "job/settle.h"
 #include "predict/door.h"
-#include "ranks/cut_answers.h"
 #include "ranks/gpu_module.h"
+#include "session/door.h"
 #include "train/unsaved.h"
 
 namespace capstan::ranks {
@@ -74,8 +74,8 @@ void print_checked(const job::Job& job, const launch::CheckArguments& arguments,
   terminal::print(job.text());
   if (job.config.device != "cpu" && device == "cpu" && job.config.run->device == "auto")
     terminal::print("note: fp16 needs a GPU: this is judged as for a machine that has one\n");
-  terminal::print(cut_answers_text(job, data::Split::train));
-  terminal::print(cut_answers_text(job, data::Split::eval));
+  for (const auto split : {data::Split::train, data::Split::eval})
+    terminal::print(session::door().cut_answers(job, split));
   const auto lacking = job.lacking();
   terminal::print(lacking);
   terminal::print(cat(arguments.config, ": no faults found", lacking.empty() ? "" : " in what is there", "\n"));

@@ -162,9 +162,10 @@ void write_page(const DataArguments& arguments, const std::vector<std::string>& 
 
 int show(const DataArguments& arguments, const command::Call& call) {
   monitor::check_output(arguments.html);
-  const session::SplitView view(arguments.config, arguments.overrides,
-                                arguments.split == "train" ? data::Split::train : data::Split::eval, call.environment,
-                                call.plugins);
+  const auto split = arguments.split == "train" ? data::Split::train : data::Split::eval;
+  const auto opened =
+      session::SplitView::open(arguments.config, arguments.overrides, split, call.environment, call.plugins);
+  const auto& view = *opened;
   const auto size = view.size();
   if (arguments.from >= size) {
     throw Error(

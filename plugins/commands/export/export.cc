@@ -79,9 +79,9 @@ int run(const command::Call& call) {
   if (const auto code = arguments.read(call)) return *code;
   given.form.shard_bytes = static_cast<std::int64_t>(given.shard_gb * 1e9);
   const auto folder = run_of(given.run);
-  const session::RunToExport exported(folder, call.environment, call.plugins);
-  const auto out = out_folder(given, folder, exported.folder_of(given.form));
-  terminal::print(exported.write(given.form, given.run, out) + "\n");
+  const auto exported = session::RunToExport::open(folder, call.environment, call.plugins);
+  const auto out = out_folder(given, folder, exported->folder_of(given.form));
+  terminal::print(exported->write(given.form, given.run, out) + "\n");
   return static_cast<int>(ExitCode::success);
 }
 

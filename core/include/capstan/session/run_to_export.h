@@ -26,21 +26,16 @@ class RunToExport {
  public:
   using Environment = std::function<std::optional<std::string>(const std::string&)>;
   /// `run`: the folder with its config.toml. Throws Error with what is wrong with that. `host` outlives it.
-  RunToExport(const std::filesystem::path& run, const Environment& env, plugin::Host& host);
-  ~RunToExport();
-  RunToExport(const RunToExport&) = delete;
-  RunToExport& operator=(const RunToExport&) = delete;
+  static std::unique_ptr<RunToExport> open(const std::filesystem::path& run, const Environment& env,
+                                           plugin::Host& host);
+  virtual ~RunToExport() = default;
 
   /// What a run calls such a folder of its own: "model". Throws Error for what does not go with the run, or together.
-  std::string folder_of(const ExportForm& form) const;
+  virtual std::string folder_of(const ExportForm& form) const = 0;
   /// Writes the weights in `weights` (a run's folder, or one of its checkpoints) to `out`, in this process. The folder
   /// appears when it is complete. folder_of() has allowed the form. Returns what was written, in a line.
-  std::string write(const ExportForm& form, const std::filesystem::path& weights,
-                    const std::filesystem::path& out) const;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  virtual std::string write(const ExportForm& form, const std::filesystem::path& weights,
+                            const std::filesystem::path& out) const = 0;
 };
 
 }  // namespace session

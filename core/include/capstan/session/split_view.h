@@ -28,34 +28,28 @@ class SplitView {
  public:
   using Environment = std::function<std::optional<std::string>(const std::string&)>;
   /// Throws Error with the configuration's faults, and where it has no such split. `host` outlives it.
-  SplitView(const std::string& config, const std::vector<std::string>& overrides, data::Split split,
-            const Environment& env, plugin::Host& host);
-  ~SplitView();
-  SplitView(const SplitView&) = delete;
-  SplitView& operator=(const SplitView&) = delete;
+  static std::unique_ptr<SplitView> open(const std::string& config, const std::vector<std::string>& overrides,
+                                         data::Split split, const Environment& env, plugin::Host& host);
+  virtual ~SplitView() = default;
 
-  std::int64_t size() const;
+  virtual std::int64_t size() const = 0;
   /// 0 <= index < size(). Throws Error, which names the data plugin, for data that is wrong in that sample.
-  data::Sample sample(std::int64_t index) const;
+  virtual data::Sample sample(std::int64_t index) const = 0;
   /// What each sample consists of.
-  const data::SampleForm& form() const;
-  const tokenizer::Tokenizer& tokenizer() const;
+  virtual const data::SampleForm& form() const = 0;
+  virtual const tokenizer::Tokenizer& tokenizer() const = 0;
   /// Each sequence in a row of its own.
-  BatchView batch(const std::vector<data::Sample>& samples) const;
+  virtual BatchView batch(const std::vector<data::Sample>& samples) const = 0;
   /// As data.packing puts them into rows; nothing where the configuration does not ask for it.
-  std::optional<BatchView> packed(const std::vector<data::Sample>& samples) const;
+  virtual std::optional<BatchView> packed(const std::vector<data::Sample>& samples) const = 0;
   /// The longest sequence that its samples may have.
-  std::int64_t max_length() const;
+  virtual std::int64_t max_length() const = 0;
   /// What all samples have before anything of them is cut, those too that are left out; empty where the data plugin
   /// does not tell.
-  std::vector<SampleLength> lengths() const;
+  virtual std::vector<SampleLength> lengths() const = 0;
   /// For people: how many of the first samples have no accepted answer in their prompt only because it was cut; empty
   /// where none has.
-  std::string cut_answers() const;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  virtual std::string cut_answers() const = 0;
 };
 
 }  // namespace session

@@ -1,4 +1,4 @@
-#include "ranks/cut_answers.h"
+#include "session/door.h"
 
 #include <capstan/data.h>
 #include <capstan/testing.h>
@@ -81,7 +81,7 @@ std::string text_of(const std::string& length, data::Split split = data::Split::
                               "[run]\nhost_memory = 1000\ndevice = \"cpu\"\n[model]\nplugin = \"tiny\"\n"
                               "[data]\nplugin = \"questions\"\ntokenizer = \"byte\"\nlength = " +
                                   length + "\n[train]\nmax_steps = 1\nglobal_batch = 1\n");
-  return ranks::cut_answers_text(testing::job_of(request, host), split);
+  return session::door().cut_answers(testing::job_of(request, host), split);
 }
 
 }  // namespace

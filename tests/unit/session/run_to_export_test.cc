@@ -46,33 +46,33 @@ Diagnostic fault_of(const session::RunToExport& run, const ExportForm& form) {
 
 TEST_CASE("a run is written for other programs in the forms that it and its strategies have") {
   const Scratch scratch;
-  const session::RunToExport run(run_in(scratch, "[strategy.halves]\n"), no_environment, host());
-  CHECK(run.folder_of(ExportForm{}) == "model");
-  CHECK(run.folder_of(ExportForm{.quantization = "halves"}) == "model");
-  CHECK(run.folder_of(ExportForm{.to = "csv"}) == "table");
-  const auto unknown = fault_of(run, ExportForm{.to = "nothing"});
+  const auto run = session::RunToExport::open(run_in(scratch, "[strategy.halves]\n"), no_environment, host());
+  CHECK(run->folder_of(ExportForm{}) == "model");
+  CHECK(run->folder_of(ExportForm{.quantization = "halves"}) == "model");
+  CHECK(run->folder_of(ExportForm{.to = "csv"}) == "table");
+  const auto unknown = fault_of(*run, ExportForm{.to = "nothing"});
   CHECK_THAT(unknown.what, Contains("\"nothing\""));
   CHECK_THAT(unknown.fix, Contains("choose --to hf or --to csv"));
-  const auto other = fault_of(run, ExportForm{.quantization = "other"});
+  const auto other = fault_of(*run, ExportForm{.quantization = "other"});
   CHECK_THAT(other.what, Contains("\"other\""));
   CHECK_THAT(other.fix, Contains("or choose halves"));
 }
 
 TEST_CASE("what goes only with a Hugging Face folder, or only with adapters, is refused elsewhere") {
   const Scratch scratch;
-  const session::RunToExport run(run_in(scratch, "[strategy.halves]\n"), no_environment, host());
-  CHECK_THAT(fault_of(run, ExportForm{.to = "csv", .merge = true}).what, Contains("--merge goes with --to hf"));
-  CHECK_THAT(fault_of(run, ExportForm{.to = "csv", .quantization = "halves"}).what,
+  const auto run = session::RunToExport::open(run_in(scratch, "[strategy.halves]\n"), no_environment, host());
+  CHECK_THAT(fault_of(*run, ExportForm{.to = "csv", .merge = true}).what, Contains("--merge goes with --to hf"));
+  CHECK_THAT(fault_of(*run, ExportForm{.to = "csv", .quantization = "halves"}).what,
              Contains("--quantization goes with --to hf"));
-  CHECK_THAT(fault_of(run, ExportForm{.quantization = "halves", .merge = true}).fix, Contains("give one of the two"));
-  CHECK_THAT(fault_of(run, ExportForm{.merge = true}).what, Contains("this run has none"));
+  CHECK_THAT(fault_of(*run, ExportForm{.quantization = "halves", .merge = true}).fix, Contains("give one of the two"));
+  CHECK_THAT(fault_of(*run, ExportForm{.merge = true}).what, Contains("this run has none"));
 }
 
 TEST_CASE("a run without the strategy that has a form cannot be written in it") {
   const Scratch scratch;
-  const session::RunToExport run(run_in(scratch, ""), no_environment, host());
-  CHECK_THAT(fault_of(run, ExportForm{.to = "csv"}).what, Contains("cannot be written as \"csv\""));
-  CHECK_THAT(fault_of(run, ExportForm{.quantization = "halves"}).fix, Contains("leave --quantization out"));
+  const auto run = session::RunToExport::open(run_in(scratch, ""), no_environment, host());
+  CHECK_THAT(fault_of(*run, ExportForm{.to = "csv"}).what, Contains("cannot be written as \"csv\""));
+  CHECK_THAT(fault_of(*run, ExportForm{.quantization = "halves"}).fix, Contains("leave --quantization out"));
 }
 
 }  // namespace run_to_export_test

@@ -32,7 +32,8 @@ std::string config_of(const test::Folder& folder) {
 TEST_CASE("samples are seen as rows that are padded to the longest, and packed where the configuration packs") {
   const test::Folder folder;
   const auto file = config_of(folder);
-  const session::SplitView view(file, {}, data::Split::train, no_environment, host());
+  const auto opened = session::SplitView::open(file, {}, data::Split::train, no_environment, host());
+  const auto& view = *opened;
   REQUIRE(view.size() == 9);
   std::vector<data::Sample> samples;
   std::int64_t tokens = 0, longest = 0;
@@ -47,8 +48,9 @@ TEST_CASE("samples are seen as rows that are padded to the longest, and packed w
   CHECK(batch.cols >= longest);
   CHECK(batch.real_tokens == tokens);
   CHECK_FALSE(view.packed(samples));
-  const session::SplitView packing(file, {"data.packing=true"}, data::Split::train, no_environment, host());
-  const auto packed = packing.packed(samples);
+  const auto packing =
+      session::SplitView::open(file, {"data.packing=true"}, data::Split::train, no_environment, host());
+  const auto packed = packing->packed(samples);
   REQUIRE(packed);
   CHECK(packed->rows < batch.rows);
   CHECK(packed->real_tokens == batch.real_tokens);
@@ -59,13 +61,13 @@ TEST_CASE("a split without data is refused with the other, and a configuration's
   const test::Folder folder;
   const auto file = config_of(folder);
   try {
-    const session::SplitView view(file, {}, data::Split::eval, no_environment, host());
+    (void)session::SplitView::open(file, {}, data::Split::eval, no_environment, host());
     FAIL("there is a view of nothing");
   } catch (const Error& error) {
     CHECK_THAT(error.diagnostics().front().what, Contains("'eval'"));
     CHECK_THAT(error.diagnostics().front().fix, Contains("set data.eval") && Contains("--split train"));
   }
-  CHECK_THROWS_WITH(session::SplitView(file, {"optimizer.lr=-1"}, data::Split::train, no_environment, host()),
+  CHECK_THROWS_WITH(session::SplitView::open(file, {"optimizer.lr=-1"}, data::Split::train, no_environment, host()),
                     Contains("optimizer.lr"));
 }
 

@@ -1,4 +1,4 @@
-#include "ranks/cut_answers.h"
+#include "session/cut_answers.h"
 
 #include <capstan/base/counted.h>
 #include <capstan/base/text.h>
@@ -8,7 +8,7 @@
 
 #include "setup/collect.h"
 
-namespace capstan::ranks {
+namespace capstan::session {
 namespace {
 
 constexpr std::int64_t most_looked_at = 500;
@@ -64,4 +64,4 @@ std::string cut_answers_text(const job::Job& job, data::Split split) {
              " tokens of this tokenizer; raise data.max_length, or take a tokenizer that needs fewer tokens\n");
 }
 
-}  // namespace capstan::ranks
+}  // namespace capstan::session

@@ -1,11 +1,13 @@
+#include "session/run_to_export.h"
+
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
-#include <capstan/session/run_to_export.h>
+#include <capstan/config/model_path.h>
 
 #include <algorithm>
 
-#include <capstan/config/model_path.h>
 #include "comm/connect.h"
+#include "hf/door.h"
 #include "job/adapter_state.h"
 #include "job/job.h"
 #include "job/packed_forms.h"
@@ -80,34 +82,37 @@ job::ModelJob job_to_export(const fs::path& run, const RunToExport::Environment&
   return std::move(*job);
 }
 
-}  // namespace
+class JobToExport final : public RunToExport {
+ public:
+  JobToExport(job::ModelJob job, plugin::Host& host) : job_(std::move(job)), host_(host) {}
 
-struct RunToExport::Impl {
-  job::ModelJob job;
-  plugin::Host& host;
-  std::vector<nn::Unit*> units = job::pointers(job.model.units);
+  std::string folder_of(const ExportForm& form) const override {
+    if (form.to != "hf") return chosen_of(form, job_.plugins.strategies, host_).exporter->folder();
+    check_hf(form, job_, units_, host_);
+    return "model";
+  }
+
+  std::string write(const ExportForm& form, const fs::path& weights, const fs::path& out) const override {
+    const auto values = job::open_boxes(weights);
+    if (form.to != "hf")
+      return train::write_export(chosen_of(form, job_.plugins.strategies, host_), job_.plugins, *values, out);
+    const hf::ModelToWrite model{job_.plugins, job_.tokenizer, *job_.config.train, units_,
+                                 train::saved_answer_ends(weights)};
+    const auto alone = comm::connect({});
+    return train::written_text(hf::door().write(model, *values, out, form, *alone));
+  }
+
+ private:
+  job::ModelJob job_;
+  plugin::Host& host_;
+  std::vector<nn::Unit*> units_ = job::pointers(job_.model.units);
 };
 
-RunToExport::RunToExport(const fs::path& run, const Environment& env, plugin::Host& host)
-    : impl_(new Impl{job_to_export(run, env, host), host}) {}
+}  // namespace
 
-RunToExport::~RunToExport() = default;
-
-std::string RunToExport::folder_of(const ExportForm& form) const {
-  if (form.to != "hf") return chosen_of(form, impl_->job.plugins.strategies, impl_->host).exporter->folder();
-  check_hf(form, impl_->job, impl_->units, impl_->host);
-  return "model";
-}
-
-std::string RunToExport::write(const ExportForm& form, const fs::path& weights, const fs::path& out) const {
-  const auto& job = impl_->job;
-  const auto values = job::open_boxes(weights);
-  if (form.to != "hf")
-    return train::write_export(chosen_of(form, job.plugins.strategies, impl_->host), job.plugins, *values, out);
-  const hf::ModelToWrite model{job.plugins, job.tokenizer, *job.config.train, impl_->units,
-                               train::saved_answer_ends(weights)};
-  const auto alone = comm::connect({});
-  return train::written_text(hf::door().write(model, *values, out, form, *alone));
+std::unique_ptr<RunToExport> open_run_to_export(const fs::path& run, const RunToExport::Environment& env,
+                                                plugin::Host& host) {
+  return std::make_unique<JobToExport>(job_to_export(run, env, host), host);
 }
 
 }  // namespace capstan::session
