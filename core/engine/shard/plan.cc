@@ -224,7 +224,7 @@ ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& op
   for (std::size_t r = 0; r < plan.runs.size(); ++r) {
     for (auto i = plan.runs[r].first; i <= plan.runs[r].last; ++i) plan.run_of_unit[i] = r;
   }
-  using Key = std::tuple<std::size_t, bool, Form, c10::ScalarType, std::vector<Axis>>;
+  using Key = std::tuple<std::size_t, bool, Form, bool, std::vector<Axis>>;
   std::map<Key, std::size_t> own;
   for (auto& use : uses_of(units, plan.run_of_unit)) {
     for (auto& record : use.weight->records()) set_roles(record, dtype_of(*use.weight, options), options);
@@ -235,8 +235,8 @@ ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& op
       plan.buckets.push_back(start_bucket(use.weight->name(), *use.weight, use.runs, options));
       plan.buckets.back().gradients.table = table;
     } else {
-      const Key key{run, !use.weight->trainable(), form_of(*use.weight), dtype_of(*use.weight, options),
-                    use.weight->records().front().shard_axes()};
+      const auto& record = use.weight->records().front();
+      const Key key{run, !use.weight->trainable(), form_of(*use.weight), is_buffer(record), record.shard_axes()};
       const auto [found, is_new] = own.emplace(key, index);
       if (is_new) plan.buckets.push_back(start_bucket(run_name(units, plan.runs[run]), *use.weight, use.runs, options));
       index = found->second;

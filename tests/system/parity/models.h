@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -105,16 +106,32 @@ inline const std::vector<Case> cases = [] {
   return some;
 }();
 
+/// What the long comparisons see (20 steps, 16 bits, generation): the first case of each plugin, and those that differ
+/// from it there. All, where the environment has CAPSTAN_PARITY_ALL, as tools/nightly sets it.
+inline const std::vector<Case> long_cases = [] {
+  const std::set<std::string> others{"llama-3.1",     "mistral-window",  "mixtral-aux", "qwen3-moe", "phi3-long",
+                                     "gemma4-inputs", "glm4-moe-groups", "qwen3.5-moe", "olmo3-yarn"};
+  std::vector<Case> some;
+  std::set<std::string> plugins;
+  for (const auto& one : cases) {
+    const bool is_first = plugins.insert(one.plugin).second;
+    if (is_first || others.contains(one.name) || std::getenv("CAPSTAN_PARITY_ALL")) some.push_back(one);
+  }
+  return some;
+}();
+
 /// The reference folders, made once.
 inline const std::filesystem::path& folders() {
   static const MadeFolder made("models.py", {});
   return made.path();
 }
 
-/// steps-<dtype>.safetensors of these folders, whose making takes longest: made for the first case that asks.
+/// steps-<dtype>.safetensors of the folders of long_cases, whose making takes longest: made for the first that asks.
 inline std::filesystem::path steps(const std::string& name, const std::string& dtype) {
   static const bool made = [] {
-    run_python("models.py", {folders().string(), "steps"});
+    std::string names;
+    for (const auto& one : long_cases) names += (names.empty() ? "" : ",") + one.name;
+    run_python("models.py", {folders().string(), "steps", names});
     return true;
   }();
   CAPSTAN_ASSERT(made);

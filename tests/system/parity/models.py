@@ -1,7 +1,7 @@
 """Writes tiny random models of every family as transformers saves them, and what transformers and PyTorch do with them.
 
     models.py FOLDER
-    models.py FOLDER steps
+    models.py FOLDER steps NAME,…
     models.py FOLDER SEEDS
 
 For each case of CASES, FOLDER/<case> gets config.json and model.safetensors (float32), as save_pretrained writes them,
@@ -17,7 +17,7 @@ and for each of float32 and float64
     gradients-<dtype>/model.safetensors
         d (loss + aux_loss) / d parameter, under the names and shapes of model.safetensors
 
-With "steps", of the same models, which are drawn again, since this is what takes long
+With "steps", of the models with these names, which are drawn again, since this is what takes long
 
     steps-<dtype>.safetensors
         steps.ids, steps.labels    int64 [steps, micro-batches, batch, seq]
@@ -294,7 +294,7 @@ def write_on_gpu(folder, kind, config, seed):
 def main():
     transformers.utils.logging.set_verbosity_error()
     torch.set_num_threads(1)
-    write = write_steps if sys.argv[2:] == ["steps"] else write_case
+    write = write_steps if sys.argv[2:3] == ["steps"] else write_case
     if len(sys.argv) > 2 and write is write_case:
         for name, case in ON_GPU.items():
             for seed in range(int(sys.argv[2])):
@@ -302,8 +302,10 @@ def main():
                 folder.mkdir(parents=True)
                 write_on_gpu(folder, *case(), seed)
         return
+    names = sys.argv[3].split(",") if sys.argv[3:] else CASES
     for name, case in CASES.items():
-        write(pathlib.Path(sys.argv[1]) / name, *case())
+        if name in names:
+            write(pathlib.Path(sys.argv[1]) / name, *case())
 
 
 if __name__ == "__main__":

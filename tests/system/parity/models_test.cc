@@ -28,6 +28,7 @@ using parity::cases;
 using parity::folders;
 using parity::load;
 using parity::logits_of;
+using parity::long_cases;
 using parity::prepare;
 using parity::Tensors;
 
@@ -196,12 +197,14 @@ TEST_CASE("float64: transformers' logits, loss and gradients") {
 }
 
 TEST_CASE("float32: transformers' logits, loss and gradients", "[transformers4]") {
-  for (const auto& one : cases) compare(one, "fp32", "float32", 1e-5);
+  // Gradients of norms of q and k are sums over all heads and positions: other processors round them up to 1.5e-5
+  // apart.
+  for (const auto& one : cases) compare(one, "fp32", "float32", 2e-5);
 }
 
 TEST_CASE("bfloat16 is as close to float32 as transformers' own bfloat16") {
   at::set_num_threads(1);
-  for (const auto& one : cases) {
+  for (const auto& one : long_cases) {
     INFO(one.name);
     const auto reference = load(folders() / one.name / "reference-float32.safetensors");
     const auto job = prepare(one, "bf16");
@@ -221,7 +224,7 @@ TEST_CASE("bfloat16 is as close to float32 as transformers' own bfloat16") {
 }
 
 TEST_CASE("20 steps are a plain PyTorch loop's") {
-  for (const auto& one : cases) {
+  for (const auto& one : long_cases) {
     // AdamW divides by the root of the mean square, which makes rounding as large as the step where a gradient is
     // nearly zero.
     compare_training(one, "fp64", "float64", 1e-8);
@@ -231,7 +234,7 @@ TEST_CASE("20 steps are a plain PyTorch loop's") {
 
 TEST_CASE("generation is transformers' token for token, all prompts at once and one by one") {
   at::set_num_threads(1);
-  for (const auto& one : cases) {
+  for (const auto& one : long_cases) {
     INFO(one.name);
     const auto reference = load(parity::steps(one.name, "float32"));
     const auto expected = lists(reference.at("answers"));

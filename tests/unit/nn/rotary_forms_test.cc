@@ -78,12 +78,12 @@ TEST_CASE("pairs turn as the halves that they would make") {
   }
 }
 
-TEST_CASE("a part may have the whole head's first frequencies") {
+TEST_CASE("a part may have the whole head's first frequencies, and the others stand still") {
   auto form = part(4);
   form.of_whole_head = true;
   const nn::Rotary rotary(dim, 100, {}, form);
   const auto whole = nn::Rotary(dim, 100, {}).frequencies(at::kDouble);
-  CHECK(rotary.frequencies(at::kDouble) == std::vector<double>{whole[0], whole[1]});
+  CHECK(rotary.frequencies(at::kDouble) == std::vector<double>{whole[0], whole[1], 0, 0});
 }
 
 TEST_CASE("longrope divides each frequency by its own number, and q and k grow by one factor") {
