@@ -42,8 +42,8 @@ struct RotaryScaling {
 struct RotaryForm {
   std::int64_t turned = 0;   ///< this number of a head's first ones; 0: all. The others stay as they are
   bool interleaved = false;  ///< number 2 i turns with 2 i + 1, instead of i with i + turned / 2
-  /// The frequencies are those of a head that turns as a whole: the first turned / 2 are used (Gemma 4's
-  /// "proportional"); else those of a head with `turned` numbers.
+  /// The frequencies are those of a head that turns as a whole: number i turns with i + dim / 2 by the first turned / 2
+  /// of them, and the others stand still (Gemma 4's "proportional"). Else those of a head with `turned` numbers.
   bool of_whole_head = false;
 };
 
