@@ -221,7 +221,8 @@ void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& d
   }
   const auto where = path_.string();
   add_list(diagnostics, where, missing, missing_without(map_.prefixes, used), "is it a folder of this model's family?");
-  add_list(diagnostics, where, wrong, "of another kind", "take the model's sizes from its config.json");
+  add_list(diagnostics, where, wrong, "of another kind",
+           "take the model's sizes from its config.json, and weights in a form of docs/model-files.md");
   add_list(diagnostics, where, unexpected, "that the model does not have",
            "take the model's sizes from its config.json");
 }

@@ -1,6 +1,7 @@
 #pragma once
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
+#include <capstan/checkpoint/safetensors.h>
 #include <capstan/layout/file_tensor.h>
 
 #include <filesystem>
@@ -39,10 +40,13 @@ class FolderSource : public Folder {
   };
   std::optional<InFile> in_file(const std::string& name) const;
 
-  /// The folder's tensors that are none of the model's and are written again as they are: FileMap::kept.
+  /// The folder's tensors that are none of the model's and are written again, numbers as they are and codes decoded,
+  /// without their scales: FileMap::kept.
   std::vector<std::string> kept() const;
-  /// One of them, which may only be read and only while this lives.
-  at::Tensor kept_tensor(const std::string& full_name) const;
+  /// What kept_tensor() gives.
+  checkpoint::TensorHead kept_head(const std::string& full_name, c10::ScalarType compute) const;
+  /// One of them, codes decoded to `compute`. It may only be read, and only while this lives.
+  at::Tensor kept_tensor(const std::string& full_name, c10::ScalarType compute) const;
 
   bool concurrent() const override { return true; }
   bool has(const layout::Param& param) const override;

@@ -124,9 +124,9 @@ const nn::Codec* HfWriter::codec_of(const RecordPart& piece) const {
 void HfWriter::add(const std::string& name, const RecordPart& piece) {
   const auto in_file = weights_.original ? weights_.original->in_file(name) : std::nullopt;
   const auto whole_name = in_file ? in_file->name : weights_.map.published(name);
-  for (auto& tensor : tensors_) {
-    if (tensor.head.name != whole_name) continue;
-    tensor.pieces.push_back(piece);
+  const auto [place, is_new] = places_.try_emplace(whole_name, tensors_.size());
+  if (!is_new) {
+    tensors_[place->second].pieces.push_back(piece);
     return;
   }
   const auto* codec = codec_of(piece);
@@ -143,10 +143,8 @@ void HfWriter::add(const std::string& name, const RecordPart& piece) {
 
 void HfWriter::add_kept() {
   if (!weights_.original) return;
-  for (const auto& name : weights_.original->kept()) {
-    const auto value = weights_.original->kept_tensor(name);
-    tensors_.push_back({{name, value.scalar_type(), value.sizes().vec()}, {}, nullptr, /*is_kept=*/true});
-  }
+  for (const auto& name : weights_.original->kept())
+    tensors_.push_back({weights_.original->kept_head(name, weights_.compute), {}, nullptr, /*is_kept=*/true});
 }
 
 void HfWriter::share_out() {
@@ -185,7 +183,7 @@ layout::Source& HfWriter::source_of(const Param& record) const {
 }
 
 at::Tensor HfWriter::read(const Tensor& tensor) const {
-  if (tensor.is_kept) return weights_.original->kept_tensor(tensor.head.name);
+  if (tensor.is_kept) return weights_.original->kept_tensor(tensor.head.name, weights_.compute);
   const auto options = at::TensorOptions(tensor.head.dtype);
   const auto& first = tensor.pieces.front();
   if (!first.place->stack.empty()) {
@@ -262,12 +260,21 @@ bool HfWriter::has_codes() const {
   return std::any_of(tensors_.begin(), tensors_.end(), [](const auto& tensor) { return tensor.codec != nullptr; });
 }
 
+// The name under which transformers has it, whatever the file's is.
+std::string HfWriter::module_tensor(const Tensor& tensor) const {
+  if (tensor.is_kept) return tensor.head.name;
+  const auto& piece = tensor.pieces.front();
+  const auto& place = *piece.place;
+  return weights_.map.published(place.stack.empty() ? place.name : place.stack[piece.stacked]);
+}
+
 std::vector<std::string> HfWriter::plain_modules() const {
   constexpr std::string_view end = ".weight";
   std::vector<std::string> modules;
-  for (const auto& [head, pieces, codec, is_kept] : tensors_) {
-    if (!codec && head.shape.size() > 1 && head.name.ends_with(end))
-      modules.push_back(head.name.substr(0, head.name.size() - end.size()));
+  for (const auto& tensor : tensors_) {
+    const auto name = module_tensor(tensor);
+    if (!tensor.codec && tensor.head.shape.size() > 1 && name.ends_with(end))
+      modules.push_back(name.substr(0, name.size() - end.size()));
   }
   return modules;
 }

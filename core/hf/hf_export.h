@@ -84,6 +84,7 @@ class HfWriter {
   const nn::Codec* codec_of(const RecordPart& piece) const;  // null: numbers
   void add(const std::string& name, const RecordPart& piece);
   void add_kept();
+  std::string module_tensor(const Tensor& tensor) const;
   void share_out();
   at::Tensor read(const Tensor& tensor) const;
   Parts encoded(const Tensor& tensor) const;
@@ -92,6 +93,7 @@ class HfWriter {
 
   HfWeights weights_;
   std::vector<Tensor> tensors_;                  // in the model's order
+  std::map<std::string, std::size_t> places_;    // the records' ones in tensors_, by name
   std::vector<std::vector<std::size_t>> files_;  // tensors of each
 };
 

@@ -1,4 +1,5 @@
-// Tensors of a folder that are none of the trained model's, and that an export writes again as they are.
+// Tensors of a folder that are none of the trained model's, and that an export writes again: numbers as they are, codes
+// decoded, since its config.json no longer says what they mean.
 #include <ATen/ATen.h>
 #include <capstan/base/counted.h>
 #include <capstan/base/text.h>
@@ -60,16 +61,29 @@ std::vector<std::string> FolderSource::kept() const {
   if (map_.kept.empty()) return {};
   const auto own = own_names();
   auto names = folder_.names();
-  // A scale of one of the model's matrices is not kept without its codes.
+  // Codes are decoded, and need no scales then.
   std::erase_if(names, [&](const auto& name) {
-    return own.contains(name) || own.contains(quantised_.matrix_of(name)) || !is_kept(name) || is_ignored(name);
+    return own.contains(name) || !quantised_.matrix_of(name).empty() || !is_kept(name) || is_ignored(name);
   });
   return names;
 }
 
-at::Tensor FolderSource::kept_tensor(const std::string& full_name) const {
+checkpoint::TensorHead FolderSource::kept_head(const std::string& full_name, c10::ScalarType compute) const {
+  if (auto shape = quantised_.shape_of(full_name)) return {full_name, compute, std::move(*shape)};
   const auto* file = folder_.find(full_name);
   CAPSTAN_ASSERT(file);
+  const auto& info = file->info(full_name);
+  return {full_name, checkpoint::torch_dtype(info.dtype), info.shape};
+}
+
+at::Tensor FolderSource::kept_tensor(const std::string& full_name, c10::ScalarType compute) const {
+  const auto* file = folder_.find(full_name);
+  CAPSTAN_ASSERT(file);
+  if (const auto shape = quantised_.shape_of(full_name)) {
+    auto out = at::empty(*shape, at::TensorOptions(compute));
+    quantised_.read(full_name, *shape, layout::Box::whole(*shape), out);
+    return out;
+  }
   const auto& info = file->info(full_name);
   if (!file->is_whole(info))
     throw Error(cat("tensor '", full_name, "' is cut off"), "the file is damaged: copy or download it again",
@@ -80,7 +94,10 @@ at::Tensor FolderSource::kept_tensor(const std::string& full_name) const {
 
 std::vector<std::string> FolderSource::notes(const std::vector<const layout::Param*>& params) const {
   std::vector<std::string> notes, beside, stale;
-  for (auto& name : kept()) (is_kept_around(name) ? beside : stale).push_back(std::move(name));
+  std::size_t decoded = 0;
+  auto all = kept();
+  for (const auto& name : all) decoded += quantised_.shape_of(name) ? 1 : 0;
+  for (auto& name : all) (is_kept_around(name) ? beside : stale).push_back(std::move(name));
   if (!beside.empty()) {
     notes.push_back(cat(path_.string(), " has ", counted(beside.size(), "tensor"), " besides the text model's (",
                         beginnings(beside), "), which are not trained and kept as they are"));
@@ -89,7 +106,6 @@ std::vector<std::string> FolderSource::notes(const std::vector<const layout::Par
     notes.push_back(cat(path_.string(), " has ", counted(stale.size(), "tensor"), " that are not trained (",
                         beginnings(stale), "): they are kept byte for byte, and stale once the model is trained"));
   }
-  std::size_t decoded = 0;
   for (const auto* param : params) {
     const auto* tensor = mapped(*param);
     if (!tensor) continue;

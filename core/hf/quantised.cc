@@ -72,7 +72,8 @@ Quantised::Quantised(const std::filesystem::path& folder, const SafetensorsFolde
   if (!is_decodable(said)) return;
   const auto method = method_of(said);
   method_ = method == "fp8" ? Method::fp8 : method == "bitsandbytes" ? Method::four_bits : Method::none;
-  const auto block = said.value("weight_block_size", Json());
+  // transformers' FineGrainedFP8Config takes such blocks where the file says none; null: a scale for each matrix.
+  const auto block = said.value("weight_block_size", Json::array({128, 128}));
   if (block.is_array() && block.size() == 2) block_ = block.get<std::vector<std::int64_t>>();
 }
 
@@ -119,7 +120,11 @@ std::string Quantised::matrix_of(const std::string& name) const {
 std::string Quantised::fp8_fault(const std::string& name) const {
   const auto scales = name + scale_end;
   const auto* file = tensors_->find(scales);
-  if (!file) return cat(name, " has FP8 codes, and there is no ", scales);
+  if (!file) {
+    const bool is_others = tensors_->find(name + "_scale") != nullptr;
+    return cat(name, " has FP8 codes, and there is no ", scales,
+               is_others ? " but a weight_scale, which is another program's form" : "");
+  }
   const auto& shape = tensors_->find(name)->info(name).shape;
   const auto& given = file->info(scales).shape;
   if (layout::numel(given) == 1) return {};

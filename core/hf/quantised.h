@@ -19,8 +19,9 @@ namespace hf {
 /// Matrices that a folder holds as codes and scales, decoded to numbers by their method's formula in float32:
 ///
 /// fp8: `weight` e4m3 [rows, columns], `weight_scale_inv` [⌈rows / m⌉, ⌈columns / n⌉] for blocks [m, n] of
-/// quantization_config.weight_block_size, or one number for the whole; a number is code · scale (transformers'
-/// FineGrainedFP8, DeepSeek-V3). `activation_scale` is of inputs, which training does not quantize.
+/// quantization_config.weight_block_size (128 x 128 where it is left out), or one number for the whole; a number is
+/// code · scale (transformers' FineGrainedFP8, DeepSeek-V3). `activation_scale` is of inputs, which training does not
+/// quantize.
 ///
 /// bitsandbytes' 4 bits: `weight` U8 [elements / 2, 1], the first of two codes in the higher bits; a number is
 /// quant_map[code] · absmax[block], and an absmax of 8 bits is nested_quant_map[code] · nested_absmax[group] + offset.

@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <set>
 
+#include "checkpoint/decoded_source.h"
 #include "checkpoint/whole_folder.h"
 #include "comm/agree.h"
 #include "hf/coded_folder.h"
 #include "hf/config_json.h"
-#include "hf/decoded_source.h"
 #include "hf/hf_export.h"
 #include "hf/merged_source.h"
 #include "job/adapter_state.h"
@@ -175,9 +175,17 @@ std::string otherwise(const job::Plugins& plugins, const std::vector<nn::Unit*>&
                          : cat("write its adapters with ", options, ", or add them into it with --merge");
 }
 
+// Why no class of transformers is this model; empty: one is.
+std::string without_class(const layout::FileMap& map) {
+  if (map.config_table.empty() || !map.architecture.ends_with("ForSequenceClassification")) return {};
+  return "the model around its text model has no class with a head of values";
+}
+
 // Throws Error where the folder would not be this model.
 void refuse_unfaithful(const ModelToWrite& model, const session::ExportForm& form) {
   constexpr auto what = "this model cannot be written as a Hugging Face folder: ";
+  if (const auto reason = without_class(model.plugins.model.object->file_map()); !reason.empty())
+    throw Error(what + reason, "train from a folder of the text model alone");
   if (form.merge || !form.quantization.empty()) {  // adapters are left out
     const auto reason = misnamed_head(model.plugins, model.units, model.plugins.model.object->file_map());
     if (!reason.empty()) throw Error(what + reason, "correct the model plugin's file_map()");
@@ -191,6 +199,7 @@ void refuse_unfaithful(const ModelToWrite& model, const session::ExportForm& for
 std::string not_exportable(const job::Plugins& plugins, const std::vector<nn::Unit*>& units) {
   const auto map = plugins.model.object->file_map();
   if (map.architecture.empty()) return cat("model plugin ", plugins.model.name, " has no Hugging Face architecture");
+  if (auto reason = without_class(map); !reason.empty()) return reason;
   const auto names = without_place(job::records_of(units), map);
   if (names.empty()) return misnamed_head(plugins, units, map);
   return cat(
@@ -206,8 +215,8 @@ WrittenModel write_folder(const ModelToWrite& model, layout::Source& values, con
   auto weights = weights_of(model, form, world.size);
   const auto original = open_original(model, weights, job::codecs_of(weights_in(model.units)), form.quantization);
   weights.values = &values;
-  DecodedSource base(weights.frozen ? *weights.frozen : values, model.units, weights.compute,
-                     without_numbers(model.plugins));
+  checkpoint::DecodedSource base(weights.frozen ? *weights.frozen : values, model.units, weights.compute,
+                                 without_numbers(model.plugins));
   MergedSource merged(base, values, job::adapters_of(model.units));
   if (form.merge) weights.values = &merged;
   const HfWriter writer(weights);

@@ -15,6 +15,7 @@
 #include "hf/family.h"
 #include "hf/json_keys.h"
 #include "hf/layer_config.h"
+#include "hf/quantization.h"
 #include "hf/rope_tables.h"
 #include "hf/wrapper.h"
 
@@ -68,6 +69,7 @@ class Reader {
  public:
   Reader(const config::Section& section, const plugin::Registration& registration, std::string file)
       : file_(std::move(file)),
+        folder_(std::filesystem::path(file_).parent_path().string()),
         whole_(parse_config(read_file(file_), file_)),
         json_(text_part(whole_)),
         where_(is_wrapper(whole_) ? cat(file_, ": ", text_table) : file_),
@@ -79,6 +81,7 @@ class Reader {
   FromFolder read() {
     settle_tables();
     settle_tied();
+    settle_experts();
     auto unknown = judge();
     judge_wrapper(unknown);
     for (const auto& spec : registration_.schema) {
@@ -86,7 +89,8 @@ class Reader {
     }
     require_sizes();
     faults_.throw_if_any();
-    auto note = with_decoding(note_of(unknown));
+    auto note = note_of(unknown);
+    if (decodes_experts(whole_)) note += cat(note.empty() ? "" : "\n", file_, experts_note);
     if (!tied_note_.empty()) note += cat(note.empty() ? "" : "\n", tied_note_);
     return {std::move(result_), std::move(note), std::move(unknown)};
   }
@@ -145,20 +149,27 @@ class Reader {
     reader.longest = default_length("max_position_embeddings");
     reader.original = default_length("original_max_position_embeddings");
     settle_rope(json_, reader, where_, faults_);
-    const auto& schema = registration_.schema;
-    const bool has_global_heads =
-        std::any_of(schema.begin(), schema.end(), [](const auto& spec) { return spec.key == "global_head_dim"; });
-    if (has_global_heads) settle_layers(json_);
+    if (has_option("global_head_dim")) settle_layers(json_);
   }
 
   std::optional<bool> tied_in(const Json& json, const std::string& family) const {
     const auto said = json.value(tied_key, Json());
     if (said.is_boolean()) return said.get<bool>();
     for (const auto& [key, value] : defaults_of(family)) {
-      const auto* tied = std::get_if<bool>(&value);
-      if (tied && key == tied_key) return *tied;
+      if (key == tied_key) return std::get<bool>(value);
     }
     return {};
+  }
+
+  bool has_option(const std::string& key) const {
+    const auto& schema = registration_.schema;
+    return std::any_of(schema.begin(), schema.end(), [&](const auto& spec) { return spec.key == key; });
+  }
+
+  void settle_experts() {
+    constexpr const char* key = "experts_together";
+    const auto together = has_option(key) && !result_.find(key) ? has_fused_experts(folder_) : std::nullopt;
+    if (together) add(key, *together, file_);
   }
 
   // transformers 5 goes by the wrapper's flag and the head that is in the files, transformers 4 by the text model's:
@@ -167,14 +178,10 @@ class Reader {
     if (!is_wrapper(whole_) || result_.find(tied_key)) return;
     const auto outer = tied_in(whole_, family_of(whole_)), inner = tied_in(json_, family_);
     if (!outer || outer == inner) return;
-    const auto has = has_head(std::filesystem::path(file_).parent_path().string());
+    const auto has = has_head(folder_);
     if (!has) return;
     json_[tied_key] = !*has;
-    const auto words = [](const std::optional<bool>& tied) { return !tied ? "not said" : *tied ? "true" : "false"; };
-    tied_note_ =
-        cat(file_, ": ", tied_key, " is ", words(outer), " for the whole and ", words(inner), " in ", text_table,
-            *has ? "; the files have a head, which is trained as a matrix of its own"
-                 : "; the files have no head, so it is the embedding's table");
+    tied_note_ = cat(file_, ": ", tied_note(outer, inner, *has));
   }
 
   // An option's name that the table does not know is used.
@@ -219,6 +226,7 @@ class Reader {
     if (!is_wrapper(whole_) || !reads_wrapper(registration_, family_of(whole_))) return;
     auto beside = whole_;
     beside.erase(text_table);
+    beside.erase("model_type");  // by which the table was found
     const auto table = table_of("config.json", family_of(whole_));
     for (auto& key : config::judge_keys(table, beside.dump(), file_, faults_)) unknown.push_back(std::move(key));
   }
@@ -244,15 +252,6 @@ class Reader {
     if (unknown.empty() || table_.keys.empty()) return {};
     return cat(file_, " has keys that Capstan does not know and passes over: ", printable(join(unknown)),
                "; `capstan reference --files` lists those that it knows");
-  }
-
-  // With what becomes of weights that are packed in a way that a folder's source knows.
-  std::string with_decoding(std::string note) const {
-    const auto* method = find_key(whole_, "quantization_config.quant_method");
-    if (!method || *method != "mxfp4") return note;
-    return cat(note, note.empty() ? "" : "\n", file_,
-               " says that experts are in MXFP4: what no strategy keeps so is decoded as it is read, and written as "
-               "numbers");
   }
 
   void take(const config::OptionSpec& spec) {
@@ -317,6 +316,7 @@ class Reader {
   }
 
   std::string file_;
+  std::string folder_;
   Json whole_;
   Json json_;          // what it says of the model that is trained: whole_, or a part of it
   std::string where_;  // for messages about json_

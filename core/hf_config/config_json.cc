@@ -52,8 +52,8 @@ std::vector<std::string> written_names(const config::OptionSpec& spec, const Jso
   return {spec.key};
 }
 
-// Every spelling that the original has, so that none of them disagrees.
-void put_option(Json& json, const config::Resolved& option, bool has_original) {
+// Every spelling that the original has, so that none of them disagrees. `only_there`: nothing where it has none.
+void put_option(Json& json, const config::Resolved& option, bool has_original, bool only_there) {
   bool is_there = false;
   for (const auto& name : names_of(option.spec)) {
     const auto* original = find_key(json, name);
@@ -62,7 +62,7 @@ void put_option(Json& json, const config::Resolved& option, bool has_original) {
     if (json_of(option.value) != *original && !is_shorter(option.spec, *original, option.value))
       put_key(json, name, json_of(option.value));
   }
-  if (is_there || (has_original && std::holds_alternative<std::monostate>(option.value))) return;
+  if (is_there || only_there || (has_original && std::holds_alternative<std::monostate>(option.value))) return;
   for (const auto& name : written_names(option.spec, json)) put_key(json, name, json_of(option.value));
 }
 
@@ -73,8 +73,19 @@ void put_ids(Json& json, const TokenIds& ids) {
   json["pad_token_id"] = one(ids.pad);
 }
 
+// The configuration says it, not the original.
+bool is_asked(const config::Resolved& option) { return option.origin.layer > config::Origin::Layer::model_file; }
+
 bool is_left_out(const layout::FileMap& map, const config::Resolved& option) {
   return std::find(map.left_out.begin(), map.left_out.end(), option.spec.key) != map.left_out.end();
+}
+
+// One that such files do not have is written where the original has it, and the user asks for another value.
+void put_options(Json& json, const ConfigJson& from, bool has_original) {
+  for (const auto& option : from.options) {
+    const bool left_out = is_left_out(from.map, option);
+    if (!left_out || (has_original && is_asked(option))) put_option(json, option, has_original, left_out);
+  }
 }
 
 void put_quantization(Json& json, const std::string& quantization) {
@@ -87,9 +98,9 @@ std::string wrapper_json(const ConfigJson& from, Json json) {
   const auto before = json;
   auto& inside = json[text_table];
   for (const auto& option : from.options) {
-    const bool is_asked = option.origin.layer > config::Origin::Layer::model_file;
-    if (is_asked && !is_left_out(from.map, option)) put_option(inside, option, /*has_original=*/true);
-    if (is_asked && option.spec.key == "tie_word_embeddings") json[option.spec.key] = json_of(option.value);
+    if (!is_asked(option)) continue;
+    put_option(inside, option, /*has_original=*/true, is_left_out(from.map, option));
+    if (option.spec.key == "tie_word_embeddings") json[option.spec.key] = json_of(option.value);
   }
   for (auto* part : {&json, &inside}) {
     for (const char* key : {"dtype", "torch_dtype"}) {
@@ -109,9 +120,7 @@ std::string config_json(const ConfigJson& from) {
   auto json = has_original ? parse_config(from.original, "config.json") : Json::object();
   if (is_wrapper(json)) return wrapper_json(from, std::move(json));
   json["architectures"] = Json::array({from.map.architecture});
-  for (const auto& option : from.options) {
-    if (!is_left_out(from.map, option)) put_option(json, option, has_original);
-  }
+  put_options(json, from, has_original);
   for (const auto& [key, text] : from.map.more) {
     // A length that is made up here gives way to the original's.
     if (!has_original || key != "max_position_embeddings") put_key(json, key, Json::parse(text));

@@ -21,6 +21,8 @@ bool is_decodable(const Json& quantization) {
   return is("quant_method", "fp8") && is_e4m3;
 }
 
+bool decodes_experts(const Json& config) { return method_of(quantization_config(config)) == "mxfp4"; }
+
 std::string method_of(const Json& quantization) {
   const auto method = quantization.is_object() ? quantization.value("quant_method", Json()) : Json();
   if (!method.is_string()) return {};

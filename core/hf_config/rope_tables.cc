@@ -30,6 +30,16 @@ std::string type_of(const Json& table) {
   return "default";
 }
 
+// Old Phi-3 folders have longrope's first name.
+void settle_type(Json& json, const std::string& name) {
+  if (!is_table(json, name)) return;
+  for (const char* key : {"rope_type", "type"}) {
+    const auto whole = cat(name, ".", key);
+    const auto* found = find_key(json, whole);
+    if (found && *found == "su") put_key(json, whole, "longrope");
+  }
+}
+
 // The table with one spelling of the type, without nulls, and with the theta that stands next to it.
 Json plain(const Json& table, const Json& whole) {
   Json out{{"rope_type", type_of(table)}};
@@ -87,6 +97,7 @@ void settle_factor(Json& json, const std::string& name, const RopeReader& reader
 }  // namespace
 
 void settle_rope(Json& json, const RopeReader& reader, const std::string& file, Diagnostics& faults) {
+  for (const auto& name : {std::string("rope_scaling"), newer_table(json)}) settle_type(json, name);
   if (!agree(json, file, faults)) return;
   const auto name = is_table(json, "rope_scaling") ? std::string("rope_scaling") : newer_table(json);
   if (!is_table(json, name) || reader.is_set(name + ".rope_type")) return;

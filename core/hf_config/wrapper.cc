@@ -2,6 +2,7 @@
 
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/text.h>
 #include <capstan/record/safetensors.h>
 
 #include <algorithm>
@@ -37,8 +38,10 @@ layout::FileMap in_wrapper(layout::FileMap map) {
   return map;
 }
 
-std::optional<bool> has_head(const std::string& folder) {
-  const std::vector<std::string> names{"lm_head.weight", "language_model.lm_head.weight"};
+namespace {
+
+// Whether the folder's safetensors files have one of these tensors; nothing: it has no such files.
+std::optional<bool> has_one_of(const std::string& folder, const std::vector<std::string>& names) {
   const auto any = [&](const auto& has) { return std::any_of(names.begin(), names.end(), has); };
   const auto single = std::filesystem::path(folder) / "model.safetensors";
   const auto index = std::filesystem::path(folder) / "model.safetensors.index.json";
@@ -52,6 +55,25 @@ std::optional<bool> has_head(const std::string& folder) {
   const auto map = json.is_object() ? json.value("weight_map", Json()) : Json();
   if (!map.is_object()) return {};
   return any([&](const auto& name) { return map.contains(name); });
+}
+
+std::string words_of(const std::optional<bool>& tied) { return !tied ? "not said" : *tied ? "true" : "false"; }
+
+}  // namespace
+
+std::optional<bool> has_head(const std::string& folder) {
+  return has_one_of(folder, {"lm_head.weight", "language_model.lm_head.weight"});
+}
+
+std::string tied_note(const std::optional<bool>& outer, const std::optional<bool>& inner, bool has_head) {
+  return cat("tie_word_embeddings is ", words_of(outer), " for the whole and ", words_of(inner), " in ", text_table,
+             has_head ? "; the files have a head, which is trained as a matrix of its own"
+                      : "; the files have no head, so it is the embedding's table");
+}
+
+std::optional<bool> has_fused_experts(const std::string& folder) {
+  const std::string first = "layers.0.mlp.experts.gate_up_proj";
+  return has_one_of(folder, {"model." + first, "model.language_model." + first});
 }
 
 }  // namespace capstan::hf

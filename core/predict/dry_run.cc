@@ -28,6 +28,8 @@ nn::Hidden like(const nn::Hidden& hidden) {
   if (hidden.states.defined())
     other.states = at::empty_like(hidden.states).set_requires_grad(hidden.states.requires_grad());
   for (const auto& sum : hidden.sums) other.sums.push_back(at::empty_like(sum).set_requires_grad(sum.requires_grad()));
+  for (const auto& one : hidden.carried)
+    other.carried.push_back(at::empty_like(one).set_requires_grad(one.requires_grad()));
   return other;
 }
 

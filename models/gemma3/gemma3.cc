@@ -62,7 +62,9 @@ capstan::config::Presets Gemma3Options::presets() {
 
 capstan::config::Presets Gemma3Options::file_defaults() {
   return {{"gemma3_text",
-           decoder::gemma_defaults({.theta = 1e6, .length = 131072}, {{"num_kv_heads", std::int64_t{4}},
+           decoder::gemma_defaults({.theta = 1e6, .length = 131072}, {{"vocab_size", std::int64_t{262208}},
+                                                                      {"num_heads", std::int64_t{8}},
+                                                                      {"num_kv_heads", std::int64_t{4}},
                                                                       {"query_pre_attn_scalar", std::int64_t{256}},
                                                                       {"sliding_window", std::int64_t{4096}},
                                                                       {"global_every", std::int64_t{6}},

@@ -160,6 +160,11 @@ class Gemma4 : public decoder::Model {
     decoder::describe_gemma_files(*options_, map);
     map.left_out.insert(map.left_out.end(), {"rope_theta", "local_rope_theta", "turned_part"});
     map.more["rope_parameters"] = rope_parameters(*options_);
+    // Published files have them in blocks that share keys and values, where nothing reads them.
+    for (auto i = options_->first_sharing(); i < options_->num_layers; ++i) {
+      for (const char* name : {"k_proj.", "v_proj.", "k_norm."})
+        map.kept.push_back(cat("layers.", i, ".self_attn.", name));
+    }
   }
 
  private:

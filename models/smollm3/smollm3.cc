@@ -21,8 +21,8 @@ struct SmolLm3Options : decoder::RotaryOptions, decoder::WindowOptions {
   bool mlp_bias = false;
 
   bool has_rotary(std::int64_t block) const {
-    if (no_rope_layers.empty()) return (block + 1) % no_rope_layer_interval != 0;
-    return no_rope_layers.at(static_cast<std::size_t>(block)) != 0;
+    const auto at = static_cast<std::size_t>(block);  // check refuses a list that is too short
+    return at < no_rope_layers.size() ? no_rope_layers[at] != 0 : (block + 1) % no_rope_layer_interval != 0;
   }
   /// With a type for each block: without layer_types those without rotary positions have the window.
   decoder::WindowOptions windows() const;

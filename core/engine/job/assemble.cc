@@ -139,7 +139,9 @@ std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& confi
   static_cast<BuiltModel&>(*model) = std::move(built);
   model->groups = std::make_shared<strategy::MeshGroups>(topology.mesh, topology.rank, device);
   const auto records = records_of(pointers(model->units));
-  model->has_frozen = std::any_of(records.begin(), records.end(), [](const auto* r) { return !r->trainable; });
+  // What a model itself never trains is in each checkpoint.
+  model->has_frozen = std::any_of(records.begin(), records.end(),
+                                  [](const auto* r) { return !r->trainable && r->usage != layout::Usage::buffer; });
   for (auto* record : nn::parameters(model->units)) record->trainable &= config.trains();  // evaluations train nothing
   place(*model, strategies, topology);
   cut_into_stages(*model, strategies, topology);

@@ -68,7 +68,7 @@ at::Tensor HeadProducts::logits(std::int64_t begin, std::int64_t rows) {
   auto logits = product(operand(hidden_.narrow(0, begin, rows)), weight_.t());
   if (!cap_) return logits;
   logits.div_(*cap_).tanh_();
-  if (wants_gradients()) slopes_ = 1 - logits.square();
+  if (wants_gradients()) slopes_ = logits.square().neg_().add_(1);
   return logits.mul_(*cap_);
 }
 

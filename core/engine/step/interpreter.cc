@@ -12,16 +12,20 @@ namespace {
 
 using Kind = strategy::Action::Kind;
 
+// What is carried has rows and positions, [B, S, ...]; sums have at most one dimension.
+bool is_carried(const at::Tensor& tensor) { return tensor.dim() > 1; }
+
 std::vector<at::Tensor> tensors_of(const nn::Hidden& hidden) {
+  CAPSTAN_ASSERT(std::none_of(hidden.sums.begin(), hidden.sums.end(), is_carried));
+  CAPSTAN_ASSERT(std::all_of(hidden.carried.begin(), hidden.carried.end(), is_carried));
   std::vector<at::Tensor> tensors{hidden.states};
   tensors.insert(tensors.end(), hidden.sums.begin(), hidden.sums.end());
   tensors.insert(tensors.end(), hidden.carried.begin(), hidden.carried.end());
   return tensors;
 }
 
-// What is carried has rows and positions, [B, S, ...]; sums have at most one dimension.
 nn::Hidden hidden_of(const std::vector<at::Tensor>& tensors) {
-  const auto carried = std::find_if(tensors.begin() + 1, tensors.end(), [](const auto& x) { return x.dim() > 1; });
+  const auto carried = std::find_if(tensors.begin() + 1, tensors.end(), is_carried);
   return {tensors.front(), {tensors.begin() + 1, carried}, {}, {carried, tensors.end()}};
 }
 

@@ -78,11 +78,18 @@ std::int64_t words_in(const data::HostBatch& host) {
 
 // What a field of core is in a batch on a device, whose positions are known; others are found by their names.
 void set(nn::Batch& batch, const std::string& name, const at::Tensor& values) {
-  if (name == "tokens") batch.tokens = values;
-  if (name == "labels") batch.labels = values;
-  if (name == "sample_ids") batch.sample_ids = values;
-  if (name == "lengths") batch.real = batch.positions < values.unsqueeze(1);
-  if (name == "loss_rows" && values.numel() > 0) batch.loss_rows = values;
+  if (name == "tokens") {
+    batch.tokens = values;
+  } else if (name == "labels") {
+    batch.labels = values;
+  } else if (name == "sample_ids") {
+    batch.sample_ids = values;
+  } else if (name == "lengths") {
+    batch.real = batch.positions < values.unsqueeze(1);
+  } else {
+    CAPSTAN_ASSERT(name == "loss_rows");
+    if (values.numel() > 0) batch.loss_rows = values;
+  }
 }
 
 }  // namespace

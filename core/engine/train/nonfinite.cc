@@ -118,6 +118,7 @@ at::Tensor is_bad(const at::Tensor& x) {
 at::Tensor is_bad(const nn::Hidden& hidden) {
   auto bad = is_bad(hidden.states);
   for (const auto& sum : hidden.sums) bad = bad.logical_or(is_bad(sum));
+  for (const auto& one : hidden.carried) bad = bad.logical_or(is_bad(one));
   return bad;
 }
 

@@ -60,9 +60,9 @@ nn::RotaryScaling RotaryOptions::scaling() const {
   made.attention_factor = attention_factor_of(*this);
   if (made.kind != Kind::longrope) return made;
   made.divisors = seq_length > rope_original_length ? rope_long_factors : rope_short_factors;
-  const auto pairs = turned_part(dim(), partial_rotary_factor) / 2;
+  const auto turned = turned_part(dim(), partial_rotary_factor);
   // A model with faults is made too, so that all of them can be said.
-  if (static_cast<std::int64_t>(made.divisors.size()) != pairs) made.kind = Kind::none;
+  if (turned < 2 || 2 * static_cast<std::int64_t>(made.divisors.size()) != turned) made.kind = Kind::none;
   return made;
 }
 

@@ -89,7 +89,7 @@ at::Tensor BlockInput::forward(const at::Tensor& x, const std::vector<at::Tensor
 
 at::Tensor CarriedParts::completed(const nn::Hidden& hidden) const {
   const auto x = input ? input->forward(hidden.states, hidden.carried) : hidden.states;
-  return factor ? x * factor->value() : x;
+  return factor ? x * factor->value().to(x.scalar_type()) : x;
 }
 
 }  // namespace capstan::decoder

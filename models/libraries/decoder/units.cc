@@ -204,7 +204,9 @@ Block::Block(const Spec& s, std::int64_t index, const std::string& file)
   if (s.inputs.width > 0) parts_.input.emplace(*this, s, index, file);
   if (s.output_factor.empty()) return;
   parts_.factor = add(vector_of(file + s.output_factor, 1, Init::ones()), nn::Use::states);
-  parts_.factor->records().front().trainable = false;
+  auto& record = parts_.factor->records().front();
+  record.trainable = false;
+  record.usage = layout::Usage::buffer;
 }
 
 at::Tensor Block::attended(const at::Tensor& in, const Batch& batch, KVCache* cache,

@@ -105,7 +105,11 @@ void add_parameter(const nn::Adapter& adapter, const layout::FileMap& files, std
   }
   auto of_down = whole(key_of(module, "lora_A"), down);
   PeftTensor of_up{key_of(module, "lora_B"), {}, {{&up, Box::whole(up.shape), 0}}};
-  of_up.order.assign(at.order.begin() + 2, at.order.end());
+  if (at.order.empty()) {
+    for (std::size_t d = 1; d + 1 < up.shape.size(); ++d) of_up.order.push_back(static_cast<std::int64_t>(d));
+  } else {
+    of_up.order.assign(at.order.begin() + 2, at.order.end());
+  }
   of_up.order.insert(of_up.order.end(), {static_cast<std::int64_t>(up.shape.size()) - 1, 0});
   const auto columns = adapter.rank * up.shape.front();
   of_up.shape = {layout::numel(up.shape) / columns, columns};
@@ -120,7 +124,7 @@ bool is_router_of_parameters(const std::string& module, const layout::FileMap& f
   if (leaf != "router" && leaf != "gate") return false;
   const auto experts = module_of_key(module) + ".experts.";
   return std::any_of(files.tensors.begin(), files.tensors.end(), [&](const auto& entry) {
-    return !entry.second.order.empty() && files.published(entry.second.name).starts_with(experts);
+    return entry.second.stack.empty() && files.published(entry.second.name).starts_with(experts);
   });
 }
 

@@ -16,7 +16,7 @@ namespace {
 std::string leaf_of(const std::string& tensor) { return tensor.substr(tensor.rfind('.') + 1); }
 
 // As peft finds them: "bias", and experts' "down_proj_bias".
-bool is_bias(const std::string& tensor) { return tensor.ends_with("bias"); }
+bool is_bias(const std::string& tensor) { return tensor.ends_with(".bias") || tensor.ends_with("_proj_bias"); }
 
 // The tensors of a module of the model's files, and which of them were trained.
 struct Module {

@@ -13,7 +13,7 @@ namespace {
 
 void train(const nn::WeightPtr& weight) {
   if (!weight) return;
-  for (auto& record : weight->records()) record.trainable = true;
+  for (auto& record : weight->records()) record.trainable = record.usage != layout::Usage::buffer;
 }
 
 // Modules whose records are one weight, by whether they are asked for: "q_proj", then "k_proj" and "v_proj".

@@ -211,7 +211,7 @@ TEST_CASE("all missing, mis-shaped and unexpected tensors are said at once") {
                     "model's family?",
             where + "2 tensors of another kind: h.0.attn.c_attn.bias is [9], the model needs [12]; "
                     "query_key_value.weight holds I64, not floating-point numbers\n    fix: take the model's sizes "
-                    "from its config.json",
+                    "from its config.json, and weights in a form of docs/model-files.md",
             where + "2 tensors that the model does not have: h.1.ln.weight; h.2.ln.weight\n    fix: take the model's "
                     "sizes from its config.json"});
   CHECK_FALSE(source.has(params.back()));

@@ -84,6 +84,26 @@ TEST_CASE("FP8 with one scale for the matrix, in bfloat16, and a record that see
   CHECK(at::equal(out, whole.view({2, 3, 4}).narrow(0, 1, 1).narrow(2, 2, 2).to(at::kDouble)));
 }
 
+TEST_CASE("what an export keeps beside the model is decoded where it is in codes, and has no scales then") {
+  const Scratch scratch;
+  const auto scale = at::scalar_tensor(0.3);
+  write_file(scratch / "config.json", blocks);
+  checkpoint::write_safetensors(scratch / "model.safetensors", {{"mtp.norm.weight", at::ones({2}, at::kHalf)},
+                                                                {"mtp.w.weight", codes({7, 8})},
+                                                                {"mtp.w.weight_scale_inv", scale},
+                                                                {"w.weight", at::ones({2, 2})}});
+  auto map = map_of("w.weight");
+  map.kept = {"mtp."};
+  const hf::FolderSource source(scratch.path(), map);
+  REQUIRE(source.kept() == std::vector<std::string>{"mtp.norm.weight", "mtp.w.weight"});
+  CHECK(source.kept_head("mtp.norm.weight", at::kBFloat16).dtype == at::kHalf);
+  const auto head = source.kept_head("mtp.w.weight", at::kBFloat16);
+  CHECK(head.dtype == at::kBFloat16);
+  CHECK(head.shape == layout::Shape{7, 8});
+  const auto expected = (codes({7, 8}).to(at::kFloat) * scale).to(at::kBFloat16);
+  CHECK(at::equal(source.kept_tensor("mtp.w.weight", at::kBFloat16), expected));
+}
+
 TEST_CASE("codes without scales, scales of another size and FP8 that config.json does not explain are faults") {
   const Scratch scratch;
   const auto param = record("w.weight", {7, 8});
@@ -99,7 +119,12 @@ TEST_CASE("codes without scales, scales of another size and FP8 that config.json
   CHECK_THAT(fault(blocks, {}), Contains("w.weight has FP8 codes, and there is no w.weight_scale_inv"));
   CHECK_THAT(fault(blocks, {{"w.weight_scale_inv", at::ones({2, 2})}}),
              Contains("w.weight_scale_inv is [2, 2], and [7, 8] in blocks of 4 x 3 needs [2, 3]"));
+  CHECK_THAT(fault(blocks, {{"w.weight_scale", at::ones({})}}),
+             Contains("there is no w.weight_scale_inv but a weight_scale, which is another program's form"));
   CHECK_THAT(fault(R"({"quantization_config": {"quant_method": "fp8"}})", {{"w.weight_scale_inv", at::ones({2, 3})}}),
+             Contains("w.weight_scale_inv is [2, 3], and [7, 8] in blocks of 128 x 128 needs [1, 1]"));
+  CHECK_THAT(fault(R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": null}})",
+                   {{"w.weight_scale_inv", at::ones({2, 3})}}),
              Contains("w.weight_scale_inv is [2, 3], and config.json says no weight_block_size"));
   CHECK_THAT(fault("{}", {}), Contains("w.weight holds F8_E4M3, and config.json does not say by which"));
 }

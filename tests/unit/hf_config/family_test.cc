@@ -41,7 +41,7 @@ TEST_CASE("a config.json of another family is refused by its name") {
   CHECK(fault(R"({"model_type": "small"})").empty());
   CHECK(fault("{}").empty());
   CHECK_THAT(fault(R"({"model_type": "tiny2"})"),
-             Contains(where + "no model plugin computes models of type 'tiny2'. The nearest known type is '"));
+             Contains(where + "no model plugin computes models of type 'tiny2'\n    fix: take another model"));
   CHECK_THAT(fault(R"({"model_type": "bloom"})"),
              Contains("it is a model of type 'bloom', and plugin 'tinies' computes 'tiny', 'small'\n    fix: set "
                       "model.plugin = \"bloom\""));

@@ -17,5 +17,10 @@ bool is_decodable(const Json& quantization);
 /// The method for messages: "gptq", "bitsandbytes in 8 bits"; "" where it is not said.
 std::string method_of(const Json& quantization);
 
+/// Whether experts are in MXFP4, and what is to be said of it.
+bool decodes_experts(const Json& config);
+inline constexpr const char* experts_note =
+    " says that experts are in MXFP4: what no strategy keeps so is decoded as it is read, and written as numbers";
+
 }  // namespace hf
 CAPSTAN_END_NAMESPACE

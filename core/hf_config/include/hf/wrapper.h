@@ -34,8 +34,14 @@ bool reads_wrapper(const plugin::Registration& registration, const std::string& 
 /// model's are kept.
 layout::FileMap in_wrapper(layout::FileMap map);
 
-/// Whether the folder's files hold a head; nothing where that is not known.
+/// Whether the folder's safetensors files hold a head; nothing: it has no such files.
 std::optional<bool> has_head(const std::string& folder);
+/// What is to be said where the wrapper and its text model do not say the same of a tied head, and the files decide.
+std::string tied_note(const std::optional<bool>& outer, const std::optional<bool>& inner, bool has_head);
+
+/// Whether the folder's files hold a block's experts in two tensors, as Qwen 3.5 is published, instead of three of each
+/// expert, as transformers saves them; nothing: it has no such files.
+std::optional<bool> has_fused_experts(const std::string& folder);
 
 }  // namespace hf
 CAPSTAN_END_NAMESPACE

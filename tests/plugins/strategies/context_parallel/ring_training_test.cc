@@ -53,7 +53,10 @@ TEST_CASE("float64, ring: every family, on 2, 3 and 4 ranks, packed or not", "[m
     check(model, ring_on(3) + packed, 3);
     check(model, ring_on(4), 4);
   }
-  for (const auto& family : odd_families()) check(plain(family), ring_on(4) + packed, 4);
+  for (const auto& family : odd_families()) {
+    if (family.plugin != "gpt_oss")
+      check(plain(family), ring_on(4) + packed, 4);  // it has sinks, which the ring refuses
+  }
 }
 
 TEST_CASE("float64, ring: windows", "[matrix]") {

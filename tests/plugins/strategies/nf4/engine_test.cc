@@ -2,7 +2,7 @@
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
-#include "hf/decoded_source.h"
+#include "checkpoint/decoded_source.h"
 #include "nn/init_source.h"
 #include "plugins/strategies/nf4/codec.h"
 #include "shard/rig.h"
@@ -74,7 +74,7 @@ TEST_CASE("a unit computes with what export decodes, and its weights are there o
   comm::run_in_process(world, [&](comm::Communicator& communicator) {
     Kept kept(communicator, sharded, broadcasts);
     nn::InitSource initial(5);
-    hf::DecodedSource decoded(initial, pointers(kept.chain), at::kBFloat16);
+    checkpoint::DecodedSource decoded(initial, pointers(kept.chain), at::kBFloat16);
     const auto& layer = kept.chain[2];
     int seen = 0;
     layer->on_forward = [&](int) {

@@ -1,4 +1,4 @@
-#include "hf/decoded_source.h"
+#include "checkpoint/decoded_source.h"
 
 #include "job/halves.h"
 
@@ -22,7 +22,7 @@ TEST_CASE("what a codec keeps is rounded as a run computes with it, and all else
   nn::InitSource values(7);
   int kept = 0;
   for (const auto compute : {at::kFloat, at::kBFloat16}) {
-    hf::DecodedSource decoded(values, units, compute);
+    checkpoint::DecodedSource decoded(values, units, compute);
     for (const auto* unit : units) {
       for (const auto& weight : unit->weights()) {
         for (const auto& record : weight->records()) {
@@ -45,7 +45,7 @@ TEST_CASE("a coded record that no file has is refused with what to do, and one t
   const auto job = halves::job_with("[strategy.halves]\n");
   const auto units = job::pointers(job.model->units);
   Nothing nothing;
-  hf::DecodedSource decoded(nothing, units, at::kFloat, "export the adapters alone");
+  checkpoint::DecodedSource decoded(nothing, units, at::kFloat, "export the adapters alone");
   int refused = 0;
   for (const auto* record : job::records_of(units)) {
     auto out = at::empty(record->shape);

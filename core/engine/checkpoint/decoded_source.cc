@@ -1,11 +1,11 @@
-#include "hf/decoded_source.h"
+#include "checkpoint/decoded_source.h"
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include <capstan/nn/codec.h>
 
-namespace capstan::hf {
+namespace capstan::checkpoint {
 
 DecodedSource::DecodedSource(layout::Source& values, const std::vector<nn::Unit*>& units, c10::ScalarType compute,
                              std::string fix)
@@ -46,4 +46,4 @@ void DecodedSource::fill(const layout::Param& param, const layout::Box& box, con
   out.view({-1}).copy_(rounded.view({-1}));
 }
 
-}  // namespace capstan::hf
+}  // namespace capstan::checkpoint

@@ -9,7 +9,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace hf {
+namespace checkpoint {
 
 /// Values as a run computes with them: those of a frozen weight that a codec keeps are rounded to the run's compute
 /// dtype, encoded and decoded.
@@ -30,5 +30,5 @@ class DecodedSource : public layout::Source {
   std::map<std::string, const nn::Codec*> codecs_;  ///< by record
 };
 
-}  // namespace hf
+}  // namespace checkpoint
 CAPSTAN_END_NAMESPACE
