@@ -47,6 +47,13 @@ TEST_CASE("a run on CPUs with numbers opens no library of predictions; check of 
   CHECK_THAT(opened_by(work, {"check", file, "data.max_length=auto"}), Contains("libcapstan_predict.so"));
 }
 
+TEST_CASE("the library of what only commands ask is opened by check, and by no run") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config());
+  CHECK_THAT(opened_by(work, {"run", file}), Contains("libcapstan_engine.so") && !Contains("libcapstan_session.so"));
+  CHECK_THAT(opened_by(work, {"check", file}), Contains("libcapstan_session.so"));
+}
+
 TEST_CASE(
     "the library of Hugging Face's folders is opened only for one: the model's, or that which a run's end leaves") {
   constexpr auto library = "libcapstan_hf.so";
