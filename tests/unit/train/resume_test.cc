@@ -44,7 +44,7 @@ void check_bits(const Choice& choice) {
   for (const char* precision : {"fp32", "bf16"}) {
     const auto setting = exact(c, precision);
     INFO(precision << ", " << c.name);
-    CHECK(differences(train_resumed(setting, saved_after, setting), train(setting), 0) == "");
+    CHECK(differences(train_resumed(setting, saved_after, setting), testing::train(setting), 0) == "");
   }
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("resume is bit-equal after any step, the first and the last too") {
                         .config = "[strategy.zero]\nstage = 2\n",
                         .overrides = {dropout, "run.deterministic=true"},
                         .steps = steps};
-  const auto straight = train(setting);
+  const auto straight = testing::train(setting);
   for (const std::int64_t k : {1, 2, 5, 6}) {
     INFO("after step " << k);
     CHECK(differences(train_resumed(setting, k, setting), straight, 0) == "");
@@ -112,7 +112,7 @@ TEST_CASE("bf16_pure and fp16's masters come back bit for bit") {
                           .config = strategy,
                           .overrides = {dropout, "run.deterministic=true", "train.precision=bf16_pure"},
                           .steps = steps};
-    CHECK(differences(train_resumed(setting, saved_after, setting), train(setting), 0) == "");
+    CHECK(differences(train_resumed(setting, saved_after, setting), testing::train(setting), 0) == "");
   }
 }
 
@@ -224,7 +224,7 @@ Setting with(const std::string& name, int world, const char* more = "") {
 
 TEST_CASE("parameters and optimizer state that ranks keep for themselves are saved once a rank") {
   const auto setting = with("apart", 3);
-  const auto straight = train(setting);
+  const auto straight = testing::train(setting);
   // After step 3 ranks are apart; after step 4 they have just met.
   for (const std::int64_t k : {3, 4}) {
     auto resumed = train_resumed(setting, k, setting);
@@ -238,7 +238,7 @@ TEST_CASE("parameters and optimizer state that ranks keep for themselves are sav
 TEST_CASE("what a strategy remembers of a bucket continues") {
   for (const char* sharding : {"", "[strategy.fsdp]\nmode = \"shard_grad_op\"\n"}) {
     const auto setting = with("remembers", 2, sharding);
-    CHECK(differences(train_resumed(setting, saved_after, setting), train(setting), 0) == "");
+    CHECK(differences(train_resumed(setting, saved_after, setting), testing::train(setting), 0) == "");
   }
 }
 
@@ -275,7 +275,7 @@ TEST_CASE("another function, other data or another optimizer is refused with bot
 TEST_CASE("frozen parameters are saved or left out, and come from where they came") {
   for (const char* sharding : {"", "[strategy.fsdp]\nmode = \"full_shard\"\n"}) {
     auto setting = with("freezes", 2, sharding);
-    const auto straight = train(setting);
+    const auto straight = testing::train(setting);
     CHECK(differences(train_resumed(setting, saved_after, setting), straight, 0) == "");
     setting.overrides.emplace_back("checkpoint.save=trainable");
     CHECK(differences(train_resumed(setting, saved_after, setting), straight, 0) == "");
@@ -284,7 +284,7 @@ TEST_CASE("frozen parameters are saved or left out, and come from where they cam
 
 TEST_CASE("a run continues with the optimizer that it was saved with, and with what that trained") {
   const auto plain = with("", 2, "[optimizer]\nplugin = \"descends\"\n");
-  CHECK(differences(train_resumed(plain, saved_after, plain), train(plain), 0) == "");
+  CHECK(differences(train_resumed(plain, saved_after, plain), testing::train(plain), 0) == "");
   CHECK_THROWS_WITH(train_resumed(plain, saved_after, with("", 2)),
                     Contains("optimizer.plugin is \"adamw\", but \"descends\" in the checkpoint"));
   auto adamw = with("", 2);
