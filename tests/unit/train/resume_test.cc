@@ -68,7 +68,7 @@ Setting float64(const ShardingCase& c) {
 }
 
 void check_reload(const Choice& choice) {
-  static const TrainResult reference = train({.overrides = {dropout}, .steps = steps});
+  static const TrainResult reference = testing::train({.overrides = {dropout}, .steps = steps});
   const auto before = case_of(choice[ranks_before], choice[layout_before]);
   const auto after = case_of(choice[ranks_after], choice[layout_after]);
   INFO("from " << before.name << "to " << after.name);
