@@ -85,9 +85,10 @@ at::Tensor FolderSource::kept_tensor(const std::string& full_name, c10::ScalarTy
     return out;
   }
   const auto& info = file->info(full_name);
-  if (!file->is_whole(info))
+  if (!file->is_whole(info)) {
     throw Error(cat("tensor '", full_name, "' is cut off"), "the file is damaged: copy or download it again",
                 file->path().string());
+  }
   auto* bytes = const_cast<std::byte*>(file->bytes(full_name));  // a mapped file; only read
   return at::from_blob(bytes, info.shape, at::TensorOptions(checkpoint::torch_dtype(info.dtype)));
 }

@@ -31,9 +31,10 @@ at::Tensor as_it_is(const SafetensorsFolder& tensors, const std::string& name) {
   const auto* file = tensors.find(name);
   CAPSTAN_ASSERT(file);
   const auto& info = file->info(name);
-  if (!file->is_whole(info))
+  if (!file->is_whole(info)) {
     throw Error(cat("tensor '", name, "' is cut off"), "the file is damaged: copy or download it again",
                 file->path().string());
+  }
   auto* bytes = const_cast<std::byte*>(file->bytes(name));
   return at::from_blob(bytes, info.shape, at::TensorOptions(checkpoint::torch_dtype(info.dtype)));
 }
@@ -111,7 +112,7 @@ std::string Quantised::matrix_of(const std::string& name) const {
                                  {".nested_quant_map", ""}, {state_ends[0], ""}, {state_ends[1], ""}};
   if (method_ == Method::none) return {};
   for (const auto& [end, own] : method_ == Method::fp8 ? of_fp8 : of_four_bits) {
-    const auto matrix = name.ends_with(end) ? name.substr(0, name.size() - end.size()) + own : "";
+    auto matrix = name.ends_with(end) ? name.substr(0, name.size() - end.size()) + own : "";
     if (!matrix.empty() && is_coded(matrix)) return matrix;
   }
   return {};
@@ -211,9 +212,10 @@ Quantised::Rows Quantised::four_bit_rows(const std::string& name) const {
 }
 
 void Quantised::read(const std::string& name, const Shape& shape, const Box& box, const at::Tensor& out) const {
-  if (auto fault = fault_of(name); !fault.empty())
+  if (auto fault = fault_of(name); !fault.empty()) {
     throw Error(fault, "the folder is damaged, or of another kind: download it again",
                 tensors_->find(name)->path().string());
+  }
   if (box.empty()) return;
   const at::NoGradGuard no_grad;
   const auto own = *shape_of(name);

@@ -67,14 +67,14 @@ constexpr const char* tied_key = "tie_word_embeddings";
 // Reads one config.json for one plugin.
 class Reader {
  public:
-  Reader(const config::Section& section, const plugin::Registration& registration, std::string file)
+  Reader(config::Section section, const plugin::Registration& registration, std::string file)
       : file_(std::move(file)),
         folder_(std::filesystem::path(file_).parent_path().string()),
         whole_(parse_config(read_file(file_), file_)),
         json_(text_part(whole_)),
         where_(is_wrapper(whole_) ? cat(file_, ": ", text_table) : file_),
         registration_(registration),
-        result_(section),
+        result_(std::move(section)),
         family_(family()),
         table_(table_of("config.json")) {}
 

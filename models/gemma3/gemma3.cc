@@ -78,9 +78,10 @@ std::vector<capstan::config::FileKeys> Gemma3Options::file_keys() {
   keys.insert(keys.end(), shared.begin(), shared.end());
   keys.insert(keys.end(), own.begin(), own.end());
   keys.push_back({"attn_logit_softcapping", Use::refused, "transformers does not apply it in this family: remove it"});
-  for (const char* name : {"rope_type", "type"})
+  for (const char* name : {"rope_type", "type"}) {
     keys.push_back(
         {local_rope + name, Use::only, "local blocks with scaled positions are not supported", {"\"default\""}});
+  }
   return decoder::file_keys({decoder::family_keys("gemma3_text", std::move(keys)),
                              decoder::wrapper_keys("gemma3", "Gemma3ForConditionalGeneration")});
 }

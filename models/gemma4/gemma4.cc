@@ -204,26 +204,30 @@ void Gemma4::check(capstan::Diagnostics& diagnostics) const {
   if (!o.turned_part) refuse(&O::turned_part, "model.turned_part is not set", "set it, to 0.25 in published models");
   if (!o.local_rope_theta)
     refuse(&O::local_rope_theta, "model.local_rope_theta is not set", "set it, to 1e4 in published models");
-  if (o.global_head_dim % 2 != 0 || o.global_head_dim > 512 || o.turned() < 2)
+  if (o.global_head_dim % 2 != 0 || o.global_head_dim > 512 || o.turned() < 2) {
     refuse(&O::global_head_dim,
            cat("global attention heads of ", o.global_head_dim, " numbers, with ", o.turned(),
                " that turn, are not supported"),
            "use an even global_head_dim of at most 512, and a larger turned_part");
-  if (const auto keys = o.global_kv_heads.value_or(1); o.num_heads % keys != 0)
+  }
+  if (const auto keys = o.global_kv_heads.value_or(1); o.num_heads % keys != 0) {
     refuse(&O::global_kv_heads,
            cat("model.num_heads ", o.num_heads, " is not divisible by model.global_kv_heads ", keys),
            "each key head serves the same number of query heads");
-  if (o.inputs_width > 0 && o.inputs_vocab_size < o.vocab_size)
+  }
+  if (o.inputs_width > 0 && o.inputs_vocab_size < o.vocab_size) {
     refuse(&O::inputs_vocab_size,
            cat("model.inputs_vocab_size ", o.inputs_vocab_size, " is below model.vocab_size ", o.vocab_size),
            "give each token an embedding");
+  }
   bool has_givers = o.sharing_layers < o.num_layers;
   for (auto i = o.first_sharing(); has_givers && i < o.num_layers; ++i) has_givers = o.giver_of(i) >= 0;
-  if (!has_givers)
+  if (!has_givers) {
     refuse(&O::sharing_layers,
            cat("model.sharing_layers is ", o.sharing_layers,
                ", but blocks of the same kinds with keys of their own do not stand before these"),
            "use fewer, or other layer_types");
+  }
 }
 
 }  // namespace

@@ -83,9 +83,10 @@ __global__ void gate(Operands<T, width> a) {
       if (bias) of_gates = bias[c], of_ups = bias[a.columns + c];
       if constexpr (is_backward) by = a.gradient[row * a.columns + c];
 #pragma unroll
-      for (int i = 0; i < width; ++i)
+      for (int i = 0; i < width; ++i) {
         pass<T, is_backward>(gates.value[i], ups.value[i], bias ? &of_gates.value[i] : nullptr,
                              bias ? &of_ups.value[i] : nullptr, by.value[i], how);
+      }
       a.out[is_backward ? begin + c : row * a.columns + c] = gates;
       if constexpr (is_backward) a.out[begin + a.columns + c] = ups;
     }

@@ -44,7 +44,7 @@ void GptOssOptions::describe(capstan::config::OptionTable<GptOssOptions>& t) {
   decoder::describe_routers(t, "num_local_experts");
   decoder::describe_window(t, "in the blocks that layer_types says");
   t.add("layer_types", &GptOssOptions::layer_types)
-      .doc("\"sliding_attention\" or \"full_attention\" for each block; by turns when empty, a sliding one first");
+      .doc(R"("sliding_attention" or "full_attention" for each block; by turns when empty, a sliding one first)");
   decoder::describe_rotary_scaling(t);
   decoder::describe_rotary_rest(t);
 }

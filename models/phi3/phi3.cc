@@ -8,7 +8,6 @@
 namespace phi3 {
 namespace {
 
-using capstan::cat;
 namespace decoder = capstan::decoder;
 
 struct Phi3Options : decoder::RotaryOptions {

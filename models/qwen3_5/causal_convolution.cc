@@ -54,7 +54,8 @@ class ConvolutionFunction : public Function<ConvolutionFunction> {
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto saved = ctx->get_saved_variables();
     const auto type = sum_type(saved[0]);
-    const auto x = saved[0].to(type), w = saved[1].to(type), positions = saved[2];
+    const auto x = saved[0].to(type), w = saved[1].to(type);
+    const auto& positions = saved[2];
     const auto of_sum = at::silu_backward(gradients[0].to(type), sums_of(x, w, positions));
     auto of_x = of_sum * tap(w, 0);
     const auto of_w = at::empty_like(w);

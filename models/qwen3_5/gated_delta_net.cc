@@ -49,9 +49,10 @@ std::vector<Part> qkvz_parts(const DeltaSizes& s) {
 
 nn::WeightPtr convolution_of(const std::string& module, const DeltaSizes& s) {
   std::vector<layout::Param> records;
-  for (const auto& part : mixed_parts(s))
+  for (const auto& part : mixed_parts(s)) {
     records.push_back(nn::record(capstan::cat(module, "conv1d_", part.name, ".weight"), {part.features, 1, s.kernel},
                                  Init::normal(s.init_std), true));
+  }
   return weight_of(std::move(records));
 }
 

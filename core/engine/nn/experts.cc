@@ -150,6 +150,7 @@ void declare_experts(Weight& weight, std::int64_t rows) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(modernize-pass-by-value): one copy of a small struct a layer.
 Experts::Experts(Layer& parent, std::string name, Weights weights, const ExpertsKind& kind)
     : Layer(parent, std::move(name)), weights_(std::move(weights)), kind_(kind) {
   own(weights_.gate_up, Use::split);
@@ -249,7 +250,7 @@ at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing, Recompu
   const auto results = exchange ? exchange(body, rows, sorted.counts, ids, kept) : body(rows(), sorted.counts, ids);
   const auto y = results.is_cpu() ? weighted_sum(results, sorted.place, sorted.order, weights)
                                   : ops::combine_rows(results, {sorted.place, sorted.order}, weights);
-  const auto sum = after ? after(y) : y;
+  auto sum = after ? after(y) : y;
   // A mixture adds them where ranks may share its positions.
   if (!down_bias() || dynamic_cast<const Mixture*>(parent())) return sum;
   return sum + weight_of_each(routing, experts).mm(down_bias()->value());
@@ -274,7 +275,7 @@ at::Tensor Mixture::forward(const at::Tensor& x, RecomputeContext& kept) const {
   const auto tokens = all.flatten(0, 1);
   const auto routing = router_.forward(tokens, &kept);
   const auto mixed = experts_.forward(tokens, routing, &kept).view_as(all);
-  const auto y = leave ? leave(mixed) : mixed;
+  auto y = leave ? leave(mixed) : mixed;
   const auto& bias = experts_.down_bias();
   if (!bias) return y;
   // A result's bias counts as often as the result: the sum is one product with all biases, which ranks that share

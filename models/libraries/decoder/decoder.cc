@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "latent.h"
@@ -89,12 +90,12 @@ void fuse_modules(const Spec& spec, const std::string& block, const std::map<std
     for (const std::string end : {".weight", ".bias"}) {
       std::vector<std::string> records;
       for (const auto& module : modules) {
-        if (rows.contains(block + module + end)) records.push_back(block + module + end);
+        if (auto record = cat(block, module, end); rows.contains(record)) records.push_back(std::move(record));
       }
       std::int64_t all = 0, offset = 0;
       for (const auto& record : records) all += rows.at(record);
       for (const auto& record : records) {
-        map.tensors.at(record).name = bare(spec, block + whole + end);
+        map.tensors.at(record).name = bare(spec, cat(block, whole, end));
         map.tensors.at(record).part = layout::FusedPart{0, offset, all};
         offset += rows.at(record);
       }

@@ -176,7 +176,7 @@ void check_longrope(const config::Options<RotaryOptions>& options, Diagnostics& 
 
 std::string rope_table(const RotaryOptions& options, bool is_scaled) {
   const bool is_llama3 = options.rope_type == "llama3", is_yarn = options.rope_type == "yarn";
-  std::string text = cat("{\"rope_theta\": ", number_text(options.rope_theta), ", \"rope_type\": \"",
+  std::string text = cat(R"({"rope_theta": )", number_text(options.rope_theta), R"(, "rope_type": ")",
                          is_scaled ? options.rope_type : "default", "\"");
   const auto add = [&](bool has, const char* key, const std::optional<double>& value) {
     if (is_scaled && has && value) text += cat(", \"", key, "\": ", number_text(*value));

@@ -95,9 +95,10 @@ void read_modules(const Reader& reader, PeftConfig& config, Diagnostics& faults)
   if (config.layer_numbers.empty()) config.layer_numbers.emplace_back(R"(.*?\.[^.]*\.(\d+)\.)");
   config.modules_to_save = reader.list<std::string>("modules_to_save", "a list of texts");
   if (reader.at("modules_to_save").is_string()) reader.fault("modules_to_save", "a list of texts");
-  if (reader.at("peft_type").is_null())
+  if (reader.at("peft_type").is_null()) {
     faults.add(config.path, "it has no peft_type, which peft needs",
                R"(add "peft_type": "LORA" if that is what it is)");
+  }
   config.parameters.names = reader.list<std::string>("target_parameters", "a list of texts");
   if (reader.at("target_modules").is_null() && config.parameters.names.empty()) {
     faults.add(config.path, "it has no target_modules, which peft then takes from a list of families",

@@ -17,10 +17,11 @@ std::int64_t integer(std::int64_t value) { return value; }
 TEST_CASE("DeepSeek V3: the published number of parameters, and floating-point operations") {
   const auto model = make_model("deepseek_v3", {}, "deepseek-v3");
   // 671,026,404,352 parameters without the prediction layer, and 58 corrections of 256.
-  CHECK(nn::summarise(model->build()).parameters == 671026404352 + 58 * 256);
-  const std::int64_t attention = 7168LL * 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 * 128 * 256 + 128 * 128 * 7168;
+  CHECK(nn::summarise(model->build()).parameters == 671026404352 + 58LL * 256);
+  const std::int64_t attention =
+      7168LL * 1536 + 1536LL * 128 * 192 + 7168LL * 576 + 512LL * 128 * 256 + 128LL * 128 * 7168;
   const std::int64_t weights =
-      61 * attention + 3LL * 3 * 7168 * 18432 + 58 * (9LL * 3 * 7168 * 2048 + 256 * 7168) + 129280LL * 7168;
+      61 * attention + 3LL * 3 * 7168 * 18432 + 58 * (9LL * 3 * 7168 * 2048 + 256LL * 7168) + 129280LL * 7168;
   CHECK(model->flops_per_token(4096) == 6.0 * static_cast<double>(weights) + 6.0 * 61 * 2048 * 128 * (192 + 128));
   CHECK(model->facts().num_kv_heads == 128);
 }

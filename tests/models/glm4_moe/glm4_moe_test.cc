@@ -17,12 +17,12 @@ std::int64_t integer(std::int64_t value) { return value; }
 TEST_CASE("presets have the published models' parameters, without their prediction layers") {
   // GLM-4.5: 151552 x 5120 twice and a norm; 92 x (attention 5120 x (2 x 96 + 2 x 8) x 128 with biases 112 x 128, two
   // norms and those of heads); 3 x 3 x 5120 x 12288; 89 x (161 experts of 3 x 5120 x 1536, a router with corrections).
-  const std::int64_t attention = 5120 * 208 * 128 + 112 * 128 + 2 * 5120 + 2 * 128;
-  const std::int64_t large =
-      2 * 151552 * 5120 + 5120 + 92 * attention + 3 * 3 * 5120 * 12288 + 89 * (161LL * 3 * 5120 * 1536 + 160 * 5121);
-  const std::int64_t small_attention = 4096 * 208 * 128 + 112 * 128 + 2 * 4096;
-  const std::int64_t small =
-      2 * 151552 * 4096 + 4096 + 46 * small_attention + 3 * 4096 * 10944 + 45 * (129LL * 3 * 4096 * 1408 + 128 * 4097);
+  const std::int64_t attention = 5120LL * 208 * 128 + 112LL * 128 + 2LL * 5120 + 2LL * 128;
+  const std::int64_t large = 2LL * 151552 * 5120 + 5120 + 92 * attention + 3LL * 3 * 5120 * 12288 +
+                             89 * (161LL * 3 * 5120 * 1536 + 160LL * 5121);
+  const std::int64_t small_attention = 4096LL * 208 * 128 + 112LL * 128 + 2LL * 4096;
+  const std::int64_t small = 2LL * 151552 * 4096 + 4096 + 46 * small_attention + 3LL * 4096 * 10944 +
+                             45 * (129LL * 3 * 4096 * 1408 + 128LL * 4097);
   const std::map<std::string, std::int64_t> published{{"glm-4.5", large}, {"glm-4.6", large}, {"glm-4.5-air", small}};
   CHECK(parameters_of_presets("glm4_moe") == published);
 }
@@ -48,7 +48,7 @@ TEST_CASE("blocks with experts have a shared one and a correction that is no par
 
 TEST_CASE("numbers that do not fit are refused by name") {
   using Faults = std::vector<std::string>;
-  const auto faults = [](ModelOptions options) { return model_faults("glm4_moe", options); };
+  const auto faults = [](const ModelOptions& options) { return model_faults("glm4_moe", options); };
   CHECK(faults({{"num_layers", integer(2)}}).empty());
   CHECK(faults({{"dense_blocks", integer(2)}}) ==
         Faults{"a.toml:10: model.dense_blocks 2 leaves none of the 2 blocks any experts\n    fix: use at most 1"});

@@ -163,9 +163,10 @@ TEST_CASE("a teacher's likeliest words are those of whole logits, for any chunk 
     CHECK(at::equal(found.ids, ids));
     CHECK((found.log_probabilities - values).abs().max().item<double>() < 1e-13);
   };
-  for (const std::int64_t chunk : {1, 4, 100})
+  for (const std::int64_t chunk : {1, 4, 100}) {
     check(distill::likeliest_words(in.teacher.hidden, in.teacher.weight, most,
                                    {in.temperature, chunk, {}, in.teacher.cap}));
+  }
   const int ranks = GENERATE(2, 3, 4);  // of four, each has fewer words than are asked for
   const auto all = on_split_vocabulary(
       in.teacher.hidden, in.teacher.weight, ranks, [&](const ops::VocabularyPart& part, const auto& piece) {
