@@ -45,7 +45,7 @@ double apart(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().ma
 // Sums in float64 of numbers of order 1, in another order; the inverse of a chunk's matrix is well conditioned.
 constexpr double rounding = 1e-13;
 
-at::Tensor marks(std::vector<std::int64_t> begins, std::int64_t length) {
+at::Tensor marks(const std::vector<std::int64_t>& begins, std::int64_t length) {
   auto out = at::zeros({1, length}, at::kBool);
   for (const auto at : begins) out[0][at].fill_(true);
   return out;

@@ -6,7 +6,6 @@
 namespace smollm3_test {
 
 using namespace capstan;
-using capstan::testing::files_of;
 using capstan::testing::make_model;
 using capstan::testing::model_faults;
 using capstan::testing::model_host;

@@ -22,7 +22,7 @@ const fs::path& folders() {
 }
 
 at::Tensor values(layout::Source& source, const layout::Param& record, const layout::Box& box) {
-  const auto out = at::empty(box.size, at::kFloat);
+  auto out = at::empty(box.size, at::kFloat);
   source.fill(record, box, out);
   return out;
 }
