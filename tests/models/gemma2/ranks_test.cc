@@ -1,7 +1,6 @@
 // Gemma 2 on ranks that share layers, positions, blocks or parameters: what one rank learns alone. The model has no
 // line for any of it.
-#include <capstan/testing.h>
-#include <capstan_catch.h>
+#include "support/family_ranks.h"
 
 namespace ranks_test {
 
@@ -19,33 +18,23 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 
 std::string of(const std::string& strategy) { return "[strategy." + strategy + "]\nsize = 2\n"; }
 
-void check(const std::string& trained, const std::vector<std::pair<int, std::string>>& layouts) {
-  const auto alone = testing::train({.config = trained, .steps = 5});
-  CHECK(alone.losses.back() < alone.losses.front());
-  for (const auto& [world, strategies] : layouts) {
-    INFO(world << " ranks\n" << trained << strategies);
-    // Sums in float64 in another order, which AdamW amplifies: what the project promises.
-    const auto run = testing::train({.world = world, .config = trained + strategies, .steps = 5});
-    CHECK(testing::differences(run, alone, 1e-10) == "");
-  }
-}
-
 }  // namespace
 
 TEST_CASE("Gemma 2 on ranks learns what it learns on one rank", "[matrix]") {
-  check(model, {{2, of("tensor_parallel")},
-                {2, of("tensor_parallel") + sequence},
-                {2, fsdp},
-                {2, fsdp + recompute},
-                {2, of("pipeline_parallel")},
-                {2, of("context_parallel")},
-                {1, packing},
-                {4, of("tensor_parallel") + sequence + of("pipeline_parallel") + packing},
-                {4, of("context_parallel") + fsdp + packing}});
+  testing::learns_the_same(model, {{2, of("tensor_parallel")},
+                                   {2, of("tensor_parallel") + sequence},
+                                   {2, fsdp},
+                                   {2, fsdp + recompute},
+                                   {2, of("pipeline_parallel")},
+                                   {2, of("context_parallel")},
+                                   {1, packing},
+                                   {4, of("tensor_parallel") + sequence + of("pipeline_parallel") + packing},
+                                   {4, of("context_parallel") + fsdp + packing}});
 }
 
 TEST_CASE("Gemma 2's adapters on ranks learn what they learn on one rank", "[matrix]") {
-  check(model + lora, {{2, of("tensor_parallel") + sequence}, {2, fsdp}, {2, of("pipeline_parallel")}});
+  testing::learns_the_same(model + lora,
+                           {{2, of("tensor_parallel") + sequence}, {2, fsdp}, {2, of("pipeline_parallel")}});
 }
 
 }  // namespace ranks_test
