@@ -137,6 +137,8 @@ def fields(folder):
 if __name__ == "__main__":
     warnings.simplefilter("error", UserWarning)
     warnings.filterwarnings("ignore", message=".*vocabulary was not modified.*")
+    # peft 0.18 says so of what target_parameters names, and adapts it all the same.
+    warnings.filterwarnings("ignore", message="Unsupported layer type .*GptOss")
     # peft says so of any lm_head in modules_to_save: it looks at the class, not at the model, whose head is its own.
     warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True` and a tied layer is part")
     torch.set_num_threads(1)
