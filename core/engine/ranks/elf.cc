@@ -6,7 +6,6 @@
 #include <libelf.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <memory>
 
 namespace capstan::ranks {
@@ -36,24 +35,23 @@ std::vector<std::string> dynamic_strings(const std::string& file, std::int64_t t
 
 }  // namespace
 
-std::vector<std::string> needed_libraries(const std::string& file) { return dynamic_strings(file, DT_NEEDED); }
-
-SearchPaths search_paths(const std::string& file) {
-  SearchPaths paths;
-  auto lists = dynamic_strings(file, DT_RUNPATH);
+LibraryNeeds needs_of(const std::filesystem::path& file) {
+  LibraryNeeds needs;
+  needs.names = dynamic_strings(file.string(), DT_NEEDED);
+  auto lists = dynamic_strings(file.string(), DT_RUNPATH);
   if (lists.empty()) {
-    lists = dynamic_strings(file, DT_RPATH);
-    paths.before_environment = !lists.empty();
+    lists = dynamic_strings(file.string(), DT_RPATH);
+    needs.own_first = !lists.empty();
   }
-  const std::string here = std::filesystem::path(file).parent_path().string();
+  const auto here = file.parent_path().string();
   for (const std::string& list : lists) {
     for (std::string folder : split(list, ':')) {
       const auto origin = folder.find("$ORIGIN");
       if (origin != std::string::npos) folder.replace(origin, std::string("$ORIGIN").size(), here);
-      if (!folder.empty()) paths.folders.push_back(folder);
+      if (!folder.empty()) needs.folders.emplace_back(folder);
     }
   }
-  return paths;
+  return needs;
 }
 
 }  // namespace capstan::ranks

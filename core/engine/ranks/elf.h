@@ -1,21 +1,21 @@
 #pragma once
 #include <capstan/base/export.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace ranks {
 
-/// The libraries that an ELF file names as NEEDED; empty when it cannot be read.
-std::vector<std::string> needed_libraries(const std::string& file);
-
-/// The folders in which an ELF file tells the loader to look for them, $ORIGIN resolved.
-struct SearchPaths {
-  std::vector<std::string> folders;
-  bool before_environment = false;  ///< DT_RPATH, which comes before LD_LIBRARY_PATH; DT_RUNPATH comes after it
+/// The libraries that a file needs, and where it tells the loader to look for them.
+struct LibraryNeeds {
+  std::vector<std::string> names;              ///< "libcudart.so.13"
+  std::vector<std::filesystem::path> folders;  ///< $ORIGIN resolved
+  bool own_first = false;  ///< DT_RPATH, which comes before LD_LIBRARY_PATH; DT_RUNPATH comes after it
 };
-SearchPaths search_paths(const std::string& file);
+/// Those of an ELF file; none when it cannot be read.
+LibraryNeeds needs_of(const std::filesystem::path& file);
 
 }  // namespace ranks
 CAPSTAN_END_NAMESPACE

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 
-#include "ranks/elf.h"
-
 namespace capstan::ranks {
 namespace {
 
@@ -57,15 +55,6 @@ std::vector<ForeignLibrary> foreign_libraries(const LibraryNeeds& needs, const s
     foreign.push_back({found, own});
   }
   return foreign;
-}
-
-std::vector<ForeignLibrary> foreign_libraries(const fs::path& library, const std::string& ld_library_path) {
-  LibraryNeeds needs;
-  needs.names = needed_libraries(library.string());
-  const auto paths = search_paths(library.string());
-  needs.own_first = paths.before_environment;
-  for (const std::string& folder : paths.folders) needs.folders.emplace_back(folder);
-  return foreign_libraries(needs, ld_library_path);
 }
 
 void refuse_foreign_libraries(const std::vector<ForeignLibrary>& libraries) {

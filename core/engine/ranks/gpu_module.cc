@@ -16,7 +16,6 @@
 
 #include "comm/nccl.h"
 #include "plugin/loader.h"
-#include "ranks/elf.h"
 #include "ranks/foreign_libraries.h"
 
 namespace capstan::ranks {
@@ -33,7 +32,8 @@ int cuda_major(const fs::path& module) {
   const fs::path torch_cuda = torch_cuda_library();
   for (const fs::path& file : {torch_cuda, module}) {
     if (!is_there(file)) continue;
-    for (const std::string& library : needed_libraries(file.string())) {
+    const auto needs = needs_of(file);
+    for (const std::string& library : needs.names) {
       if (library.starts_with("libcudart.so.")) return std::atoi(library.c_str() + std::string("libcudart.so.").size());
     }
   }
@@ -75,7 +75,7 @@ Device open_gpu(const launch::Launch& launch, const std::string& precision, cons
   device.warnings = launch::check_gpus(launch, static_cast<int>(facts.gpus.size()));
   const GpuFacts::Gpu& gpu = facts.gpus[static_cast<std::size_t>(device.gpu)];
   check_precision(gpu, precision, world);
-  refuse_foreign_libraries(foreign_libraries(torch_cuda_library(), ld_library_path));
+  refuse_foreign_libraries(foreign_libraries(needs_of(torch_cuda_library()), ld_library_path));
   device.identity = cat(world.host, " ", gpu.uuid);
   device.description = describe_gpu(device.gpu, gpu);
   device.uuid = gpu.uuid;

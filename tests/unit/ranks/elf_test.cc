@@ -15,19 +15,18 @@ namespace fs = std::filesystem;
 
 TEST_CASE("where a library looks for others is read from its file") {
   const auto library = fs::path(CAPSTAN_BINARY_DIR) / "lib" / "libcapstan_engine.so";
-  const auto paths = search_paths(library.string());
-  CHECK(paths.before_environment);  // written as DT_RPATH
-  REQUIRE_FALSE(paths.folders.empty());
-  for (const auto& folder : paths.folders) CHECK_THAT(folder, !Contains("$ORIGIN"));
-  CHECK(search_paths("/does/not/exist").folders.empty());
+  const auto needs = needs_of(library);
+  CHECK(needs.own_first);  // written as DT_RPATH
+  REQUIRE_FALSE(needs.folders.empty());
+  for (const auto& folder : needs.folders) CHECK_THAT(folder.string(), !Contains("$ORIGIN"));
+  CHECK(needs_of("/does/not/exist").folders.empty());
 }
 
 TEST_CASE("gpu: what a library needs is read from its file") {
-  const auto needed = capstan::ranks::needed_libraries(
-      (std::filesystem::path(CAPSTAN_BINARY_DIR) / "lib" / "libcapstan_engine.so").string());
+  const auto needed = needs_of(fs::path(CAPSTAN_BINARY_DIR) / "lib" / "libcapstan_engine.so").names;
   CHECK(std::count(needed.begin(), needed.end(), "libtorch_cpu.so") == 1);
-  CHECK(capstan::ranks::needed_libraries("/etc/hostname").empty());
-  CHECK(capstan::ranks::needed_libraries("/does/not/exist").empty());
+  CHECK(needs_of("/etc/hostname").names.empty());
+  CHECK(needs_of("/does/not/exist").names.empty());
 }
 
 }  // namespace
