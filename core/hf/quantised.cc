@@ -7,6 +7,7 @@
 #include <capstan/base/json.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
+#include <capstan/layout/source.h>
 
 #include <algorithm>
 #include <utility>
@@ -221,10 +222,7 @@ void Quantised::read(const std::string& name, const Shape& shape, const Box& box
   const auto own = *shape_of(name);
   const auto rows = method_ == Method::fp8 ? fp8_rows(name) : four_bit_rows(name);
   if (shape.size() != 2 || shape != own) {
-    auto all = rows(0, own.at(0)).view(shape);
-    for (std::size_t d = 0; d < shape.size(); ++d)
-      all = all.narrow(static_cast<std::int64_t>(d), box.offset[d], box.size[d]);
-    out.copy_(all);
+    out.copy_(layout::view_of(rows(0, own.at(0)).view(shape), box));
     return;
   }
   const auto step = std::max<std::int64_t>(1, chunk / shape[1]);

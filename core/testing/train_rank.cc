@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
+#include <capstan/layout/source.h>
 
 #include <algorithm>
 #include <csignal>
@@ -101,10 +102,7 @@ void Collected::merge(const char* what, std::map<std::string, at::Tensor>& whole
     auto& tensor = whole[name];
     if (!tensor.defined())
       tensor = at::full(stored.record->shape, std::numeric_limits<double>::quiet_NaN(), stored.value.options());
-    auto view = tensor;
-    for (std::size_t d = 0; d < stored.box.size.size(); ++d) {
-      view = view.narrow(static_cast<std::int64_t>(d), stored.box.offset[d], stored.box.size[d]);
-    }
+    const auto view = layout::view_of(tensor, stored.box);
     const auto value = stored.value.view(stored.box.size);
     // If another rank has filled the same elements, both must be equal.
     const auto apart = at::where(view.isnan(), at::zeros({}, view.options()), (view - value).abs());

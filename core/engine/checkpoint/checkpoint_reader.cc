@@ -17,19 +17,6 @@ std::int64_t index_of(const layout::Shape& shape, const std::vector<std::int64_t
   return index;
 }
 
-// A slice of a tensor whose sizes are `from`'s.
-at::Tensor cut(at::Tensor whole, const Box& from, const Box& part) {
-  for (std::size_t d = 0; d < part.size.size(); ++d) {
-    whole = whole.narrow(static_cast<std::int64_t>(d), part.offset[d] - from.offset[d], part.size[d]);
-  }
-  return whole;
-}
-
-Box relative(Box part, const Box& to) {
-  for (std::size_t d = 0; d < part.offset.size(); ++d) part.offset[d] -= to.offset[d];
-  return part;
-}
-
 }  // namespace
 
 void Reader::read(const std::string& name, const Box& box, const at::Tensor& out) {
@@ -41,9 +28,10 @@ void Reader::read(const std::string& name, const Box& box, const at::Tensor& out
   for (const auto& saved : tensor.boxes) {
     const auto common = layout::intersect(box, saved.box);
     if (common.empty()) continue;
-    const auto inside = relative(common, saved.box);
+    const auto inside = layout::relative_to(saved.box, common);
     check(name, saved, inside);
-    files_.at(saved.file)->read(key_of(name, saved.box), inside, cut(target, box, common));
+    files_.at(saved.file)
+        ->read(key_of(name, saved.box), inside, layout::view_of(target, layout::relative_to(box, common)));
     filled += common.numel();
   }
   CAPSTAN_ASSERT(filled == box.numel());

@@ -2,6 +2,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/safetensors.h>
+#include <capstan/layout/source.h>
 
 #include "base/disk_wait.h"
 
@@ -27,20 +28,14 @@ void SafetensorsFile::read(const std::string& name, const layout::Shape& shape, 
   auto* data = const_cast<std::byte*>(bytes(name));
   const auto dtype = torch_dtype(tensor.dtype);
   const auto item = dtype_bytes(tensor.dtype);
-  const auto slice = [&](at::Tensor whole) {
-    for (std::size_t d = 0; d < shape.size(); ++d) {
-      whole = whole.narrow(static_cast<std::int64_t>(d), box.offset[d], box.size[d]);
-    }
-    return whole;
-  };
   if (reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(item) == 0) {
-    out.copy_(slice(at::from_blob(data, shape, at::TensorOptions(dtype))));
+    out.copy_(layout::view_of(at::from_blob(data, shape, at::TensorOptions(dtype)), box));
     return;
   }
   // Headers of other writers need not end 8-aligned: then elements are read as rows of bytes, copied, reinterpreted.
   auto as_bytes = shape;
   as_bytes.push_back(item);
-  const auto rows = slice(at::from_blob(data, as_bytes, at::TensorOptions(at::kByte)));
+  const auto rows = layout::view_of(at::from_blob(data, as_bytes, at::TensorOptions(at::kByte)), box);
   out.copy_(rows.clone(at::MemoryFormat::Contiguous).view(dtype).squeeze(-1));
 }
 

@@ -8,6 +8,17 @@ namespace capstan::layout {
 
 Source::~Source() = default;
 
+at::Tensor view_of(at::Tensor tensor, const Box& box) {
+  for (std::size_t d = 0; d < box.size.size(); ++d)
+    tensor = tensor.narrow(static_cast<std::int64_t>(d), box.offset[d], box.size[d]);
+  return tensor;
+}
+
+Box relative_to(const Box& outer, Box box) {
+  for (std::size_t d = 0; d < box.offset.size(); ++d) box.offset[d] -= outer.offset[d];
+  return box;
+}
+
 Shape FileTensor::fused_shape(const Shape& record) const {
   Shape out = record;
   if (part) {

@@ -57,18 +57,6 @@ layout::Box box_from(const std::string& text) {
   return box;
 }
 
-at::Tensor view_of(const at::Tensor& whole, const layout::Box& box) {
-  auto view = whole;
-  for (std::size_t d = 0; d < box.size.size(); ++d)
-    view = view.narrow(static_cast<std::int64_t>(d), box.offset[d], box.size[d]);
-  return view;
-}
-
-layout::Box relative_to(const layout::Box& origin, layout::Box box) {
-  for (std::size_t d = 0; d < box.offset.size(); ++d) box.offset[d] -= origin.offset[d];
-  return box;
-}
-
 // Stages that share a record keep equal joint states of it, and the first one saves them.
 bool is_first_to_hold(const layout::Param& record, const job::Topology& topology) {
   const auto& only = record.compute.only;
@@ -170,8 +158,8 @@ class Restore {
         for (std::size_t i = 0; i < unpacked.size(); ++i) values.push_back(at::zeros(mine.size, at::kFloat));
       }
       for (std::size_t i = 0; i < unpacked.size(); ++i) {
-        view_of(values[i], relative_to(mine, shared))
-            .copy_(view_of(unpacked[i].view(source.size), relative_to(source, shared)));
+        layout::view_of(values[i], layout::relative_to(mine, shared))
+            .copy_(layout::view_of(unpacked[i].view(source.size), layout::relative_to(source, shared)));
       }
     }
     std::vector<at::Tensor> packed;

@@ -18,12 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using layout::Box;
 
-at::Tensor narrowed(at::Tensor tensor, const Box& box) {
-  for (std::size_t d = 0; d < box.size.size(); ++d)
-    tensor = tensor.narrow(static_cast<std::int64_t>(d), box.offset[d], box.size[d]);
-  return tensor;
-}
-
 // Throws where the folder has nothing that can be compared with the run.
 PeftConfig read_config(const fs::path& folder) {
   Diagnostics faults;
@@ -286,8 +280,8 @@ void PeftSource::fill(const layout::Param& param, const Box& box, const at::Tens
   const auto found = adapters_.find(param.name);
   if (found == adapters_.end()) return whole_->fill(param, box, out);
   const auto whole = at::empty(found->second.shape, at::kFloat);
-  for (const auto& piece : found->second.pieces) narrowed(whole, piece.box).copy_(read(piece));
-  out.view(box.size).copy_(narrowed(whole, box));
+  for (const auto& piece : found->second.pieces) layout::view_of(whole, piece.box).copy_(read(piece));
+  out.view(box.size).copy_(layout::view_of(whole, box));
 }
 
 }  // namespace lora

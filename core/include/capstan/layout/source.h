@@ -22,5 +22,10 @@ class Source {
   virtual void fill(const Param& param, const Box& box, const at::Tensor& out) = 0;
 };
 
+/// The part of a tensor that a box of it is: a view.
+at::Tensor view_of(at::Tensor tensor, const Box& box);
+/// The box as one of `outer`'s elements, which holds it.
+Box relative_to(const Box& outer, Box box);
+
 }  // namespace layout
 CAPSTAN_END_NAMESPACE
