@@ -9,8 +9,6 @@
 #include <tuple>
 #include <utility>
 
-#include "strategy/reach.h"
-
 namespace capstan::shard {
 namespace {
 
@@ -52,21 +50,24 @@ c10::ScalarType dtype_of(const nn::Weight& weight, const EngineOptions& options)
   return c10::promoteTypes(options.precision.compute, c10::ScalarType::Float);
 }
 
+// Whether a unit is joined to those before it: `units` with `parameters`, `more` with its own.
+bool joins(const strategy::BucketSize& size, std::size_t units, std::int64_t parameters, std::int64_t more) {
+  using By = strategy::BucketSize::By;
+  if (size.by == By::at_most) return parameters + more <= size.number;
+  if (size.by == By::at_least) return parameters < size.number;
+  return static_cast<std::int64_t>(units) < size.number;
+}
+
 // Neighbouring units, as many as the policy wants together.
 std::vector<UnitRun> make_runs(const std::vector<nn::Unit*>& units, const EngineOptions& options) {
-  const auto& policy = options.policy;
   const auto stages = options.stages.value_or(strategy::RankStages::whole(units));
   std::vector<UnitRun> runs;
   std::int64_t elements = 0;
   for (std::size_t i = 0; i < units.size(); ++i) {
     const auto more = parameters_of(*units[i]);
-    const auto joins = [&] {
-      if (policy.least_elements > 0) return elements < policy.least_elements;
-      if (policy.bucket_elements > 0) return elements + more <= policy.bucket_elements;
-      return static_cast<std::int64_t>(i - runs.back().first) < policy.units_per_bucket;
-    };
     const auto stage = stages.of_unit(i);
-    if (!runs.empty() && runs.back().stage == stage && joins()) {
+    if (!runs.empty() && runs.back().stage == stage &&
+        joins(options.policy.bucket_size, i - runs.back().first, elements, more)) {
       runs.back().last = i;
       elements += more;
     } else {

@@ -9,7 +9,6 @@
 #include <numeric>
 #include <utility>
 
-#include "strategy/reach.h"
 #include "strategy/recompute.h"
 
 namespace capstan::step {

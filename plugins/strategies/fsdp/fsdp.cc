@@ -168,8 +168,9 @@ class Fsdp : public strategy::Strategy {
   void shard(strategy::ShardPolicy& policy) override {
     const bool cut = !is("no_shard");
     policy.shard_param = policy.shard_grad = policy.shard_optim = cut;
-    policy.units_per_bucket = options_->wrap;
-    policy.least_elements = options_->min_num_params;
+    policy.bucket_size.number = options_->wrap;
+    if (const auto least = options_->min_num_params; least > 0)
+      policy.bucket_size = {strategy::BucketSize::By::at_least, least};
     policy.reshard_after_forward = options_->reshard_after_forward && !is("shard_grad_op");
     policy.reshard_size = options_->reshard_size;
     if (options_->backward_prefetch == "post") policy.backward_prefetch = strategy::BackwardPrefetch::post;

@@ -103,7 +103,7 @@ class Zero : public strategy::Strategy {
     policy.shard_optim = options_->stage >= 1;
     policy.shard_grad = options_->stage >= 2;
     policy.shard_param = options_->stage >= 3;
-    policy.bucket_elements = options_->bucket_size;
+    if (options_->bucket_size > 0) policy.bucket_size = {strategy::BucketSize::By::at_most, options_->bucket_size};
     policy.overlap = options_->overlap;
     policy.forward_prefetch = options_->overlap;
     if (!options_->overlap) policy.backward_prefetch = strategy::BackwardPrefetch::none;

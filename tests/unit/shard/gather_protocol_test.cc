@@ -312,7 +312,7 @@ TEST_CASE("gathered once a step: what is frozen is released after the step's las
 }
 
 TEST_CASE("hooks inside a run of several units do nothing") {
-  Case test(3, 0, [](shard::EngineOptions& options) { options.policy.units_per_bucket = 4; });
+  Case test(3, 0, [](shard::EngineOptions& options) { options.policy.bucket_size.number = 4; });
   REQUIRE(test.plan.runs.size() == 1);
   test.forward();
   test.backward();
@@ -325,7 +325,7 @@ TEST_CASE("backward ends in the middle of a run: what is trained there is reduce
   for (const auto& weight : chain[1]->weights()) {
     for (auto& record : weight->records()) record.trainable = false;
   }
-  const auto options = Case::options_of(3, 0, [](auto& changed) { changed.policy.units_per_bucket = 4; });
+  const auto options = Case::options_of(3, 0, [](auto& changed) { changed.policy.bucket_size.number = 4; });
   const auto plan = shard::make_plan(pointers(chain), options);
   REQUIRE(plan.buckets.size() == 2);  // frozen, trained
   Recorder recorder;

@@ -40,15 +40,15 @@ TEST_CASE("a bucket a unit, a tied weight's apart, in the order of first use") {
 TEST_CASE("neighbouring units are joined by number or by size, frozen weights apart from trained ones") {
   const auto chain = rig_chain({.layer2_trains = false});
   auto options = on_two_ranks(3);
-  options.policy.units_per_bucket = 3;
+  options.policy.bucket_size.number = 3;
   const auto by_number = shard::make_plan(pointers(chain), options);
   REQUIRE(by_number.runs.size() == 2);
   CHECK(names(by_number) == std::vector<std::string>{"table", "table to layer2", "table to layer2", "head"});
   CHECK(by_number.buckets[1].trainable);
   CHECK(!by_number.buckets[2].trainable);
-  options.policy.bucket_elements = 35 + 75;  // table and layer1; layer2 has 115
+  options.policy.bucket_size = {strategy::BucketSize::By::at_most, 35 + 75};  // table and layer1; layer2 has 115
   CHECK(shard::make_plan(pointers(chain), options).runs.size() == 3);
-  options.policy.bucket_elements = 1;  // at least one unit
+  options.policy.bucket_size = {strategy::BucketSize::By::at_most, 1};  // at least one unit
   CHECK(shard::make_plan(pointers(chain), options).runs.size() == 4);
 }
 
@@ -56,7 +56,7 @@ TEST_CASE("as few neighbours as have the number of parameters that is asked for;
   const auto chain = rig_chain({});  // 35, 75 and 115 parameters, then the head
   const auto last_of_runs = [&](std::int64_t least) {
     auto options = on_two_ranks(3);
-    options.policy.least_elements = least;
+    options.policy.bucket_size = {strategy::BucketSize::By::at_least, least};
     std::vector<std::size_t> last;
     for (const auto& run : shard::make_plan(pointers(chain), options).runs) last.push_back(run.last);
     return last;
@@ -81,7 +81,7 @@ TEST_CASE("backward reaches a run where it or one before it trains") {
   CHECK(plan.runs[2].trainable());
   CHECK(plan.runs[3].trainable());
   CHECK(plan.runs[3].last_in_backward == 3);
-  options.policy.units_per_bucket = 4;
+  options.policy.bucket_size.number = 4;
   const auto joined = shard::make_plan(pointers(chain), options);
   REQUIRE(joined.runs.size() == 1);
   CHECK(joined.runs[0].trainable());

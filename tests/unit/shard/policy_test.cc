@@ -83,12 +83,13 @@ TEST_CASE("every stage, offload, bucket and call layout gives what replicated pa
           options.coalesce = coalesce;
           options.policy = [&](strategy::ShardPolicy& policy) {
             set_stage(policy, stage, offload);
-            policy.units_per_bucket = units;
+            policy.bucket_size.number = units;
           };
           expect_same({world, accumulation, options}, reference);
           options.policy = [&](strategy::ShardPolicy& policy) {
             set_stage(policy, stage, offload);
-            policy.least_elements = 60 * units;  // joins the smaller units, but not all of them
+            policy.bucket_size = {strategy::BucketSize::By::at_least,
+                                  60 * units};  // joins the smaller units, but not all of them
           };
           expect_same({world, accumulation, options}, reference);
           if (offload == 0 || coalesce || units != 1) continue;

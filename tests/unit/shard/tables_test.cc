@@ -55,7 +55,7 @@ TEST_CASE("which tables are exchanged as rows, and in which buckets") {
   CHECK(refused([](auto& options) { options.micro_tokens = 0; }));
   CHECK(refused([](auto& options) { set_stage(options.policy, 2, 1); }));
   CHECK(refused([](auto& options) { options.reduce_overrides[layout::Axis::dp] = {}; }));
-  CHECK(refused([](auto& options) { options.policy.units_per_bucket = 4; }));  // one run looks it up and multiplies
+  CHECK(refused([](auto& options) { options.policy.bucket_size.number = 4; }));  // one run looks it up and multiplies
   CHECK(refused([](auto& options) {
     options.mesh = layout::Mesh({{layout::Axis::replicate, 2}, {layout::Axis::dp, 2}});
   }));

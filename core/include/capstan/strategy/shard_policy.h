@@ -14,6 +14,17 @@ namespace strategy {
 /// unit's backward begins.
 enum class BackwardPrefetch { pre, post, none };
 
+/// How many neighbouring units are gathered and reduced together: always at least one.
+struct BucketSize {
+  enum class By {
+    units,    ///< this many units
+    at_most,  ///< as many units as have at most this many parameters together
+    at_least  ///< as few units as have at least this many; the last ones may have fewer
+  };
+  By by = By::units;
+  std::int64_t number = 1;  ///< units, or parameters of theirs
+};
+
 /// How the shard engine keeps each role of the parameters along the data axes, and when it moves them. Data that a
 /// strategy fills in; the engine reads nothing else and knows no strategy's name. The default replicates everything on
 /// every rank.
@@ -24,12 +35,7 @@ struct ShardPolicy {
   bool shard_grad = false;
   bool shard_optim = false;
 
-  /// Units that are gathered and reduced together: this many neighbours …
-  std::int64_t units_per_bucket = 1;
-  /// … or, when not 0, as many neighbours as have at most this many parameters (always at least one unit).
-  std::int64_t bucket_elements = 0;
-  /// … or, when not 0, as few neighbours as have at least this many parameters; the last ones may have fewer.
-  std::int64_t least_elements = 0;
+  BucketSize bucket_size;
 
   /// Gathered parameters are freed after a unit's forward and gathered again for its backward.
   bool reshard_after_forward = true;

@@ -63,8 +63,10 @@ TEST_CASE("hybrid_shard splits data parallelism into copies; a size that does no
 }
 
 TEST_CASE("options of time and memory reach the policy") {
-  CHECK(policy_of({{"wrap", std::int64_t{3}}}).units_per_bucket == 3);
-  CHECK(policy_of({{"min_num_params", std::int64_t{5000}}}).least_elements == 5000);
+  CHECK(policy_of({{"wrap", std::int64_t{3}}}).bucket_size.number == 3);
+  const auto joined = policy_of({{"min_num_params", std::int64_t{5000}}}).bucket_size;
+  CHECK(joined.by == strategy::BucketSize::By::at_least);
+  CHECK(joined.number == 5000);
   CHECK_THAT(error_of("wrap = 2\nmin_num_params = 5000\n"),
              Contains("strategy.fsdp.min_num_params and strategy.fsdp.wrap both say"));
   CHECK_FALSE(policy_of({{"reshard_after_forward", false}}).reshard_after_forward);

@@ -40,7 +40,10 @@ TEST_CASE("stages cut optimizer state, then gradients, then parameters") {
 }
 
 TEST_CASE("other options reach the policy") {
-  CHECK(policy_of({{"bucket_size", std::int64_t{1000}}}).bucket_elements == 1000);
+  const auto joined = policy_of({{"bucket_size", std::int64_t{1000}}}).bucket_size;
+  CHECK(joined.by == strategy::BucketSize::By::at_most);
+  CHECK(joined.number == 1000);
+  CHECK(policy_of({}).bucket_size.by == strategy::BucketSize::By::units);
   CHECK(policy_of({}).overlap);
   const auto alone = policy_of({{"overlap", false}});
   CHECK_FALSE(alone.overlap);
