@@ -1,6 +1,7 @@
 #include "comm/agree.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <capstan/base/error.h>
 #include <capstan/base/json.h>
@@ -153,16 +154,19 @@ class Pace {
 
 std::vector<std::string> exchange_texts(Group& group, const std::string& mine, std::string_view label) {
   const auto ranks = static_cast<std::int64_t>(group.size());
-  auto length = at::empty({1}, at::TensorOptions(at::kLong));
-  *length.data_ptr<std::int64_t>() = static_cast<std::int64_t>(mine.size());
+  const auto on_device = at::TensorOptions(group.device());
+  const auto length = at::full({1}, static_cast<std::int64_t>(mine.size()), on_device.dtype(at::kLong));
   auto lengths = at::empty({ranks}, length.options());
   group.all_gather(lengths, length, label);
+  lengths = lengths.cpu();
   const auto* sizes = lengths.const_data_ptr<std::int64_t>();
   const auto longest = *std::max_element(sizes, sizes + ranks);
-  auto bytes = at::zeros({longest}, at::TensorOptions(at::kByte));
+  const auto bytes = at::zeros({longest}, at::TensorOptions(at::kByte));
   if (!mine.empty()) std::memcpy(bytes.data_ptr(), mine.data(), mine.size());
-  auto all = at::empty({ranks * longest}, bytes.options());
-  group.all_gather(all, bytes, label);
+  auto all = at::empty({ranks * longest}, on_device.dtype(at::kByte));
+  group.all_gather(all, bytes.to(group.device()), label);
+  all = all.cpu();
+
   std::vector<std::string> out;
   for (std::int64_t i = 0; i < ranks; ++i) {
     const auto* text = static_cast<const char*>(all.const_data_ptr()) + i * longest;

@@ -16,7 +16,7 @@ namespace comm {
 std::shared_ptr<Group> group_of_all(Communicator& communicator, const std::string& name,
                                     c10::Device device = c10::Device(c10::DeviceType::CPU));
 
-/// Every rank's text, by its place in the group (on CPU). A collective.
+/// Every rank's text, by its place in the group, on the group's device. A collective.
 std::vector<std::string> exchange_texts(comm::Group& group, const std::string& mine, std::string_view label);
 
 /// Runs `work` on this rank, and returns all ranks' results by their place in the group (on CPU). Where it throws on

@@ -12,6 +12,7 @@
 #include <limits>
 #include <map>
 
+#include "comm/agree.h"
 #include "step/to_device.h"
 
 namespace capstan::train {
@@ -38,28 +39,6 @@ std::vector<Place> forward_order(const step::Session& session) {
 
 // The ranks that see the same norm, so that all of them or none come here.
 comm::Group& group_of(const step::Session& session) { return *session.norm_group; }
-
-// Every member's text, in the group's order.
-std::vector<std::string> gather_texts(comm::Group& group, const std::string& mine) {
-  const auto size = static_cast<std::size_t>(group.size());
-  const auto on_device = at::TensorOptions().dtype(at::kLong).device(group.device());
-  auto lengths = at::empty({group.size()}, on_device);
-  group.all_gather(lengths, at::full({1}, static_cast<std::int64_t>(mine.size()), on_device),
-                   "all-gather lengths of batches to dump");
-  lengths = lengths.to(at::kCPU);
-  const auto longest = lengths.max().item<std::int64_t>();
-  const auto text = at::zeros({longest}, at::kByte);
-  std::copy(mine.begin(), mine.end(), text.data_ptr<std::uint8_t>());
-  auto texts = at::empty({group.size() * longest}, on_device.dtype(at::kByte));
-  group.all_gather(texts, text.to(group.device()), "all-gather batches to dump");
-  texts = texts.to(at::kCPU);
-  std::vector<std::string> result;
-  for (std::size_t i = 0; i < size; ++i) {
-    const auto* begin = texts.const_data_ptr<std::uint8_t>() + static_cast<std::int64_t>(i) * longest;
-    result.emplace_back(begin, begin + lengths.const_data_ptr<std::int64_t>()[i]);
-  }
-  return result;
-}
 
 // "a, b, or c".
 std::string alternatives(std::vector<std::string> ways) {
@@ -295,7 +274,7 @@ std::string NonFiniteSteps::dump(const monitor::StepEnded& event, const NonFinit
                                  const step::StepInput& input) {
   auto& group = group_of(session_);
   const auto rank = session_.world_device->rank();
-  const auto batches = gather_texts(group, json_of(input, rank).dump());
+  const auto batches = comm::exchange_texts(group, json_of(input, rank).dump(), "all-gather batches to dump");
   const auto first = group.ranks().front();
   const auto file = folder_ / cat("dump-step-", event.step, first == 0 ? "" : cat("-rank-", first), ".json");
   if (group.rank() != 0) return file.string();
