@@ -41,13 +41,13 @@ void check_device(const setup::Configuration& config) {
 std::int64_t global_batch_of(const setup::Configuration& config, plugin::Host& host) {
   if (config.train->global_batch) return *config.train->global_batch;
   Diagnostics faults;
-  const auto loaded = job::load_plugins(config, job::Needs::model_and_strategies, host, faults);
-  const auto topology = job::make_topology(config, loaded, faults);
+  const auto plugins = job::load_plugins(config, job::Needs::model_and_strategies, host, faults);
+  const auto topology = job::make_topology(config, plugins, faults);
   faults.throw_if_any();
   return topology.batch.global_batch;
 }
 
-class RunPlanner final : public Planner {
+class RunPlanner final : public plan::Predictor {
  public:
   RunPlanner(const Planned& planned, const plan::Machines& machines, plugin::Host& host);
   std::int64_t global_batch() const override { return global_batch_; }
@@ -106,15 +106,15 @@ std::optional<std::int64_t> RunPlanner::data_ranks(const std::vector<std::string
   try {
     Diagnostics faults;
     auto config = setup::read_configuration(request, faults, &host_);
-    const auto loaded = job::load_plugins(config, job::Needs::model_and_strategies, host_, faults);
+    const auto plugins = job::load_plugins(config, job::Needs::model_and_strategies, host_, faults);
     Diagnostics of_batch;
-    const auto mesh = job::make_topology(config, loaded, of_batch).mesh;
+    const auto mesh = job::make_topology(config, plugins, of_batch).mesh;
     const auto ranks = mesh.size(layout::sample_axes);
     if (!faults.empty() || ranks < 1 || global_batch_ % ranks != 0) return {};
     config.train.derive(&setup::TrainOptions::micro_batch, std::int64_t{1});
     config.train.derive(&setup::TrainOptions::accumulation, global_batch_ / ranks);
     config.train.derive(&setup::TrainOptions::global_batch, global_batch_);
-    (void)job::make_topology(config, loaded, faults);
+    (void)job::make_topology(config, plugins, faults);
     return faults.empty() ? std::optional(ranks) : std::nullopt;
   } catch (const Error&) {
     return {};
@@ -157,7 +157,8 @@ void RunPlanner::judge() const {
 
 }  // namespace
 
-std::unique_ptr<Planner> make_planner(const Planned& planned, const plan::Machines& machines, plugin::Host& host) {
+std::unique_ptr<plan::Predictor> make_planner(const Planned& planned, const plan::Machines& machines,
+                                              plugin::Host& host) {
   return std::make_unique<RunPlanner>(planned, machines, host);
 }
 

@@ -161,17 +161,18 @@ int plan(const PlanArguments& arguments, const command::Call& call) {
   refuse_own_file(arguments);
   monitor::check_output(arguments.write);
   const plan::Machines machines{arguments.gpus, arguments.nodes, arguments.gpu, arguments.node_bandwidth * 1e9};
-  const plan::Predictor predictor(arguments.config, arguments.overrides, machines, call.environment, call.plugins);
-  const auto global_batch = predictor.global_batch();
-  const Questions ask{[&](const LayoutChoice& layout) { return predictor.data_ranks(layout.overrides); },
+  const auto predictor =
+      plan::Predictor::open(arguments.config, arguments.overrides, machines, call.environment, call.plugins);
+  const auto global_batch = predictor->global_batch();
+  const Questions ask{[&](const LayoutChoice& layout) { return predictor->data_ranks(layout.overrides); },
                       [&](const LayoutChoice& layout, const BatchSizes& batch) {
-                        return predictor.predict(overrides_of(layout, batch));
+                        return predictor->predict(overrides_of(layout, batch));
                       }};
   // Warnings are about one of many layouts, and what they warn of costs predicted time.
   log::configure("", log::Level::error, 0);
-  const auto all = search(layouts_of(choices_of(call.plugins, predictor.strategies())), global_batch, ask);
+  const auto all = search(layouts_of(choices_of(call.plugins, predictor->strategies())), global_batch, ask);
   log::configure("", log::Level::warning, 0);
-  if (all.empty()) refuse(predictor, arguments.gpus);
+  if (all.empty()) refuse(*predictor, arguments.gpus);
   const auto& best = all.front();
   const auto length = best.estimate.sample_length;
   terminal::print(cat(arguments.config, " on ", arguments.gpus, " x ", arguments.gpu, ", ", arguments.nodes, " node",
@@ -179,7 +180,7 @@ int plan(const PlanArguments& arguments, const command::Call& call) {
                       thousands(length), " tokens\n", best.estimate.lacking));
   terminal::print(table_of(all, global_batch * length, arguments.gpus));
   terminal::print(cat("micro-batch x accumulation x data-parallel size; ", all.size(), " layouts were predicted\n",
-                      times_text(predictor, all)));
+                      times_text(*predictor, all)));
   if (!best.estimate.fits) return static_cast<int>(ExitCode::usage);
   print_best(best);
   if (arguments.disturbances.any()) print_simulation(best, arguments);
