@@ -61,7 +61,7 @@ void write_descriptions(const ModelToWrite& model, const layout::FileMap& map, c
   const fs::path original(model.plugins.model_options->path.value_or(""));
   const auto config = original.empty() ? std::string() : read_file(original / "config.json");
   auto text = config_json(
-      {model.plugins.model.options, map, config, ids_of(model.tokenizer.object.get()), written.dtype, quantization});
+      {model.plugins.model->options, map, config, ids_of(model.tokenizer.object.get()), written.dtype, quantization});
   // Where there is the newer file, other programs look there for what ends an answer.
   const auto generation = original / "generation_config.json";
   if (!original.empty() && is_there(generation)) {
@@ -78,7 +78,7 @@ void write_descriptions(const ModelToWrite& model, const layout::FileMap& map, c
 HfWeights weights_of(const ModelToWrite& model, const session::ExportForm& form, int world_size) {
   HfWeights weights;
   weights.records = job::records_of(model.units);
-  weights.map = model.plugins.model.object->file_map();
+  weights.map = model.plugins.model->object->file_map();
   weights.merged = form.merge;
   if (form.merge || !form.quantization.empty()) {
     std::erase_if(weights.records, [&](const auto* record) { return !weights.map.tensors.contains(record->name); });
@@ -184,10 +184,10 @@ std::string without_class(const layout::FileMap& map) {
 // Throws Error where the folder would not be this model.
 void refuse_unfaithful(const ModelToWrite& model, const session::ExportForm& form) {
   constexpr auto what = "this model cannot be written as a Hugging Face folder: ";
-  if (const auto reason = without_class(model.plugins.model.object->file_map()); !reason.empty())
+  if (const auto reason = without_class(model.plugins.model->object->file_map()); !reason.empty())
     throw Error(what + reason, "train from a folder of the text model alone");
   if (form.merge || !form.quantization.empty()) {  // adapters are left out
-    const auto reason = misnamed_head(model.plugins, model.units, model.plugins.model.object->file_map());
+    const auto reason = misnamed_head(model.plugins, model.units, model.plugins.model->object->file_map());
     if (!reason.empty()) throw Error(what + reason, "correct the model plugin's file_map()");
   } else if (const auto reason = not_exportable(model.plugins, model.units); !reason.empty()) {
     throw Error(what + reason, otherwise(model.plugins, model.units));
@@ -197,8 +197,8 @@ void refuse_unfaithful(const ModelToWrite& model, const session::ExportForm& for
 }  // namespace
 
 std::string not_exportable(const job::Plugins& plugins, const std::vector<nn::Unit*>& units) {
-  const auto map = plugins.model.object->file_map();
-  if (map.architecture.empty()) return cat("model plugin ", plugins.model.name, " has no Hugging Face architecture");
+  const auto map = plugins.model->object->file_map();
+  if (map.architecture.empty()) return cat("model plugin ", plugins.model->name, " has no Hugging Face architecture");
   if (auto reason = without_class(map); !reason.empty()) return reason;
   const auto names = without_place(job::records_of(units), map);
   if (names.empty()) return misnamed_head(plugins, units, map);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "job/assemble_frozen.h"
+#include "job/frozen_models.h"
 #include "job/samples.h"
 #include "predict/step_work.h"
 #include "shard/plan.h"

@@ -33,7 +33,7 @@ nn::Batch longest_batch(const DryRunOf& what, const nn::SequenceCut& cut, std::i
   batch.real = at::empty({rows, columns}, ids().dtype(at::kBool));
   batch.sample_ids = at::empty({rows}, ids());
   batch.training = training;
-  if (what.plugins.data_options->packing) {
+  if (what.plugins.data_parts.options->packing) {
     // One sequence a row is as much memory as many short ones.
     nn::Documents documents;
     documents.packed = at::empty({rows * columns}, ids());

@@ -12,10 +12,10 @@ namespace capstan::predict {
 namespace {
 
 // 0: it is not known.
-std::int64_t longest_sample(const job::LoadedPlugins& loaded, const setup::Configuration& config, plugin::Host& host,
+std::int64_t longest_sample(const job::Plugins& plugins, const setup::Configuration& config, plugin::Host& host,
                             Diagnostics& faults) {
-  const auto& data = *loaded.data;
-  const auto& shared = loaded.data_parts.shared;  // where data.eval_fraction is set, around the plugin's own
+  const auto& data = *plugins.data;
+  const auto& shared = plugins.data_parts.shared;  // where data.eval_fraction is set, around the plugin's own
   const auto* measures = dynamic_cast<const session::SampleLengths*>((shared ? shared->made : data).object.get());
   if (measures == nullptr) {
     faults.add(data.where,
@@ -23,12 +23,12 @@ std::int64_t longest_sample(const job::LoadedPlugins& loaded, const setup::Confi
                "give a number");
     return 0;
   }
-  if (config.request.may_lack_files && !job::absent_files(config, loaded, host).empty()) return 0;
-  const auto tokenizer = job::open_tokenizer(config, loaded, host, faults);
+  if (config.request.may_lack_files && !job::absent_files(config, plugins, host).empty()) return 0;
+  const auto tokenizer = job::open_tokenizer(config, plugins, host, faults);
   std::int64_t longest = 0;
-  if (!tokenizer || !loaded.model) return longest;
-  auto request = job::request_with(*tokenizer, loaded.model_options->path.value_or(""),
-                                   {data::Split::train, nullptr, 0, loaded.model_facts.vocab_size});
+  if (!tokenizer || !plugins.model) return longest;
+  auto request = job::request_with(*tokenizer, plugins.model_options->path.value_or(""),
+                                   {data::Split::train, nullptr, 0, plugins.model_facts.vocab_size});
   const auto add = [&](data::Split split, const std::string& set = {}) {
     request.split = split;
     request.set = set;
@@ -55,12 +55,12 @@ setup::JobRequest settle_length(const setup::JobRequest& request, plugin::Host& 
   auto settled = request;
   settled.settled.values.push_back({{"data", "max_length"}, std::int64_t{0}, false, entry->origin});
   const auto open = setup::read_configuration(settled, said, &host);
-  const auto loaded = job::load_plugins(open, job::Needs::all, host, said);
-  if (!loaded.data) return settled;
-  const auto longest = longest_sample(loaded, open, host, unknown);
+  const auto plugins = job::load_plugins(open, job::Needs::all, host, said);
+  if (!plugins.data) return settled;
+  const auto longest = longest_sample(plugins, open, host, unknown);
   if (longest == 0) return settled;
   const auto multiple = open.row_multiple();  // a row has one column less than the sample has tokens
-  const auto length = std::min((longest + multiple - 2) / multiple * multiple + 1, loaded.model_facts.max_positions);
+  const auto length = std::min((longest + multiple - 2) / multiple * multiple + 1, plugins.model_facts.max_positions);
   settled.settled.values.back().value = length;
   settled.settled.note += cat("max_length auto: ", length, ", the longest sample has ", thousands(longest), " tokens",
                               length < longest ? ", and the model no more positions" : "", "\n");

@@ -77,12 +77,12 @@ struct WatchedModel::Other {
 
 WatchedModel::WatchedModel(const DryRunOf& what)
     : strategies_(job::fresh_strategies(what.plugins.strategies, what.topology)),
-      model_(job::assemble(what.config, what.plugins, strategies_, what.topology, job::build_model(what.plugins.model),
+      model_(job::assemble(what.config, what.plugins, strategies_, what.topology, job::build_model(*what.plugins.model),
                            c10::Device(c10::DeviceType::Meta))) {
   const auto own = model_->own_units();
   units_ = std::make_unique<GatheredUnits>(
       own, what, what.options, [this](std::int64_t bytes) { gather(bytes); }, gathers_);
-  runner_ = std::make_unique<step::UnitRunner>(own, model_->rank_stages, what.plugins.model.name);
+  runner_ = std::make_unique<step::UnitRunner>(own, model_->rank_stages, what.plugins.model->name);
   follow(*runner_, *units_, own, at_);
   for (std::size_t i = 0; i < own.size(); ++i) wrap_unit(strategies_, i, *runner_);
   compare_with(what);

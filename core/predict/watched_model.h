@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "job/assemble.h"
-#include "job/assemble_frozen.h"
+#include "job/frozen_models.h"
 #include "predict/dry_run.h"
 #include "predict/memory_counter.h"
 #include "predict/meta_executor.h"

@@ -52,7 +52,7 @@ class JobSplit final : public SplitView {
     return view_of(data::collate(rows_of(samples), job_.padding(), form()));
   }
   std::optional<BatchView> packed(const std::vector<data::Sample>& samples) const override {
-    if (!job_.plugins.data_options->packing) return {};
+    if (!job_.plugins.data_parts.options->packing) return {};
     return view_of(data::pack(rows_of(samples), job_.padding(), job_.row_capacity(), form()));
   }
 

@@ -131,7 +131,7 @@ void place(AssembledModel& model, const Strategies& strategies, const Topology& 
   model.sequence_cut = cut_sequence(strategies, placement);
 }
 
-std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const PluginsBesidesModel& plugins,
+std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const Plugins& plugins,
                                                const Strategies& strategies, const Topology& topology, BuiltModel built,
                                                c10::Device device) {
   structure(built, strategies);

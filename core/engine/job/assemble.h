@@ -52,14 +52,14 @@ BuiltModel build_model(const Made<nn::Model>& plugin);
 /// Lets strategies change the units. Their structure() is called once: for another model take fresh_strategies().
 void structure(BuiltModel& model, const Strategies& strategies);
 /// Lets strategies change and place the units: those of the plugins, or others that were made from the same tables.
-std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const PluginsBesidesModel& plugins,
+std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const Plugins& plugins,
                                                const Strategies& strategies, const Topology& topology, BuiltModel built,
                                                c10::Device device);
 
 /// How [optimizer] and its groups update these records. Prediction and session ask the same rules. Throws Error for
 /// each pattern that no record's name matches.
 std::shared_ptr<const strategy::Optimizer> make_optimizer(const setup::OptimizerOptions& options,
-                                                          const PluginsBesidesModel& plugins,
+                                                          const Plugins& plugins,
                                                           const std::vector<const layout::Param*>& records);
 /// Asks the strategy that claims it how the model is cut into stages, and says in the records where each is then. A
 /// record of several positions has a gradient on each, whose sum is taken. One stage where no strategy does. Throws

@@ -64,7 +64,7 @@ class Comparison {
 
   std::vector<Change> run() {
     const auto& plugins = job_.plugins;
-    compare_chosen("model", plugins.model, never, "the model would compute something else than what was trained");
+    compare_chosen("model", *plugins.model, never, "the model would compute something else than what was trained");
     if (plugins.data) compare_data(*plugins.data);
     compare_optimizer(*plugins.optimizer);
     compare_objective(*plugins.objective);
@@ -193,7 +193,7 @@ class Comparison {
 
   // Files count by what is in them, and the order of sources is part of what a seed means.
   void compare_sources(const char* why) {
-    auto share = job_.plugins.data_options.resolved();
+    auto share = job_.plugins.data_parts.options.resolved();
     std::erase_if(share, [](const auto& option) { return option.spec.key != "eval_fraction"; });
     auto saved = saved_.section("data");
     compare("data", share, saved, never, why);

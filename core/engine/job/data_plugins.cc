@@ -29,9 +29,9 @@ std::string where_evaluation(const Made<data::Data>& made) {
   return {};
 }
 
-std::shared_ptr<const data::SharedData> share(const setup::Configuration& config, const LoadedPlugins& loaded,
+std::shared_ptr<const data::SharedData> share(const setup::Configuration& config, const Plugins& plugins,
                                               const Made<data::Data>& made) {
-  const auto& options = loaded.data_options;
+  const auto& options = plugins.data_parts.options;
   data::EvalShare share{options->eval_fraction, static_cast<std::uint64_t>(config.run->seed),
                         options.where(&setup::DataOptions::eval_fraction), where_evaluation(made)};
   return std::make_shared<data::SharedData>(made.object, std::move(share));
@@ -82,16 +82,16 @@ void refuse_common(Section& table, Diagnostics& faults) {
 
 // The split that alone is read, so that files of others may be gone. A share for evaluation is in the training file,
 // and a source that evaluates nothing says so in a run's own config.toml by an empty name.
-std::string only_split(const setup::Configuration& config, const LoadedPlugins& loaded, const Section& table) {
+std::string only_split(const setup::Configuration& config, const Plugins& plugins, const Section& table) {
   const auto& split = config.request.split;
   const auto* entry = table.find(split);
   const bool is_empty = entry && entry->value == config::Value(std::string());
   const bool is_source = table.path != "data";
-  return loaded.data_options->eval_fraction > 0 || (is_source && is_empty) ? "" : split;
+  return plugins.data_parts.options->eval_fraction > 0 || (is_source && is_empty) ? "" : split;
 }
 
 std::optional<DataSourceTable> load_source(const setup::Configuration& config, Section table, Loader& loader,
-                                           const LoadedPlugins& loaded, Diagnostics& faults) {
+                                           const Plugins& plugins, Diagnostics& faults) {
   using Options = config::Options<setup::DataSourceOptions>;
   refuse_common(table, faults);
   DataSourceTable source{{}, Options(config::take(table, Options::schema()), faults), {}, {}};
@@ -99,7 +99,7 @@ std::optional<DataSourceTable> load_source(const setup::Configuration& config, S
   table.entries.push_back(*source.options.section().find("plugin"));
   const auto chosen = config::chosen_plugin(table, faults);
   if (chosen.name.empty()) return {};
-  auto made = loader.make<data::Data>("data", chosen, {}, only_split(config, loaded, chosen.section));
+  auto made = loader.make<data::Data>("data", chosen, {}, only_split(config, plugins, chosen.section));
   if (!made) return {};
   if (std::dynamic_pointer_cast<data::MadeOfParts>(made->object)) {
     faults.add(made->where, cat("the data plugin '", made->name, "' is made of sources, and cannot be one"),
@@ -109,22 +109,22 @@ std::optional<DataSourceTable> load_source(const setup::Configuration& config, S
   source.made = std::move(*made);
   source.name = name_of(source.options, chosen.section, source.made);
   source.options.derive(&setup::DataSourceOptions::name, source.name);
-  source.shared = share(config, loaded, source.made);
-  check_name(source, loaded.data_parts.sources, faults);
+  source.shared = share(config, plugins, source.made);
+  check_name(source, plugins.data_parts.sources, faults);
   return source;
 }
 
 // An option that a source's plugin knows, and not the one that is made of them, such as `train`.
-void refuse_beside(Section& section, const config::Schema& known, const LoadedPlugins& loaded, Diagnostics& faults) {
+void refuse_beside(Section& section, const config::Schema& known, const Plugins& plugins, Diagnostics& faults) {
   std::erase_if(section.entries, [&](const auto& entry) {
     if (entry.key == "plugin" || has(known, entry.key)) return false;
     const auto of =
-        std::find_if(loaded.data_parts.sources.begin(), loaded.data_parts.sources.end(), [&](const auto& source) {
+        std::find_if(plugins.data_parts.sources.begin(), plugins.data_parts.sources.end(), [&](const auto& source) {
           const auto& options = source.made.options;
           return std::any_of(options.begin(), options.end(),
                              [&](const auto& one) { return one.spec.key == entry.key; });
         });
-    if (of == loaded.data_parts.sources.end()) return false;
+    if (of == plugins.data_parts.sources.end()) return false;
     faults.add(entry.origin.text(),
                cat("data.", entry.key, " stands beside [[data.sources]] (", of->made.where, "), which name the data"),
                cat("move it to the table of the source that it is about, such as ", of->made.table,
@@ -133,31 +133,31 @@ void refuse_beside(Section& section, const config::Schema& known, const LoadedPl
   });
 }
 
-void give_parts(LoadedPlugins& loaded, Diagnostics& faults) {
-  const auto& made = *loaded.data;
+void give_parts(Plugins& plugins, Diagnostics& faults) {
+  const auto& made = *plugins.data;
   const auto whole = std::dynamic_pointer_cast<data::MadeOfParts>(made.object);
-  if (whole && loaded.data_parts.sources.empty()) {
+  if (whole && plugins.data_parts.sources.empty()) {
     faults.add(made.where, cat("the data plugin '", made.name, "' is made of sources, and there are none"),
                "write a table [[data.sources]] for each, with its plugin");
-  } else if (!whole && !loaded.data_parts.sources.empty()) {
+  } else if (!whole && !plugins.data_parts.sources.empty()) {
     faults.add(made.where,
                cat("the data plugin '", made.name, "' is not made of sources, and there are [[data.sources]]"),
                R"(remove data.plugin, or set it to "mixture")");
   }
-  if (!whole || loaded.data_parts.sources.empty()) return;
+  if (!whole || plugins.data_parts.sources.empty()) return;
   std::vector<data::DataPart> parts;
-  for (const auto& source : loaded.data_parts.sources)
+  for (const auto& source : plugins.data_parts.sources)
     parts.push_back({source.name, source.options->weight, source.made.where, source.shared});
   plugin::guard(made.name, "take", [&] { whole->take(std::move(parts)); });
 }
 
 std::optional<Made<data::Data>> load_whole(const setup::Configuration& config, Section section,
-                                           const std::vector<Section>& tables, Loader& loader, LoadedPlugins& loaded,
+                                           const std::vector<Section>& tables, Loader& loader, Plugins& plugins,
                                            Diagnostics& faults) {
   const auto before = faults.size();
   for (const auto& table : tables) {
-    if (auto source = load_source(config, table, loader, loaded, faults))
-      loaded.data_parts.sources.push_back(std::move(*source));
+    if (auto source = load_source(config, table, loader, plugins, faults))
+      plugins.data_parts.sources.push_back(std::move(*source));
   }
   if (!tables.empty() && !section.find("plugin"))
     section.entries.push_back({"plugin", std::string("mixture"), tables.front().origin});
@@ -166,34 +166,33 @@ std::optional<Made<data::Data>> load_whole(const setup::Configuration& config, S
   auto table = chosen;
   if (!tables.empty()) {
     setup::collect(
-        faults, [&] { refuse_beside(table.section, loader.schema_of("data", chosen), loaded, faults); }, chosen.where);
+        faults, [&] { refuse_beside(table.section, loader.schema_of("data", chosen), plugins, faults); }, chosen.where);
   }
-  auto made = loader.make<data::Data>("data", table, {}, only_split(config, loaded, table.section));
+  auto made = loader.make<data::Data>("data", table, {}, only_split(config, plugins, table.section));
   return faults.size() == before ? made : std::nullopt;
 }
 
 }  // namespace
 
-void load_data(const setup::Configuration& config, bool needed, Loader& loader, LoadedPlugins& loaded,
-               Diagnostics& faults) {
+void load_data(const setup::Configuration& config, bool needed, Loader& loader, Plugins& plugins, Diagnostics& faults) {
   auto section = config.document.section("data");
   const auto tables = take_tables(section, "sources");
-  loaded.data_options =
+  plugins.data_parts.options =
       config::Options<setup::DataOptions>(config::take(section, config::Options<setup::DataOptions>::schema()), faults);
   if (!needed) return;
-  loaded.data = load_whole(config, std::move(section), tables, loader, loaded, faults);
-  if (!loaded.data) return;
+  plugins.data = load_whole(config, std::move(section), tables, loader, plugins, faults);
+  if (!plugins.data) return;
   const auto before = faults.size();
   setup::collect(
-      faults, [&] { give_parts(loaded, faults); }, loaded.data->where);
+      faults, [&] { give_parts(plugins, faults); }, plugins.data->where);
   if (faults.size() != before) {
-    loaded.data.reset();
+    plugins.data.reset();
     return;
   }
-  auto& made = *loaded.data;
-  if (tables.empty() && loaded.data_options->eval_fraction > 0) {
-    loaded.data_parts.shared = DataSourceTable{{}, {}, made, share(config, loaded, made)};
-    made.object = std::const_pointer_cast<data::SharedData>(loaded.data_parts.shared->shared);
+  auto& made = *plugins.data;
+  if (tables.empty() && plugins.data_parts.options->eval_fraction > 0) {
+    plugins.data_parts.shared = DataSourceTable{{}, {}, made, share(config, plugins, made)};
+    made.object = std::const_pointer_cast<data::SharedData>(plugins.data_parts.shared->shared);
   }
   const auto checked_form = [&] {
     auto form = made.object->form();
@@ -201,17 +200,17 @@ void load_data(const setup::Configuration& config, bool needed, Loader& loader, 
     return form;
   };
   setup::collect(
-      faults, [&] { loaded.data_parts.form = plugin::guard(made.name, "form", checked_form); }, made.where);
+      faults, [&] { plugins.data_parts.form = plugin::guard(made.name, "form", checked_form); }, made.where);
 }
 
-std::vector<const DataSourceTable*> shared_tables(const PluginsBesidesModel& plugins) {
+std::vector<const DataSourceTable*> shared_tables(const Plugins& plugins) {
   std::vector<const DataSourceTable*> tables;
   for (const auto& source : plugins.data_parts.sources) tables.push_back(&source);
   if (plugins.data_parts.shared) tables.push_back(&*plugins.data_parts.shared);
   return tables;
 }
 
-std::map<std::string, std::string> sums_of_files(const PluginsBesidesModel& plugins) {
+std::map<std::string, std::string> sums_of_files(const Plugins& plugins) {
   auto sums = data::sums_of_files(plugins.data->options);
   for (const auto& source : plugins.data_parts.sources) {
     const auto table = source.made.table.substr(std::string("data.").size());
@@ -220,7 +219,7 @@ std::map<std::string, std::string> sums_of_files(const PluginsBesidesModel& plug
   return sums;
 }
 
-std::string text_of_shares(const PluginsBesidesModel& plugins) {
+std::string text_of_shares(const Plugins& plugins) {
   std::string text;
   for (const auto* table : shared_tables(plugins)) {
     const auto& said = table->shared->text();
@@ -229,7 +228,7 @@ std::string text_of_shares(const PluginsBesidesModel& plugins) {
   return text;
 }
 
-AskedLength asked_length(const PluginsBesidesModel& plugins) {
+AskedLength asked_length(const Plugins& plugins) {
   const auto of = [](const Made<data::Data>& made) {
     const auto length = plugin::guard(made.name, "max_length", [&] { return made.object->max_length(); });
     return AskedLength{length, where_of(made, "max_length")};

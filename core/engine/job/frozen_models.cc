@@ -11,6 +11,7 @@
 
 #include "config/paths.h"
 #include "hf/door.h"
+#include "job/job.h"
 #include "nn/init_source.h"
 #include "setup/collect.h"
 
@@ -68,33 +69,33 @@ std::unique_ptr<hf::Folder> folder_of(const FrozenPlugin& frozen, const Plugins&
 
 }  // namespace
 
-std::vector<FrozenPlugin> load_frozen(const setup::Configuration& config, LoadedPlugins& loaded, plugin::Host& host,
+std::vector<FrozenPlugin> load_frozen(const setup::Configuration& config, Plugins& plugins, plugin::Host& host,
                                       Diagnostics& faults) {
-  if (!loaded.minimised || !loaded.model) return {};
+  if (!plugins.minimised || !plugins.model) return {};
   const auto before = faults.size();
-  const auto& trained_folder = loaded.model_options->path;
+  const auto& trained_folder = plugins.model_options->path;
   std::vector<FrozenPlugin> all;
   std::vector<objective::KnownModel> known;
-  for (const auto& spec : loaded.minimised->plan().models) {
+  for (const auto& spec : plugins.minimised->plan().models) {
     setup::collect(
         faults,
         [&] {
-          const auto what = named(spec, *loaded.objective, config);
-          auto one = what.written == "start"
-                         ? FrozenPlugin{spec.name, trained_folder, /*is_start=*/true, *loaded.model, loaded.model_facts}
-                         : of_folder(spec.name, what, config, host, faults);
+          const auto what = named(spec, *plugins.objective, config);
+          auto one = what.written == "start" ? FrozenPlugin{spec.name, trained_folder, /*is_start=*/true,
+                                                            *plugins.model, plugins.model_facts}
+                                             : of_folder(spec.name, what, config, host, faults);
           if (!one) return;
-          if (!one->is_start) set_option(*loaded.objective, spec.option, *one->folder);
+          if (!one->is_start) set_option(*plugins.objective, spec.option, *one->folder);
           known.push_back({spec.name, what.origin.text(), one->folder.value_or(""), one->facts});
           all.push_back(std::move(*one));
         },
-        loaded.objective->where);
+        plugins.objective->where);
   }
   if (all.empty() || faults.size() != before) return all;
-  const objective::KnownModel trained{"the trained model", loaded.model->where, trained_folder.value_or(""),
-                                      loaded.model_facts};
+  const objective::KnownModel trained{"the trained model", plugins.model->where, trained_folder.value_or(""),
+                                      plugins.model_facts};
   setup::collect(
-      faults, [&] { loaded.minimised->check_models(trained, known, faults); }, loaded.objective->where);
+      faults, [&] { plugins.minimised->check_models(trained, known, faults); }, plugins.objective->where);
   return all;
 }
 
@@ -135,8 +136,25 @@ void check_start(const std::vector<FrozenPlugin>& frozen, const Plugins& plugins
     break;
   }
   each_strategy(plugins.strategies, "values", [&](strategy::Strategy& strategy) {
-    if (strategy.values(plugins.model.object->file_map())) refuse("a strategy brings values from files of its own");
+    if (strategy.values(plugins.model->object->file_map())) refuse("a strategy brings values from files of its own");
   });
+}
+
+FrozenModel assemble_frozen(const FrozenPlugin& plugin, const Strategies& strategies, const Topology& topology,
+                            const std::shared_ptr<strategy::MeshGroups>& groups) {
+  auto model = std::make_shared<AssembledModel>();
+  static_cast<BuiltModel&>(*model) = build_model(plugin.model);
+  for (auto* record : nn::parameters(model->units)) record->trainable = false;
+  model->groups = groups;
+  auto own = fresh_strategies(strategies, topology);
+  try {
+    place(*model, own, topology);
+  } catch (Error& error) {
+    error.add_context(cat("the objective's model '", plugin.name, "' was placed"));
+    throw;
+  }
+  model->rank_stages = strategy::RankStages::whole(pointers(model->units));
+  return {plugin, std::move(own), std::move(model)};
 }
 
 void check_frozen_files(const std::vector<FrozenModel>& frozen, const Plugins& plugins, Diagnostics& faults) {

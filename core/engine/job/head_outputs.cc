@@ -51,16 +51,16 @@ void judge(const objective::PassSpec& pass, const Computing& by, const Made<obje
                           : "take a model whose head gives that (an nn::VocabularyHead does), or another objective");
 }
 
-void judge_answers(const setup::Configuration& config, const LoadedPlugins& loaded, Diagnostics& faults) {
+void judge_answers(const setup::Configuration& config, const Plugins& plugins, Diagnostics& faults) {
   const auto& train = config.train;
   const auto refuse = [&](const std::string& where, const std::string& what, const std::string& fix) {
     faults.add(where,
-               cat(what, " answers, and the head of the model plugin '", loaded.model->name, "' gives ",
-                   text(loaded.model_facts), ", no logits"),
+               cat(what, " answers, and the head of the model plugin '", plugins.model->name, "' gives ",
+                   text(plugins.model_facts), ", no logits"),
                fix);
   };
   if (config.request.purpose == setup::Purpose::generate)
-    return refuse(loaded.model->where, "the command generates", "name a model with a head of words");
+    return refuse(plugins.model->where, "the command generates", "name a model with a head of words");
   if (!config.trains()) return;
   for (const auto member : {&setup::TrainOptions::generate_samples, &setup::TrainOptions::generate_train_samples}) {
     if ((*train).*member == 0) continue;
@@ -71,18 +71,18 @@ void judge_answers(const setup::Configuration& config, const LoadedPlugins& load
 
 }  // namespace
 
-void check_outputs(const setup::Configuration& config, const LoadedPlugins& loaded,
-                   const std::vector<FrozenPlugin>& others, Diagnostics& faults) {
-  if (!loaded.model) return;
-  if (!loaded.model_facts.gives(HeadOutput::last_logits)) judge_answers(config, loaded, faults);
-  if (config.request.purpose == setup::Purpose::generate || !loaded.minimised) return;
-  const auto& plan = loaded.minimised->plan();
+void check_outputs(const setup::Configuration& config, const Plugins& plugins, const std::vector<FrozenPlugin>& others,
+                   Diagnostics& faults) {
+  if (!plugins.model) return;
+  if (!plugins.model_facts.gives(HeadOutput::last_logits)) judge_answers(config, plugins, faults);
+  if (config.request.purpose == setup::Purpose::generate || !plugins.minimised) return;
+  const auto& plan = plugins.minimised->plan();
   for (const auto& pass : plan.passes) {
     if (!pass.model) {
-      judge(pass, {*loaded.model, loaded.model_facts}, *loaded.objective, faults);
+      judge(pass, {*plugins.model, plugins.model_facts}, *plugins.objective, faults);
     } else if (others.size() == plan.models.size()) {  // else one of them has been refused
       const auto& other = others.at(*pass.model);
-      judge(pass, {other.model, other.facts}, *loaded.objective, faults);
+      judge(pass, {other.model, other.facts}, *plugins.objective, faults);
     }
   }
 }

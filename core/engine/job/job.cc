@@ -32,7 +32,7 @@ std::optional<std::int64_t> left_on_host(const setup::RunOptions& run) {
 void judge_start(Job& job, Diagnostics& faults) {
   if (job.samples.content) {
     setup::collect(
-        faults, [&] { job.folders = frozen_folders(job); }, job.plugins.model.where);
+        faults, [&] { job.folders = frozen_folders(job); }, job.plugins.model->where);
   }
   bool from_start = job.config.request.weights.empty();
   if (job.config.trains()) {
@@ -46,18 +46,18 @@ void judge_start(Job& job, Diagnostics& faults) {
   }
 }
 
-void judge_samples(const setup::Configuration& config, const LoadedPlugins& loaded,
-                   const std::vector<FrozenPlugin>& others, Samples& samples, Diagnostics& faults) {
+void judge_samples(const setup::Configuration& config, const Plugins& plugins, const std::vector<FrozenPlugin>& others,
+                   Samples& samples, Diagnostics& faults) {
   check_samples(others, samples, faults);
-  setup::collect(faults, [&] { samples.lowest_is_best = lowest_is_best(config, loaded, samples, faults); });
+  setup::collect(faults, [&] { samples.lowest_is_best = lowest_is_best(config, plugins, samples, faults); });
 }
 
 // The objective's models; what it asks of them and of the trained one is judged.
-std::vector<FrozenPlugin> load_others(const setup::Configuration& config, LoadedPlugins& loaded, plugin::Host& host,
+std::vector<FrozenPlugin> load_others(const setup::Configuration& config, Plugins& plugins, plugin::Host& host,
                                       Diagnostics& faults) {
   std::vector<FrozenPlugin> others;
-  if (config.request.purpose != setup::Purpose::generate) others = load_frozen(config, loaded, host, faults);
-  check_outputs(config, loaded, others, faults);
+  if (config.request.purpose != setup::Purpose::generate) others = load_frozen(config, plugins, host, faults);
+  check_outputs(config, plugins, others, faults);
   return others;
 }
 
@@ -65,24 +65,23 @@ std::vector<FrozenPlugin> load_others(const setup::Configuration& config, Loaded
 
 std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
   auto config = setup::read_configuration(request, faults, &host);
-  auto loaded = load_plugins(config, needs_of(request.purpose), host, faults);
-  auto others = load_others(config, loaded, host, faults);
+  auto plugins = load_plugins(config, needs_of(request.purpose), host, faults);
+  auto others = load_others(config, plugins, host, faults);
   judge_open_micro_batch(config, faults);
-  auto topology = make_topology(config, loaded, faults);
+  auto topology = make_topology(config, plugins, faults);
   if (faults.empty()) judge_open_room(config, faults);
   request.ended("configuration");
-  auto samples = open_samples(config, loaded, topology, host, faults);
+  auto samples = open_samples(config, plugins, topology, host, faults);
   request.ended("data");
-  if (samples) judge_samples(config, loaded, others, *samples, faults);
+  if (samples) judge_samples(config, plugins, others, *samples, faults);
   if (!faults.empty()) return {};
-  auto plugins = complete(std::move(loaded));
   const auto host_memory = left_on_host(*config.run);
   std::vector<nn::WeightPtr> own;
   std::shared_ptr<const AssembledModel> model;
   std::vector<FrozenModel> frozen;
   std::optional<Prediction> prediction;
   setup::collect(faults, [&] {
-    auto built = build_model(plugins.model);
+    auto built = build_model(*plugins.model);
     own = built.own;
     model = job::assemble(config, plugins, plugins.strategies, topology, std::move(built), device_of(config));
     check_passes(plugins, topology, model->units, faults);
@@ -111,11 +110,10 @@ data::Padding Job::padding() const {
 
 std::optional<ModelJob> prepare_model(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
   auto config = setup::read_configuration(request, faults, &host);
-  auto loaded = load_plugins(config, Needs::model_and_strategies, host, faults);
-  auto tokenizer = open_tokenizer(config, loaded, host, faults);
+  auto plugins = load_plugins(config, Needs::model_and_strategies, host, faults);
+  auto tokenizer = open_tokenizer(config, plugins, host, faults);
   if (!faults.empty()) return {};
-  auto plugins = complete(std::move(loaded));
-  auto model = build_model(plugins.model);
+  auto model = build_model(*plugins.model);
   job::structure(model, plugins.strategies);
   return ModelJob{std::move(config), std::move(plugins), std::move(*tokenizer), std::move(model)};
 }

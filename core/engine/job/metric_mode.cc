@@ -19,7 +19,7 @@ using Metrics = std::map<std::string, Better>;
 // usual scores it is known that more is better: a plugin's own may count errors.
 Metrics scores_of(const Samples& samples, const data::DataSource& source) {
   constexpr std::int64_t most_asked = 100;
-  const auto size = plugin::guard(samples.plugin, "size", [&] { return source.size(); });
+  const auto size = samples.size(source);
   for (std::int64_t i = 0; i < std::min(most_asked, size); ++i) {
     const auto sample = samples.question(source, i);
     if (sample.references.empty()) continue;
@@ -35,7 +35,7 @@ Metrics scores_of(const Samples& samples, const data::DataSource& source) {
 }
 
 // A figure of a source that has nothing to evaluate on.
-bool is_of_other_split(const LoadedPlugins& plugins, const std::string& figure) {
+bool is_of_other_split(const Plugins& plugins, const std::string& figure) {
   const auto is_its = [&](const std::string& source) { return figure == "loss_" + source; };
   const auto& sources = plugins.data_parts.form.sources;
   const auto sets = plugins.data->object->evaluation_sets();  // the ones with a name
@@ -43,7 +43,7 @@ bool is_of_other_split(const LoadedPlugins& plugins, const std::string& figure) 
 }
 
 // What evaluations give without asking questions.
-Metrics losses_of(const LoadedPlugins& plugins, const Samples& samples) {
+Metrics losses_of(const Plugins& plugins, const Samples& samples) {
   Metrics metrics;
   const auto add = [&](const std::string& end) {
     metrics["eval_loss" + end] = Better::lower;
@@ -78,7 +78,7 @@ bool judge_mode(const config::Options<setup::CheckpointOptions>& options, Better
 
 }  // namespace
 
-bool lowest_is_best(const setup::Configuration& config, const LoadedPlugins& plugins, const Samples& samples,
+bool lowest_is_best(const setup::Configuration& config, const Plugins& plugins, const Samples& samples,
                     Diagnostics& faults) {
   const auto& options = config.checkpoint;
   if (!config.trains() || !goes_by_metric(config) || !samples.has_eval()) return true;

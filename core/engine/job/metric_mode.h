@@ -11,7 +11,7 @@ namespace job {
 /// Is the lowest checkpoint.metric the best (Samples::lowest_is_best)? Says where the metric is one that no evaluation
 /// gives, which would end the run at its first one, and where checkpoint.mode is needed, or takes the worst evaluation
 /// for the best.
-bool lowest_is_best(const setup::Configuration& config, const LoadedPlugins& plugins, const Samples& samples,
+bool lowest_is_best(const setup::Configuration& config, const Plugins& plugins, const Samples& samples,
                     Diagnostics& faults);
 
 }  // namespace job

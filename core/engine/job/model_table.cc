@@ -70,15 +70,15 @@ std::string written_path(const config::Options<setup::ModelOptions>& options) {
   return written ? *written : *options->path;
 }
 
-ModelTable read_model_table(const setup::Configuration& config, LoadedPlugins& loaded, plugin::Host& host,
+ModelTable read_model_table(const setup::Configuration& config, Plugins& plugins, plugin::Host& host,
                             Diagnostics& faults) {
   ModelTable read;
   auto section = config.document.section("model");
   settle_start(section, faults);
-  auto& options = loaded.model_options = config::Options<setup::ModelOptions>(
+  auto& options = plugins.model_options = config::Options<setup::ModelOptions>(
       config::take(section, config::Options<setup::ModelOptions>::schema()), faults);
   auto& folder = read.start.folder = find_folder(options, config.request.hub, read.absent);
-  if (folder) folder->adapter_is_read = is_read_by(loaded.strategies, folder->path);
+  if (folder) folder->adapter_is_read = is_read_by(plugins.strategies, folder->path);
   const auto before = faults.size();
   if (options->path && !section.find("plugin")) {
     setup::collect(faults, [&] {

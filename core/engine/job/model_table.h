@@ -27,9 +27,9 @@ struct ModelTable {
 };
 
 /// Reads it, with the plugin that the folder's config.json means where the table names none, or that has a preset of
-/// this name where the folder is not there. Fills in loaded.model_options; `loaded` has its strategies, which may read
-/// an adapter in the folder.
-ModelTable read_model_table(const setup::Configuration& config, LoadedPlugins& loaded, plugin::Host& host,
+/// this name where the folder is not there. Fills in plugins.model_options; `plugins` has its strategies, which may
+/// read an adapter in the folder.
+ModelTable read_model_table(const setup::Configuration& config, Plugins& plugins, plugin::Host& host,
                             Diagnostics& faults);
 
 /// model.path as the user wrote it: perhaps relative, or a hub's id.

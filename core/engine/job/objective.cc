@@ -18,11 +18,11 @@ std::string text(const data::FieldSpec& field) {
 }
 
 // One that says no meaning is taken to tell sequences apart if it asks for their number or for a value of each.
-void check_sequences(const LoadedPlugins& loaded, Diagnostics& faults) {
-  const auto& made = *loaded.objective;
-  const auto& source = *loaded.data;
-  const auto plan = loaded.minimised->plan();
-  const auto& form = loaded.data_parts.form;
+void check_sequences(const Plugins& plugins, Diagnostics& faults) {
+  const auto& made = *plugins.objective;
+  const auto& source = *plugins.data;
+  const auto plan = plugins.minimised->plan();
+  const auto& form = plugins.data_parts.form;
   const bool has_field = std::any_of(plan.fields.begin(), plan.fields.end(),
                                      [](const auto& field) { return field.per == data::FieldSpec::Per::sequence; });
   const bool tells_apart = plan.meaning.empty() ? plan.sequences != 0 || has_field : plan.meaning == form.meaning;
@@ -39,16 +39,16 @@ void check_sequences(const LoadedPlugins& loaded, Diagnostics& faults) {
   }
 }
 
-void check_fields(const LoadedPlugins& loaded, Diagnostics& faults) {
-  const auto& made = *loaded.objective;
-  const auto& declared = loaded.data_parts.form.fields;
-  for (const auto& field : loaded.minimised->plan().fields) {
+void check_fields(const Plugins& plugins, Diagnostics& faults) {
+  const auto& made = *plugins.objective;
+  const auto& declared = plugins.data_parts.form.fields;
+  for (const auto& field : plugins.minimised->plan().fields) {
     if (std::find(declared.begin(), declared.end(), field) != declared.end()) continue;
     std::vector<std::string> names;
     for (const auto& one : declared) names.push_back(text(one));
     faults.add(made.where,
                cat("the objective '", made.name, "' needs the field ", text(field), ", which the data plugin '",
-                   loaded.data->name, "' does not give", names.empty() ? "" : cat("; it gives ", join(names))),
+                   plugins.data->name, "' does not give", names.empty() ? "" : cat("; it gives ", join(names))),
                "take data that have it, or another objective");
   }
 }
@@ -84,14 +84,14 @@ void check_base(const Plugins& plugins, const std::vector<std::unique_ptr<nn::Un
 
 }  // namespace
 
-void settle_objective(LoadedPlugins& loaded, Diagnostics& faults) {
-  const auto& made = *loaded.objective;
+void settle_objective(Plugins& plugins, Diagnostics& faults) {
+  const auto& made = *plugins.objective;
   plugin::guard(made.name, "check", [&] { made.object->check(faults); });
-  if (loaded.data) plugin::guard(made.name, "data_form", [&] { made.object->data_form(loaded.data_parts.form); });
-  loaded.minimised = std::make_shared<const strategy::Objective>(made.name, made.object);
-  if (!loaded.data) return;
-  check_sequences(loaded, faults);
-  check_fields(loaded, faults);
+  if (plugins.data) plugin::guard(made.name, "data_form", [&] { made.object->data_form(plugins.data_parts.form); });
+  plugins.minimised = std::make_shared<const strategy::Objective>(made.name, made.object);
+  if (!plugins.data) return;
+  check_sequences(plugins, faults);
+  check_fields(plugins, faults);
 }
 
 void check_passes(const Plugins& plugins, const Topology& topology, const std::vector<std::unique_ptr<nn::Unit>>& units,

@@ -13,7 +13,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace job {
 
 /// Asks the objective for its plan, and says what its options and the data's form do not allow.
-void settle_objective(LoadedPlugins& loaded, Diagnostics& faults);
+void settle_objective(Plugins& plugins, Diagnostics& faults);
 
 /// Says where an objective compares with another model and the trained one is cut into stages, or where it needs the
 /// base model, and something besides adapters is trained, so that there is none.

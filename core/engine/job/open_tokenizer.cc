@@ -46,11 +46,11 @@ bool tokenizer_is_absent(const config::Resolved& option, const config::HubCache&
 
 }  // namespace
 
-std::optional<tokenizer::Opened> open_tokenizer(const setup::Configuration& config, const LoadedPlugins& plugins,
+std::optional<tokenizer::Opened> open_tokenizer(const setup::Configuration& config, const Plugins& plugins,
                                                 plugin::Host& host, Diagnostics& faults) {
   const auto before = faults.size();
   tokenizer::Opened opened;
-  const auto& options = plugins.data_options;
+  const auto& options = plugins.data_parts.options;
   setup::collect(
       faults, [&] { opened.name = tokenizer_name(options, config.request.hub, host); }, "");
   if (faults.size() != before) return {};
@@ -83,11 +83,11 @@ data::SplitRequest request_with(const tokenizer::Opened& tokenizer, const std::s
   return request;
 }
 
-std::vector<std::string> absent_files(const setup::Configuration& config, const LoadedPlugins& plugins,
+std::vector<std::string> absent_files(const setup::Configuration& config, const Plugins& plugins,
                                       const plugin::Host& host) {
   std::vector<std::string> absent;
   if (plugins.stand_in) absent.push_back(cat("model.path (", plugins.stand_in->named, ")"));
-  for (const auto& option : plugins.data_options.resolved()) {
+  for (const auto& option : plugins.data_parts.options.resolved()) {
     if (option.spec.key == "tokenizer" && tokenizer_is_absent(option, config.request.hub, host))
       absent.push_back(cat("data.tokenizer (", config::value_text(option.value), ")"));
   }

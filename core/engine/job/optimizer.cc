@@ -104,7 +104,7 @@ void check_use(const Made<optimizer::Rule>& made, const optimizer::Rule& rule, c
 }
 
 // So would a group of which nothing is trained. (An evaluation trains nothing at all.)
-void check_reach(const strategy::Optimizer& all, const PluginsBesidesModel& plugins,
+void check_reach(const strategy::Optimizer& all, const Plugins& plugins,
                  const std::vector<const layout::Param*>& records, Diagnostics& faults) {
   for (std::size_t i = 0; i < plugins.optimizer_groups.size(); ++i) {
     const auto& table = plugins.optimizer_groups[i];
@@ -126,7 +126,7 @@ void check_reach(const strategy::Optimizer& all, const PluginsBesidesModel& plug
 }  // namespace
 
 std::shared_ptr<const strategy::Optimizer> make_optimizer(const setup::OptimizerOptions& options,
-                                                          const PluginsBesidesModel& plugins,
+                                                          const Plugins& plugins,
                                                           const std::vector<const layout::Param*>& records) {
   CAPSTAN_ASSERT(plugins.optimizer);
   const auto rule = std::make_shared<GuardedRule>(*plugins.optimizer);

@@ -7,6 +7,27 @@
 #include "job/model_table.h"
 
 namespace capstan::job {
+namespace {
+
+// Its records are where the folder has them.
+class FolderModel : public nn::Model {
+ public:
+  FolderModel(std::shared_ptr<nn::Model> model, std::string folder)
+      : model_(std::move(model)), folder_(std::move(folder)) {}
+  void check(Diagnostics& diagnostics) const override { model_->check(diagnostics); }
+  nn::ModelFacts facts() const override { return model_->facts(); }
+  std::vector<std::unique_ptr<nn::Unit>> build() const override { return model_->build(); }
+  double flops_per_token(std::int64_t sequence_length) const override {
+    return model_->flops_per_token(sequence_length);
+  }
+  layout::FileMap file_map() const override { return hf::door().map_in(folder_, model_->file_map()); }
+
+ private:
+  std::shared_ptr<nn::Model> model_;
+  std::string folder_;
+};
+
+}  // namespace
 
 std::vector<std::string> host_keys(const std::string& kind) {
   std::vector<std::string> keys;
@@ -46,6 +67,10 @@ std::optional<StandIn> Loader::stand_in(const config::PluginTable& table,
   const auto preset = setup::preset_of_id(named, host_.load("model", table.name, table.path).presets);
   if (preset.empty()) return {};
   return StandIn{named, preset, options.where(&setup::ModelOptions::path)};
+}
+
+std::shared_ptr<nn::Model> in_folder(std::shared_ptr<nn::Model> model, const std::string& folder) {
+  return model ? std::make_shared<FolderModel>(std::move(model), folder) : model;
 }
 
 }  // namespace capstan::job

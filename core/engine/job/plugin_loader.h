@@ -10,7 +10,6 @@
 
 #include "data/content.h"
 #include "hf/door.h"
-#include "job/folder_model.h"
 #include "job/model_table.h"
 #include "job/packed_forms.h"
 #include "job/plugins.h"
@@ -25,6 +24,9 @@ std::vector<std::string> host_keys(const std::string& kind);
 /// Takes the tables of a list, such as [[optimizer.groups]], out of the section, which has them with dotted keys
 /// ("groups.1.lr_factor"). In the order in which they begin.
 std::vector<config::Section> take_tables(config::Section& section, const std::string& list);
+
+/// The model with its records where this folder has them, which may be inside of a model around it.
+std::shared_ptr<nn::Model> in_folder(std::shared_ptr<nn::Model> model, const std::string& folder);
 
 /// Loads plugins and makes their objects from the tables that name them.
 class Loader {

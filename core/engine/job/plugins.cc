@@ -15,7 +15,7 @@ namespace capstan::job {
 namespace {
 
 // Commands that have a table.
-void load_extensions(const setup::Configuration& config, Loader& loader, LoadedPlugins& loaded, Diagnostics& faults) {
+void load_extensions(const setup::Configuration& config, Loader& loader, Plugins& plugins, Diagnostics& faults) {
   for (const auto& section : config.document.of_commands()) {
     const config::PluginTable table{section.path, {}, true, section.origin.text(), section, {}};
     auto made = loader.make<command::Command>("command", table);
@@ -27,30 +27,30 @@ void load_extensions(const setup::Configuration& config, Loader& loader, LoadedP
       continue;
     }
     plugin::guard(made->name, "check", [&] { object->check(faults); });
-    loaded.extensions.push_back({made->name, made->where, made->table, made->file, object, {}, made->options, {}});
+    plugins.extensions.push_back({made->name, made->where, made->table, made->file, object, {}, made->options, {}});
   }
 }
 
-void load_model(const setup::Configuration& config, plugin::Host& host, Loader& loader, LoadedPlugins& loaded,
+void load_model(const setup::Configuration& config, plugin::Host& host, Loader& loader, Plugins& plugins,
                 Diagnostics& faults) {
-  auto [table, start, absent] = read_model_table(config, loaded, host, faults);
-  auto& options = loaded.model_options;
-  if (!absent.empty() && config.request.may_lack_files) loaded.stand_in = loader.stand_in(table, options);
-  if (loaded.stand_in) {
-    options = with_stand_in(options.section(), *loaded.stand_in);
+  auto [table, start, absent] = read_model_table(config, plugins, host, faults);
+  auto& options = plugins.model_options;
+  if (!absent.empty() && config.request.may_lack_files) plugins.stand_in = loader.stand_in(table, options);
+  if (plugins.stand_in) {
+    options = with_stand_in(options.section(), *plugins.stand_in);
   } else {
     for (const auto& fault : absent.list()) faults.add(fault);
   }
   if (options->path && !start.folder) return;  // sizes are not known
   if (options->preset) start.preset = {*options->preset, options.where(&setup::ModelOptions::preset)};
-  if (!table.name.empty()) loaded.model = loader.make<nn::Model>("model", table, start);
+  if (!table.name.empty()) plugins.model = loader.make<nn::Model>("model", table, start);
 }
 
 // [tokenizer] and data.tokenizer both say which it is.
-bool settle_tokenizer(const setup::Configuration& config, const LoadedPlugins& loaded, Diagnostics& faults) {
+bool settle_tokenizer(const setup::Configuration& config, const Plugins& plugins, Diagnostics& faults) {
   const auto section = config.document.section("tokenizer");
   if (section.entries.empty()) return false;
-  const auto& options = loaded.data_options;
+  const auto& options = plugins.data_parts.options;
   if (options->tokenizer == "auto") return true;
   faults.add(options.where(&setup::DataOptions::tokenizer),
              cat("data.tokenizer and [tokenizer] (", section.origin.text(), ") both say which tokenizer to use"),
@@ -58,10 +58,10 @@ bool settle_tokenizer(const setup::Configuration& config, const LoadedPlugins& l
   return false;
 }
 
-void load_tokenizer(const setup::Configuration& config, Loader& loader, LoadedPlugins& loaded, Diagnostics& faults) {
-  if (!settle_tokenizer(config, loaded, faults)) return;
+void load_tokenizer(const setup::Configuration& config, Loader& loader, Plugins& plugins, Diagnostics& faults) {
+  if (!settle_tokenizer(config, plugins, faults)) return;
   const auto table = config::chosen_plugin(config.document.section("tokenizer"), faults);
-  if (!table.name.empty()) loaded.tokenizer = loader.make<tokenizer::Opener>("tokenizer", table);
+  if (!table.name.empty()) plugins.tokenizer = loader.make<tokenizer::Opener>("tokenizer", table);
 }
 
 OptimizerGroupTable load_group(config::Section section, Loader& loader, Diagnostics& faults) {
@@ -81,26 +81,26 @@ OptimizerGroupTable load_group(config::Section section, Loader& loader, Diagnost
 }
 
 // Without a plugin it is AdamW.
-void load_optimizer(const setup::Configuration& config, Loader& loader, LoadedPlugins& loaded, Diagnostics& faults) {
+void load_optimizer(const setup::Configuration& config, Loader& loader, Plugins& plugins, Diagnostics& faults) {
   auto section = config.document.section("optimizer");
   (void)config::take(section, config::Options<setup::OptimizerOptions>::schema());
   for (auto& group : take_tables(section, "groups"))
-    loaded.optimizer_groups.push_back(load_group(std::move(group), loader, faults));
+    plugins.optimizer_groups.push_back(load_group(std::move(group), loader, faults));
   if (!section.find("plugin")) section.entries.push_back({"plugin", std::string("adamw"), {}});
   const auto table = config::chosen_plugin(section, faults);
-  if (!table.name.empty()) loaded.optimizer = loader.make<optimizer::Rule>("optimizer", table);
+  if (!table.name.empty()) plugins.optimizer = loader.make<optimizer::Rule>("optimizer", table);
 }
 
 // Without a plugin it is the cross entropy of the next token.
-void load_objective(const setup::Configuration& config, Loader& loader, LoadedPlugins& loaded, Diagnostics& faults) {
+void load_objective(const setup::Configuration& config, Loader& loader, Plugins& plugins, Diagnostics& faults) {
   auto section = config.document.section("objective");
   if (!section.find("plugin")) section.entries.push_back({"plugin", std::string("causal_lm"), {}});
   const auto table = config::chosen_plugin(section, faults);
   if (table.name.empty()) return;
-  loaded.objective = loader.make<objective::Objective>("objective", table);
-  if (!loaded.objective) return;
+  plugins.objective = loader.make<objective::Objective>("objective", table);
+  if (!plugins.objective) return;
   setup::collect(
-      faults, [&] { settle_objective(loaded, faults); }, loaded.objective->where);
+      faults, [&] { settle_objective(plugins, faults); }, plugins.objective->where);
 }
 
 std::vector<nn::PackedForm> forms_of(const Strategies& strategies) {
@@ -125,29 +125,29 @@ std::vector<InstalledStrategy> installed_strategies(plugin::Host& host) {
   return all;
 }
 
-LoadedPlugins load_plugins(const setup::Configuration& config, Needs needs, plugin::Host& host, Diagnostics& faults) {
-  LoadedPlugins loaded;
+Plugins load_plugins(const setup::Configuration& config, Needs needs, plugin::Host& host, Diagnostics& faults) {
+  Plugins plugins;
   // It is made first and blamed last: the model's folder may have weights that only a strategy reads.
   Diagnostics of_strategies;
-  loaded.strategies = Loader(host, of_strategies).make_all<strategy::Strategy>("strategy", config.document);
-  Loader loader(host, faults, forms_of(loaded.strategies));
-  load_model(config, host, loader, loaded, faults);
-  load_data(config, needs == Needs::all, loader, loaded, faults);
-  load_tokenizer(config, loader, loaded, faults);
-  load_optimizer(config, loader, loaded, faults);
-  load_objective(config, loader, loaded, faults);
-  loaded.packed_forms = loader.forms();
+  plugins.strategies = Loader(host, of_strategies).make_all<strategy::Strategy>("strategy", config.document);
+  Loader loader(host, faults, forms_of(plugins.strategies));
+  load_model(config, host, loader, plugins, faults);
+  load_data(config, needs == Needs::all, loader, plugins, faults);
+  load_tokenizer(config, loader, plugins, faults);
+  load_optimizer(config, loader, plugins, faults);
+  load_objective(config, loader, plugins, faults);
+  plugins.packed_forms = loader.forms();
   for (const auto& fault : of_strategies.list()) faults.add(fault);
   if (needs != Needs::model_and_strategies) {
-    load_extensions(config, loader, loaded, faults);
-    loaded.monitors = loader.make_all<monitor::Monitor>("monitor", config.document);
+    load_extensions(config, loader, plugins, faults);
+    plugins.monitors = loader.make_all<monitor::Monitor>("monitor", config.document);
   }
-  if (!loaded.model) return loaded;
-  const auto& model = *loaded.model;
+  if (!plugins.model) return plugins;
+  const auto& model = *plugins.model;
   setup::collect(
       faults, [&] { plugin::guard(model.name, "check", [&] { model.object->check(faults); }); }, model.where);
-  plugin::guard(model.name, "facts", [&] { loaded.model_facts = model.object->facts(); });
-  return loaded;
+  plugin::guard(model.name, "facts", [&] { plugins.model_facts = model.object->facts(); });
+  return plugins;
 }
 
 std::optional<Made<nn::Model>> load_other_model(const config::PluginTable& table, const hf::ModelFolder& folder,
@@ -157,12 +157,6 @@ std::optional<Made<nn::Model>> load_other_model(const config::PluginTable& table
   if (!loader.forms().empty())
     faults.add(folder.where, cat(folder.path, " has quantized weights"), "take the model that it was quantized from");
   return made;
-}
-
-Plugins complete(LoadedPlugins loaded) {
-  CAPSTAN_ASSERT(loaded.model);
-  auto model = std::move(*loaded.model);
-  return {std::move(loaded), std::move(model)};
 }
 
 }  // namespace capstan::job

@@ -79,6 +79,7 @@ struct DataSourceTable {
 
 /// What is known of the data besides their plugin.
 struct DataParts {
+  config::Options<setup::DataOptions> options;
   data::SampleForm form;                  ///< what samples consist of
   std::vector<DataSourceTable> sources;   ///< [[data.sources]], which the plugin is made of
   std::optional<DataSourceTable> shared;  ///< [data] itself, where data.eval_fraction is set and there are no sources
@@ -91,10 +92,11 @@ struct StandIn {
   std::string where;   ///< what sets model.path
 };
 
-/// The plugins that the configuration names, except for the model's, and what is known of that.
-struct PluginsBesidesModel {
+/// The second stage: the plugins that the configuration names, made from their tables, each for itself. What is missing
+/// has a fault; the stages after say what they find wrong with those that there are.
+struct Plugins {
+  std::optional<Made<nn::Model>> model;                ///< none only where it has a fault
   config::Options<setup::ModelOptions> model_options;  ///< model.path is the folder that was found
-  config::Options<setup::DataOptions> data_options;
   nn::ModelFacts model_facts;
   std::optional<StandIn> stand_in;       ///< model.path is not set then, and model.preset is
   std::optional<Made<data::Data>> data;  ///< none where a command needs no samples
@@ -110,17 +112,6 @@ struct PluginsBesidesModel {
   std::vector<Made<command::RunExtension>> extensions;  ///< commands that have a table, by name
 };
 
-/// The plugins that could be made, each for itself: the stages after say what they find wrong with those that there
-/// are. What is missing has a fault.
-struct LoadedPlugins : PluginsBesidesModel {
-  std::optional<Made<nn::Model>> model;
-};
-
-/// The second stage: the plugins of a configuration without faults, made from their tables.
-struct Plugins : PluginsBesidesModel {
-  Made<nn::Model> model;
-};
-
 /// A strategy that is installed, as an empty table makes it.
 struct InstalledStrategy {
   std::string table;  ///< "strategy.fsdp"
@@ -132,13 +123,11 @@ std::vector<InstalledStrategy> installed_strategies(plugin::Host& host);
 /// Which of the plugins a command needs.
 enum class Needs { all, all_but_data, model_and_strategies };
 
-LoadedPlugins load_plugins(const setup::Configuration& config, Needs needs, plugin::Host& host, Diagnostics& faults);
+Plugins load_plugins(const setup::Configuration& config, Needs needs, plugin::Host& host, Diagnostics& faults);
 /// The plugin of one more model, which `table` names, as its folder's config.json has it. Nothing where it has a fault;
 /// quantized weights are one.
 std::optional<Made<nn::Model>> load_other_model(const config::PluginTable& table, const hf::ModelFolder& folder,
                                                 plugin::Host& host, Diagnostics& faults);
-/// The stage itself, where there was no fault.
-Plugins complete(LoadedPlugins loaded);
 
 }  // namespace job
 CAPSTAN_END_NAMESPACE

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "job/assemble.h"
-#include "job/assemble_frozen.h"
+#include "job/frozen_models.h"
 #include "job/samples.h"
 #include "shard/plan.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "job/assemble.h"
-#include "job/assemble_frozen.h"
+#include "job/frozen_models.h"
 #include "job/samples.h"
 #include "step_time/work.h"
 

@@ -47,7 +47,7 @@ void check_checkpoints(const setup::Configuration& config, const Samples& sample
 }
 
 // The best checkpoint has the parameters, not what evaluation saw.
-void check_final_weights(const config::Options<setup::CheckpointOptions>& options, const LoadedPlugins& plugins,
+void check_final_weights(const config::Options<setup::CheckpointOptions>& options, const Plugins& plugins,
                          Diagnostics& faults) {
   if (options->final_weights != "best" || !any_claims(plugins.strategies, strategy::evaluation_weights_point)) return;
   faults.add(options.where(&setup::CheckpointOptions::final_weights),
@@ -57,7 +57,7 @@ void check_final_weights(const config::Options<setup::CheckpointOptions>& option
 }
 
 // What monitors are to watch and the run will not have.
-void check_monitors(const setup::Configuration& config, const LoadedPlugins& plugins, const Samples& samples,
+void check_monitors(const setup::Configuration& config, const Plugins& plugins, const Samples& samples,
                     Diagnostics& faults) {
   if (!config.trains() || config.request.sizes_only) return;
   const monitor::PlannedRun run{config.request.world_size, samples.plan.steps};
@@ -72,7 +72,7 @@ void check_monitors(const setup::Configuration& config, const LoadedPlugins& plu
 // Opens what can be opened, each thing as far as those before have no fault.
 class SamplesOpener {
  public:
-  SamplesOpener(const setup::Configuration& config, const LoadedPlugins& plugins, const Topology& topology,
+  SamplesOpener(const setup::Configuration& config, const Plugins& plugins, const Topology& topology,
                 plugin::Host& host, Diagnostics& faults)
       : config_(config), plugins_(plugins), topology_(topology), host_(host), faults_(faults) {}
 
@@ -111,32 +111,27 @@ class SamplesOpener {
 
   bool judge_fit(bool has_data) {
     const auto before = faults_.size();
-    AskedLength asked;
-    const auto* tokenizer = samples_.tokenizer.object.get();
-    if (has_data) {
-      const auto& data = *plugins_.data;
-      asked = asked_length(plugins_);
-      if (!plugin::guard(data.name, "uses_tokenizer", [&] { return data.object->uses_tokenizer(); }))
-        tokenizer = nullptr;
-    }
-    data::check_fit(bounds(), tokenizer, asked.tokens, where_of(*plugins_.model, "vocab_size"), asked.where, faults_);
+    const auto asked = has_data ? asked_length(plugins_) : AskedLength();
+    const bool uses_tokenizer = !has_data || ask("uses_tokenizer", &data::Data::uses_tokenizer);
+    data::check_fit(bounds(), uses_tokenizer ? samples_.tokenizer.object.get() : nullptr, asked.tokens,
+                    where_of(*plugins_.model, "vocab_size"), asked.where, faults_);
     samples_.longest_prompt = bounds().positions - config_.train->max_new_tokens;
-    if (has_data) {
-      const auto& data = *plugins_.data;
-      const auto length = plugin::guard(data.name, "max_length", [&] { return data.object->max_length(); });
-      samples_.length = data::sample_length(bounds(), length);
-    }
+    if (!has_data) return faults_.size() == before;
+    samples_.length = data::sample_length(bounds(), ask("max_length", &data::Data::max_length));
     if (samples_.length > 0) samples_.longest_row = longest_row();
-    if (has_data) {
-      const auto& data = *plugins_.data;
-      samples_.evaluates =
-          plugin::guard(data.name, "evaluates", [&] { return data.object->evaluates(); }) || !evaluation_sets().empty();
-    }
+    samples_.evaluates = ask("evaluates", &data::Data::evaluates) || !evaluation_sets().empty();
     return faults_.size() == before;
   }
 
+  // What the data plugin answers, with its name around errors.
+  template <class Answer>
+  Answer ask(const char* phase, Answer (data::Data::*question)() const) const {
+    const auto& data = *plugins_.data;
+    return plugin::guard(data.name, phase, [&] { return ((*data.object).*question)(); });
+  }
+
   std::int64_t longest_row() const {
-    const bool packs = plugins_.data_options->packing;
+    const bool packs = plugins_.data_parts.options->packing;
     return data::padded_columns(std::max(topology_.least_columns(), samples_.length - 1), config_.row_multiple(),
                                 packs ? std::numeric_limits<std::int64_t>::max() : bounds().positions);
   }
@@ -195,7 +190,7 @@ class SamplesOpener {
   // An evaluation of which no token bears loss has none, and would be the best of all with 0.
   void judge_evaluations() {
     const auto judge = [&](const data::DataSource& source, const std::string& split) {
-      const auto size = plugin::guard(samples_.plugin, "size", [&] { return source.size(); });
+      const auto size = samples_.size(source);
       const auto may_bear_loss = [&](std::int64_t index) {
         try {
           return data::has_target(source.get(index));
@@ -216,17 +211,14 @@ class SamplesOpener {
     });
   }
 
-  std::vector<std::string> evaluation_sets() const {
-    const auto& data = *plugins_.data;
-    return plugin::guard(data.name, "evaluation_sets", [&] { return data.object->evaluation_sets(); });
-  }
+  std::vector<std::string> evaluation_sets() const { return ask("evaluation_sets", &data::Data::evaluation_sets); }
 
   // A question that leaves no room for an answer would end a run when it is asked, maybe after its last step. Where a
   // whole sample leaves room, open() has judged them all.
   void judge_questions(const data::DataSource& source, std::int64_t wanted) {
     constexpr std::int64_t most_named = 10;
     if (samples_.longest_prompt >= samples_.length) return;
-    const auto size = plugin::guard(samples_.plugin, "size", [&] { return source.size(); });
+    const auto size = samples_.size(source);
     std::int64_t faults = 0;
     for (std::int64_t i = 0; i < (wanted < 0 ? size : std::min(wanted, size)) && faults < most_named; ++i) {
       const auto before = faults_.size();
@@ -237,11 +229,11 @@ class SamplesOpener {
 
   // Keeps as many training samples as the ranks are to have.
   void take_part() {
-    const auto& options = plugins_.data_options;
+    const auto& options = plugins_.data_parts.options;
     if (!options->samples_per_rank) return;
     const auto ranks = config_.request.world_size;
     const auto wanted = *options->samples_per_rank * ranks;
-    const auto held = plugin::guard(samples_.plugin, "size", [&] { return samples_.train->size(); });
+    const auto held = samples_.size(*samples_.train);
     if (wanted > held) {
       faults_.add(options.where(&setup::DataOptions::samples_per_rank),
                   cat("data.samples_per_rank = ", *options->samples_per_rank, " on ", counted(ranks, "rank"), " takes ",
@@ -257,7 +249,7 @@ class SamplesOpener {
     const auto& train = config_.train;
     if (!train->max_steps && !train->epochs) return;
     data::PlanRequest request;
-    request.samples = plugin::guard(samples_.plugin, "size", [&] { return samples_.train->size(); });
+    request.samples = samples_.size(*samples_.train);
     setup::collect(
         faults_, [&] { request.order = own_order(); }, plugins_.data->where);
     if (request.order) request.samples = request.order->samples_per_epoch();
@@ -288,8 +280,8 @@ class SamplesOpener {
   // when they are drawn.
   void look_at_samples() {
     const auto& data = *plugins_.data;
-    const auto& options = plugins_.data_options;
-    const auto held = plugin::guard(samples_.plugin, "size", [&] { return samples_.train->size(); });
+    const auto& options = plugins_.data_parts.options;
+    const auto held = samples_.size(*samples_.train);
     bool has_documents = false;
     const auto look = data::look_at(held, [&](std::int64_t index) {
       auto sample = samples_.sample(*samples_.train, index);
@@ -313,7 +305,7 @@ class SamplesOpener {
   }
 
   const setup::Configuration& config_;
-  const LoadedPlugins& plugins_;
+  const Plugins& plugins_;
   const Topology& topology_;
   plugin::Host& host_;
   Diagnostics& faults_;
@@ -322,7 +314,7 @@ class SamplesOpener {
 
 }  // namespace
 
-std::optional<Samples> open_samples(const setup::Configuration& config, const LoadedPlugins& plugins,
+std::optional<Samples> open_samples(const setup::Configuration& config, const Plugins& plugins,
                                     const Topology& topology, plugin::Host& host, Diagnostics& faults) {
   auto samples = SamplesOpener(config, plugins, topology, host, faults).open();
   check_checkpoints(config, samples, faults);
@@ -333,6 +325,10 @@ std::optional<Samples> open_samples(const setup::Configuration& config, const Lo
   check_monitors(config, plugins, samples, faults);
   if (!faults.empty()) return {};
   return samples;
+}
+
+std::int64_t Samples::size(const data::DataSource& source) const {
+  return plugin::guard(plugin, "size", [&] { return source.size(); });
 }
 
 data::Sample Samples::sample(const data::DataSource& source, std::int64_t index) const {

@@ -47,7 +47,9 @@ struct Samples {
   data::SplitRequest request(data::Split split, std::int64_t most, std::int64_t vocab_size) const {
     return request_with(tokenizer, model_folder, {split, nullptr, most, vocab_size});
   }
-  /// A sample of one of the splits; what reading it throws names the data plugin.
+  /// How many samples one of the splits has; what asking throws names the data plugin.
+  std::int64_t size(const data::DataSource& source) const;
+  /// One of them. As size() otherwise.
   data::Sample sample(const data::DataSource& source, std::int64_t index) const;
   /// The same to be asked, cut to longest_prompt.
   data::Sample question(const data::DataSource& source, std::int64_t index) const;
@@ -59,7 +61,7 @@ inline bool goes_by_metric(const setup::Configuration& config) {
 }
 
 /// Opens the splits and says what does not fit the model, the batches or [checkpoint]; nothing where there is a fault.
-std::optional<Samples> open_samples(const setup::Configuration& config, const LoadedPlugins& plugins,
+std::optional<Samples> open_samples(const setup::Configuration& config, const Plugins& plugins,
                                     const Topology& topology, plugin::Host& host, Diagnostics& faults);
 
 }  // namespace job

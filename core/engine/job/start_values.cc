@@ -61,7 +61,7 @@ std::pair<Records, Records> own_and_added(const AssembledModel& model) {
 
 std::shared_ptr<layout::Source> folder(const Job& job, const Records& records) {
   std::shared_ptr<hf::Folder> source = hf::door().open({*job.plugins.model_options->path,
-                                                        job.plugins.model.object->file_map(),
+                                                        job.plugins.model->object->file_map(),
                                                         {},
                                                         codecs_of(job.model->own),
                                                         job.plugins.packed_forms});
@@ -98,7 +98,7 @@ void refuse_unsaved(const Job& job, const Records& own, const layout::Source& sa
 std::unique_ptr<layout::Source> start_values(const Job& job, const checkpoint::Reader* resumed) {
   const auto [own, added] = own_and_added(*job.model);
   std::vector<std::shared_ptr<layout::Source>> sources;
-  const auto files = job.plugins.model.object->file_map();
+  const auto files = job.plugins.model->object->file_map();
   if (!job.config.request.weights.empty()) {
     // What was not trained may be left to the folder that training began with.
     auto needed = added;
@@ -123,7 +123,7 @@ std::unique_ptr<layout::Source> start_values(const Job& job, const checkpoint::R
 
 void check_model_files(const Plugins& plugins, const std::vector<nn::WeightPtr>& own, Diagnostics& diagnostics) {
   if (!plugins.model_options->path || own.empty()) return;
-  const auto map = plugins.model.object->file_map();
+  const auto map = plugins.model->object->file_map();
   auto records = records_of(own);
   // What a strategy found wrong has been reported.
   std::erase_if(records, [&](const auto* record) { return !map.tensors.contains(record->name); });
@@ -133,11 +133,11 @@ void check_model_files(const Plugins& plugins, const std::vector<nn::WeightPtr>&
 }
 
 void note_model_files(Plugins& plugins, const std::vector<nn::WeightPtr>& own) {
-  const auto map = plugins.model.object->file_map();
+  const auto map = plugins.model->object->file_map();
   const auto& path = plugins.model_options->path;
   if (!path || own.empty()) return;
   const auto folder = hf::door().open({*path, map, {}, codecs_of(own), plugins.packed_forms});
-  auto& note = plugins.model.note;
+  auto& note = plugins.model->note;
   const auto records = records_of(own);
   for (const auto& line : folder->notes(records)) note += cat(note.empty() ? "" : "\n", line);
   std::vector<std::string> absent;
@@ -151,7 +151,7 @@ void note_model_files(Plugins& plugins, const std::vector<nn::WeightPtr>& own) {
 }
 
 void check_added_files(const Plugins& plugins) {
-  const auto files = plugins.model.object->file_map();
+  const auto files = plugins.model->object->file_map();
   each_strategy(plugins.strategies, "values", [&](strategy::Strategy& strategy) { (void)strategy.values(files); });
 }
 

@@ -46,13 +46,13 @@ std::string slow_attention(const Job& job) {
   const auto compute = precision_of(job.config.train->precision, device_of(job.config)).compute;
   const auto like = at::empty({1}, at::TensorOptions(compute).device(at::kMeta));
   return nn::attention_text(job.model->units,
-                            {like, job.samples.length, job.config.trains(), job.plugins.data_options->packing});
+                            {like, job.samples.length, job.config.trains(), job.plugins.data_parts.options->packing});
 }
 
 }  // namespace
 
 std::vector<config::ResolvedTable> Job::tables() const {
-  auto data_options = plugins.data_options;
+  auto data_options = plugins.data_parts.options;
   if (samples.tokenizer.object) data_options.derive(&setup::DataOptions::tokenizer, samples.tokenizer.name);
   auto checkpoint = config.checkpoint;
   checkpoint.derive(&setup::CheckpointOptions::save, settled_save(config, plugins, *model));
@@ -66,7 +66,7 @@ std::vector<config::ResolvedTable> Job::tables() const {
     tables.push_back(table_of(source.made, own));
   }
   if (plugins.tokenizer) tables.push_back(table_of(*plugins.tokenizer));
-  tables.push_back(table_of(plugins.model, plugins.model_options.resolved()));
+  tables.push_back(table_of(*plugins.model, plugins.model_options.resolved()));
   for (const auto& made : plugins.strategies) tables.push_back(table_of(made));
   tables.push_back(table_of(*plugins.optimizer, config.optimizer.resolved()));
   for (const auto& group : plugins.optimizer_groups) {
@@ -96,7 +96,7 @@ std::string Job::text() const {
 }
 
 std::string Job::model_summary(bool brief) const {
-  const auto& made = plugins.model;
+  const auto& made = *plugins.model;
   const auto parameters = cat("model ", made.name, ": ", model->built.text(), "\n");
   const auto attention = slow_attention(*this);
   if (brief) return parameters + attention + grouped(model->changes);

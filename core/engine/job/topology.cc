@@ -48,7 +48,7 @@ Topology Topology::at_position(int position) const {
   return other;
 }
 
-Topology make_topology(const setup::Configuration& config, const LoadedPlugins& plugins, Diagnostics& faults) {
+Topology make_topology(const setup::Configuration& config, const Plugins& plugins, Diagnostics& faults) {
   const auto& request = config.request;
   Topology topology;
   topology.rank = request.rank;

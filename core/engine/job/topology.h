@@ -44,7 +44,7 @@ struct Topology {
 };
 
 /// Asks the strategies that there are for the mesh, their claims and the policy. With faults sizes may mean nothing.
-Topology make_topology(const setup::Configuration& config, const LoadedPlugins& plugins, Diagnostics& faults);
+Topology make_topology(const setup::Configuration& config, const Plugins& plugins, Diagnostics& faults);
 
 /// What strategies are told of the run. `sample_length`: 0 where it is not known yet.
 strategy::Facts facts_of(const setup::Configuration& config, const nn::ModelFacts& model, const Topology& topology,

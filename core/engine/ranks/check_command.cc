@@ -70,7 +70,7 @@ std::string host_elsewhere_text(const job::Job& job) {
 void print_checked(const job::Job& job, const launch::CheckArguments& arguments, const predict::RankCounts& ranks,
                    const std::string& device) {
   train::warn_of_options(job);
-  if (!job.plugins.model.note.empty()) log::warning(job.plugins.model.note);
+  if (!job.plugins.model->note.empty()) log::warning(job.plugins.model->note);
   terminal::print(job.text());
   if (job.config.device != "cpu" && device == "cpu" && job.config.run->device == "auto")
     terminal::print("note: fp16 needs a GPU: this is judged as for a machine that has one\n");

@@ -120,7 +120,7 @@ data::HostBatch Feed::batch_of(const data::DataSource& source, const std::vector
     rows[i] = {&samples[i], slots[i].id};
   }
   const auto& form = job_.plugins.data_parts.form;
-  if (job_.plugins.data_options->packing) return data::pack(rows, padding_, job_.row_capacity(), form);
+  if (job_.plugins.data_parts.options->packing) return data::pack(rows, padding_, job_.row_capacity(), form);
   for (const auto& row : rows) {
     if (row.sample == nullptr || row.sample->begins.empty()) continue;
     throw Error(cat("sample '", row.sample->id, "' has several documents"), data::documents_fix);

@@ -35,7 +35,7 @@ class Feed {
   /// Throws Error for a sample without a token that bears loss, unless these are left out.
   StepInput draw(std::int64_t step);
   /// Samples without a target are left out, instead of refused.
-  bool skips_no_target() const { return job_.plugins.data_options->no_target == "skip"; }
+  bool skips_no_target() const { return job_.plugins.data_parts.options->no_target == "skip"; }
   /// Samples of a split, the shortest first: neighbours need little padding.
   std::vector<std::int64_t> by_length(const data::DataSource& source, std::vector<std::int64_t> samples) const;
   /// Samples of a split (indices, -1 = empty) as one batch.

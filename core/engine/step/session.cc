@@ -190,7 +190,7 @@ Session materialise(const job::Job& job, comm::Communicator& communicator,
       [groups = job.model->groups](const auto& axes, std::int64_t part) { return (*groups)(axes, part); });
   fill(session, progress, resumed);
   for (const auto& frozen : job.frozen) session.frozen.push_back(make_frozen(session, frozen));
-  session.runner = std::make_unique<UnitRunner>(own, job.model->rank_stages, job.plugins.model.name);
+  session.runner = std::make_unique<UnitRunner>(own, job.model->rank_stages, job.plugins.model->name);
   for (std::size_t i = 0; i < own.size(); ++i) {
     session.runner->add_hooks(i, session.engine->hooks(i));
     wrap_unit(job.plugins.strategies, i, *session.runner);

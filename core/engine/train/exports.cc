@@ -13,7 +13,7 @@ namespace capstan::train {
 namespace fs = std::filesystem;
 
 std::string refusal_of(const job::Export& chosen, const job::Plugins& plugins) {
-  const auto files = plugins.model.object->file_map();
+  const auto files = plugins.model->object->file_map();
   return plugin::guard(chosen.strategy, "export", [&] { return chosen.exporter->refusal(files); });
 }
 
@@ -23,7 +23,7 @@ std::string write_export(const job::Export& chosen, const job::Plugins& plugins,
   if (const auto reason = refusal_of(chosen, plugins); !reason.empty())
     throw Error(cat("this run cannot be written for ", exporter.name(), ": ", reason));
   const auto temporary = checkpoint::make_temporary(folder);
-  const strategy::Exported run{plugins.model.object->file_map(), values, plugins.model_options->path.value_or("")};
+  const strategy::Exported run{plugins.model->object->file_map(), values, plugins.model_options->path.value_or("")};
   const auto said = plugin::guard(chosen.strategy, "export", [&] { return exporter.write(temporary, run); });
   checkpoint::put_in_place(folder);
   return cat(exporter.folder(), " for ", exporter.name(), ": ", folder.string(), " (", said, ")");

@@ -51,7 +51,7 @@ void describe(const step::Session& session, const std::filesystem::path& folder,
   if (!session.device.is_cpu()) started.gpu = static_cast<unsigned char>(session.device.index());
   started.precision = job.config.train->precision;
   started.sequence_length = job.samples.length;
-  started.flops_per_token = job.plugins.model.object->flops_per_token(job.samples.length);
+  started.flops_per_token = job.plugins.model->object->flops_per_token(job.samples.length);
   const auto& facts = job.plugins.model_facts;
   if (facts.gives(nn::HeadOutput::last_logits)) {
     started.head_flops_per_token =

@@ -104,7 +104,7 @@ job::Job prepare_together(const setup::JobRequest& request, plugin::Host& host, 
     const bool everywhere = std::count(all.begin(), all.end(), all[i]) == request.world_size;
     throw ConfigurationRefused(everywhere ? all[i] : all[i] + cat("    on rank ", i, " of ", request.world_size, "\n"));
   }
-  if (const auto& note = job->plugins.model.note; request.rank == 0 && !note.empty()) log::warning(note);
+  if (const auto& note = job->plugins.model->note; request.rank == 0 && !note.empty()) log::warning(note);
   return std::move(*job);
 }
 

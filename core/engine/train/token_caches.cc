@@ -102,7 +102,7 @@ std::vector<CachedSplit> splits_of_tables(const std::string& folder, const job::
 std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const job::Plugins& plugins,
                                        const job::Samples& samples) {
   std::vector<CachedSplit> splits;
-  auto folder = plugins.data_options->cache;
+  auto folder = plugins.data_parts.options->cache;
   if (!folder && !config.cache.empty()) folder = (std::filesystem::path(config.cache) / "tokens").string();
   if (!folder || !plugins.data || !plugins.data->object->uses_tokenizer()) return splits;
   if (!job::shared_tables(plugins).empty()) return splits_of_tables(*folder, plugins, samples);
@@ -110,7 +110,7 @@ std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const
   const auto key = key_of(plugins, samples, data, samples.length);
   // Another number of ranks takes another part of the file.
   const auto part = [&](std::string_view split) {
-    const bool grows = split == "train" && plugins.data_options->samples_per_rank && samples.train;
+    const bool grows = split == "train" && plugins.data_parts.options->samples_per_rank && samples.train;
     return grows ? cat(", samples ", samples.train->size()) : std::string();
   };
   const auto add = [&](const std::string& split, std::string name, const data::DataSource& its,

@@ -25,7 +25,7 @@ hf::WrittenModel write(const job::Job& job, const fs::path& values, const fs::pa
   comm::run_in_process(ranks, [&](comm::Communicator& communicator) {
     const hf::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
                                  job::pointers(job.model->units)};
-    const auto source = checkpoint::open_folder(values, job.plugins.model.object->file_map());
+    const auto source = checkpoint::open_folder(values, job.plugins.model->object->file_map());
     const auto one = hf::door().write(model, *source, to, options, communicator);
     if (communicator.world().rank == 0) written = one;
   });

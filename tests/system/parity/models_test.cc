@@ -70,7 +70,7 @@ std::map<std::string, double> largest_gradients(const step::Session& session, la
 
 void check_gradients(const job::Job& job, step::Session& session, const std::filesystem::path& folder,
                      double tolerance) {
-  const auto gradients = checkpoint::open_folder(folder, job.plugins.model.object->file_map());
+  const auto gradients = checkpoint::open_folder(folder, job.plugins.model->object->file_map());
   const auto largest = largest_gradients(session, *gradients);
   std::set<std::string> checked;
   for (const auto& stored : session.engine->gradient_boxes()) {

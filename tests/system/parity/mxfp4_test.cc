@@ -50,8 +50,8 @@ TEST_CASE("experts in MXFP4 are decoded as transformers decodes them, and comput
   at::set_num_threads(1);
   const auto reference = parity::load(folder() / "reference.safetensors");
   const auto job = parity::prepare("gpt_oss", folder() / "packed", "fp32");
-  CHECK_THAT(job.plugins.model.note, Contains("experts are in MXFP4") && Contains("decoded as it is read"));
-  const auto map = job.plugins.model.object->file_map();
+  CHECK_THAT(job.plugins.model->note, Contains("experts are in MXFP4") && Contains("decoded as it is read"));
+  const auto map = job.plugins.model->object->file_map();
   const auto decoded = checkpoint::open_folder(folder() / "packed", map);
   int compared = 0;
   for (const auto* record : job::records_of(job.model->own)) {
@@ -80,7 +80,7 @@ TEST_CASE("experts that stay in MXFP4 are computed as those that are decoded, bi
 
 TEST_CASE("a model that was decoded is written as numbers, which transformers reads", "[transformers5]") {
   const auto job = parity::prepare("gpt_oss", folder() / "packed", "bf16");
-  const auto source = checkpoint::open_folder(folder() / "packed", job.plugins.model.object->file_map());
+  const auto source = checkpoint::open_folder(folder() / "packed", job.plugins.model->object->file_map());
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const hf::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
                                  job::pointers(job.model->units)};

@@ -214,7 +214,7 @@ TEST_CASE("peft loads adapters that Capstan writes, to the same logits", "[trans
     const auto job = prepare(one.plugin, std::string(one.ours) + "init = \"random\"\n");
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       auto session = step::materialise(job, communicator);
-      Trained trained(folders() / one.plugin, job.plugins.model.object->file_map());
+      Trained trained(folders() / one.plugin, job.plugins.model->object->file_map());
       session.engine->fill(trained);
       ours[one.plugin] = logits_of(session, reference(one.plugin, "adapter").at("ids"));
       const auto peft = job::exports_of(job.plugins.strategies).front();

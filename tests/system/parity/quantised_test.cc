@@ -46,8 +46,8 @@ TEST_CASE("matrices in FP8 and in 4 bits are read as their numbers, bit by bit, 
     INFO(name);
     const auto folder = folders() / name, numbers = folders() / (std::string(name) + "-numbers");
     const auto job = parity::prepare("llama", folder, "fp32");
-    CHECK_THAT(job.plugins.model.note, Contains("which are decoded as they are read"));
-    const auto map = job.plugins.model.object->file_map();
+    CHECK_THAT(job.plugins.model->note, Contains("which are decoded as they are read"));
+    const auto map = job.plugins.model->object->file_map();
     const auto read = hf::door().open({.path = folder, .map = map});
     const auto expected = hf::door().open({.path = numbers, .map = map});
     for (const auto* record : job::records_of(job.model->own)) {

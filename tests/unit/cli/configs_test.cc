@@ -57,7 +57,7 @@ void make_snapshot(const test::Folder& hub, const std::string& name, const Json&
   const auto repository = "models--" + name;
   hub.write(repository + "/refs/main", "abc123\n");
   hub.write(repository + "/snapshots/abc123/config.json", config.dump());
-  const auto map = job.plugins.model.object->file_map();
+  const auto map = job.plugins.model->object->file_map();
   Json header;
   std::uint64_t offset = 0;
   for (const auto* record : job::records_of(job::pointers(job.model->units))) {

@@ -133,7 +133,7 @@ TEST_CASE(
     return test::error_of([&] { (void)with_values(folder, option); });
   };
   const auto job = with_values(scratch / "words", "model.head_values=3");
-  CHECK_THAT(job.plugins.model.note, Contains("has no tensor of score.weight: it begins with its initial values"));
+  CHECK_THAT(job.plugins.model->note, Contains("has no tensor of score.weight: it begins with its initial values"));
   const auto start = job::start_values(job);
   nn::InitSource seeded(job.seed()), written(7);
   for (const auto* record : job::records_of(job.model->own)) {
@@ -143,7 +143,7 @@ TEST_CASE(
   }
   halves::write_folder(job, scratch / "values", "");
   const auto again = with_values(scratch / "values", "model.head_values=3");
-  CHECK(again.plugins.model.note.empty());
+  CHECK(again.plugins.model->note.empty());
   const auto read = job::start_values(again);
   int heads = 0;
   for (const auto* record : job::records_of(again.model->own)) {

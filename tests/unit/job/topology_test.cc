@@ -42,7 +42,7 @@ plugin::Host& host() {
 
 struct Made {
   setup::Configuration config;
-  job::LoadedPlugins plugins;
+  job::Plugins plugins;
   job::Topology topology;
   std::size_t faults = 0;
 };

@@ -25,7 +25,7 @@ TEST_CASE("a strategy's exporter writes a run's folder, or says why not") {
   const auto to = scratch / "there";
   CHECK(train::write_export(csv, job.plugins, values, to) == cat("table for csv: ", to.string(), " (a line)"));
   CHECK(read_file(to / "a.csv") ==
-        cat(job.plugins.model.object->file_map().tensors.size(), ",", (scratch / "plain").string()));
+        cat(job.plugins.model->object->file_map().tensors.size(), ",", (scratch / "plain").string()));
   CHECK_FALSE(fs::exists(scratch / "there.tmp"));
 
   // At its end the run writes that, and its model's folder, since all records have a place there.
