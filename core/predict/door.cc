@@ -34,8 +34,8 @@ class Library final : public Door {
   std::string against_actual(const job::Job& job, const Actual& actual) const override {
     return predict::against_actual(job, actual);
   }
-  std::unique_ptr<Planner> planner(const Planned& planned, const plan::Machines& machines,
-                                   plugin::Host& host) const override {
+  std::unique_ptr<plan::Predictor> planner(const Planned& planned, const plan::Machines& machines,
+                                           plugin::Host& host) const override {
     return make_planner(planned, machines, host);
   }
 };

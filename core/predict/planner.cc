@@ -47,7 +47,7 @@ std::int64_t global_batch_of(const setup::Configuration& config, plugin::Host& h
   return topology.batch.global_batch;
 }
 
-class RunPlanner final : public Planner {
+class RunPlanner final : public plan::Predictor {
  public:
   RunPlanner(const Planned& planned, const plan::Machines& machines, plugin::Host& host);
   std::int64_t global_batch() const override { return global_batch_; }
@@ -157,7 +157,8 @@ void RunPlanner::judge() const {
 
 }  // namespace
 
-std::unique_ptr<Planner> make_planner(const Planned& planned, const plan::Machines& machines, plugin::Host& host) {
+std::unique_ptr<plan::Predictor> make_planner(const Planned& planned, const plan::Machines& machines,
+                                              plugin::Host& host) {
   return std::make_unique<RunPlanner>(planned, machines, host);
 }
 

@@ -8,8 +8,9 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace predict {
 
-/// Throws Error as Predictor's constructor does.
-std::unique_ptr<Planner> make_planner(const Planned& planned, const plan::Machines& machines, plugin::Host& host);
+/// Throws Error as plan::Predictor::open does.
+std::unique_ptr<plan::Predictor> make_planner(const Planned& planned, const plan::Machines& machines,
+                                              plugin::Host& host);
 
 }  // namespace predict
 CAPSTAN_END_NAMESPACE

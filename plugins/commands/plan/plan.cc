@@ -161,7 +161,9 @@ int plan(const PlanArguments& arguments, const command::Call& call) {
   refuse_own_file(arguments);
   monitor::check_output(arguments.write);
   const plan::Machines machines{arguments.gpus, arguments.nodes, arguments.gpu, arguments.node_bandwidth * 1e9};
-  const plan::Predictor predictor(arguments.config, arguments.overrides, machines, call.environment, call.plugins);
+  const auto opened =
+      plan::Predictor::open(arguments.config, arguments.overrides, machines, call.environment, call.plugins);
+  const auto& predictor = *opened;
   const auto global_batch = predictor.global_batch();
   const Questions ask{[&](const LayoutChoice& layout) { return predictor.data_ranks(layout.overrides); },
                       [&](const LayoutChoice& layout, const BatchSizes& batch) {

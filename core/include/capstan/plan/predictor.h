@@ -63,30 +63,24 @@ class Predictor {
   using Environment = std::function<std::optional<std::string>(const std::string&)>;
   /// Throws Error for machines that cannot be, and for a configuration with faults that no option of a strategy
   /// repairs. `host` outlives it.
-  Predictor(const std::string& config, const std::vector<std::string>& overrides, const Machines& machines,
-            const Environment& env, plugin::Host& host);
-  ~Predictor();
-  Predictor(const Predictor&) = delete;
-  Predictor& operator=(const Predictor&) = delete;
+  static std::unique_ptr<Predictor> open(const std::string& config, const std::vector<std::string>& overrides,
+                                         const Machines& machines, const Environment& env, plugin::Host& host);
+  virtual ~Predictor();
 
   /// Samples of a step, as the configuration has it.
-  std::int64_t global_batch() const;
+  virtual std::int64_t global_batch() const = 0;
   /// The tables [strategy.NAME] that the configuration has: is it switched on?
-  std::map<std::string, bool> strategies() const;
+  virtual std::map<std::string, bool> strategies() const = 0;
   /// A text for people: what predicted times rest on, or why there are none.
-  std::string about_times() const;
+  virtual std::string about_times() const = 0;
 
   /// How many ranks have samples of their own with these options too ("strategy.fsdp.mode=no_shard"), micro-batches of
   /// 1 and the same global batch; nothing where the strategies, the model and the GPUs do not allow it. Fast.
-  std::optional<std::int64_t> data_ranks(const std::vector<std::string>& overrides) const;
+  virtual std::optional<std::int64_t> data_ranks(const std::vector<std::string>& overrides) const = 0;
   /// What a step takes with these options; nothing where it cannot be made, or not be predicted.
-  std::optional<Estimate> predict(const std::vector<std::string>& overrides) const;
+  virtual std::optional<Estimate> predict(const std::vector<std::string>& overrides) const = 0;
   /// Throws Error with all faults that the configuration has on these GPUs; returns where it has none.
-  void judge() const;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  virtual void judge() const = 0;
 };
 
 }  // namespace plan

@@ -6,7 +6,6 @@
 #include <capstan/plugin/host.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,18 +26,6 @@ struct Job;
 }  // namespace job
 
 namespace predict {
-
-/// What plan::Predictor asks; it says what each gives.
-class Planner {
- public:
-  virtual ~Planner() = default;
-  virtual std::int64_t global_batch() const = 0;
-  virtual std::map<std::string, bool> strategies() const = 0;
-  virtual std::string about_times() const = 0;
-  virtual std::optional<std::int64_t> data_ranks(const std::vector<std::string>& overrides) const = 0;
-  virtual std::optional<plan::Estimate> predict(const std::vector<std::string>& overrides) const = 0;
-  virtual void judge() const = 0;
-};
 
 /// A configuration that is planned, by its file and overrides, and the environment that it is read in.
 struct Planned {
@@ -76,9 +63,9 @@ class Door {
   /// A few lines for people: predicted against actual memory and the step's time. Empty where nothing was predicted.
   virtual std::string against_actual(const job::Job& job, const Actual& actual) const = 0;
 
-  /// Throws Error as plan::Predictor's constructor does.
-  virtual std::unique_ptr<Planner> planner(const Planned& planned, const plan::Machines& machines,
-                                           plugin::Host& host) const = 0;
+  /// Throws Error as plan::Predictor::open does.
+  virtual std::unique_ptr<plan::Predictor> planner(const Planned& planned, const plan::Machines& machines,
+                                                   plugin::Host& host) const = 0;
 };
 
 inline const Door& door() { return plugin::door_of<Door>("predict"); }
