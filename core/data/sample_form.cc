@@ -138,6 +138,39 @@ void check_form(const Sample& sample, const SampleForm& form) {
   for (std::size_t i = 0; i < form.fields.size(); ++i) check_field(sample, form.fields[i], sample.fields[i]);
 }
 
+SampleForm with_only(SampleForm form, const std::vector<std::size_t>& which) {
+  if (!which.empty()) form.sequences = std::ssize(which);
+  return form;
+}
+
+Sample with_only(const Sample& sample, const SampleForm& form, const std::vector<std::size_t>& which) {
+  if (which.empty()) return sample;
+  check_form(sample, form);
+  const auto all = sequences_of(sample);
+  std::vector<std::size_t> begins{0};
+  for (const auto& sequence : all) begins.push_back(begins.back() + sequence.tokens.size());
+  Sample own;
+  own.id = sample.id;
+  own.tokens = all.at(which.front()).tokens;
+  own.is_target = all[which.front()].is_target;
+  for (auto i = which.begin() + 1; i != which.end(); ++i) own.others.push_back({all.at(*i).tokens, all[*i].is_target});
+  for (std::size_t i = 0; i < form.fields.size(); ++i) {
+    const auto per = form.fields[i].per;
+    own.fields.push_back(sample.fields[i]);
+    if (per == FieldSpec::Per::sample) continue;
+    const auto pick = [&](auto& values) {
+      const auto from = std::exchange(values, {});
+      for (const auto sequence : which) {
+        const bool per_token = per == FieldSpec::Per::token;
+        const auto begin = from.begin() + static_cast<std::ptrdiff_t>(per_token ? begins[sequence] : sequence);
+        values.insert(values.end(), begin, begin + (per_token ? std::ssize(all[sequence].tokens) : 1));
+      }
+    };
+    std::visit(pick, own.fields.back());
+  }
+  return own;
+}
+
 std::int64_t field_size(const FieldSpec& field, const HostBatch& batch) {
   if (field.per == FieldSpec::Per::token) return batch.padded_tokens();
   return field.per == FieldSpec::Per::sequence ? batch.samples * batch.per_sample : batch.samples;

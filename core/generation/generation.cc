@@ -148,11 +148,25 @@ std::vector<Answer> Questions::gather(const std::vector<Answer>& mine) {
   return all;
 }
 
+// The name of an answer among `others`: its id, unless that is another's, or empty.
+std::string name_of(const Answer& answer, const Json& others) {
+  const auto question = cat("question ", answer.index);
+  auto name = answer.id.empty() ? question : answer.id;
+  if (others.contains(name)) name = cat(answer.id, " (", question, ")");
+  while (others.contains(name)) name += "'";
+  return name;
+}
+
 class OwnGeneration final : public Generation {
  public:
   Evaluation answers(step::Session& session, const data::DataSource& source, std::int64_t samples,
                      const step::StopAgreement* agreement) const override {
     return Questions(session, source, agreement).answers(samples);
+  }
+  std::string predictions_text(const std::vector<Answer>& answers) const override {
+    auto json = Json::object();
+    for (const auto& answer : answers) json[name_of(answer, json)] = trim(answer.text);
+    return json.sorted().dump(1) + "\n";
   }
   std::vector<std::string> texts(step::Session& session, const std::vector<Prompt>& prompts,
                                  const execution::AnswerEnd& end) const override {

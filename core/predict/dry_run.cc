@@ -163,11 +163,11 @@ void evaluate(const Models& models, const DryRunOf& what, AtPeak MicroStepMemory
     const auto longest = what.samples.longest_prompt, length = what.samples.length;
     if (what.samples.evaluates || (!what.config.trains() && length > 0)) {
       auto& first = *models.front();
-      const auto batch = longest_batch(what, first.model().sequence_cut, train.eval_batch, false);
+      const auto batches = longest_batches(what, first.model().sequence_cut, train.eval_batch, false);
       if (first.runner().stages().is_whole()) {
-        seen(0, first.peak_of([&] { first.passes().evaluate(batch); }));
+        seen(0, first.peak_of([&] { first.passes().evaluate(batches); }));
       } else {
-        through_stages(models, first.passes().trained(batch), nullptr, seen);
+        for (const auto& batch : batches) through_stages(models, first.passes().trained(batch), nullptr, seen);
       }
     }
     const auto questions = asked_at_once(what), prompt = length > 0 ? std::min(longest, length) : longest;
@@ -215,7 +215,7 @@ void add_other_passes(const DryRunOf& what, std::vector<plan::ActionWork>& actio
     auto one = work;
     one.copies.clear();
     if (what.options.gathers_once) one.later_gathers = one.gathers;
-    for (std::size_t i = 1; i < what.plugins.minimised->plan().passes.size(); ++i) add(work, one);
+    for (auto more = sequences_of_others(what); more > 0; --more) add(work, one);
   }
 }
 
@@ -239,7 +239,7 @@ class CountedStep : public step::Workload {
   CountedStep(WatchedModel& model, const DryRunOf& what, std::int64_t& kept)
       : model_(model), what_(what), counter_(model, what.topology), kept_(kept) {}
 
-  nn::Batch batch(int /*micro*/) override { return model_.passes().trained(longest()); }
+  nn::Batch batch(int /*micro*/) override { return model_.passes().trained(longest().front()); }
   void before(const strategy::Action& action) override { counter_.begin(action); }
   void before_backward(int index) override {
     if (!is_whole()) model_.protocol().begin_backward(index);
@@ -250,20 +250,31 @@ class CountedStep : public step::Workload {
   void start(int /*micro*/, step::MicroContext& context) override {
     const auto& output = context.out.states;
     // In stages other passes come before the step, and give the same as the one that is trained.
-    if (!is_whole()) others_.assign(what_.plugins.minimised->plan().passes.size(), at::empty_like(output));
+    if (!is_whole()) others_ = others_like(output);
     start_at(model_.passes().sums(context.batch, std::move(others_), output), context);
   }
   void forward_backward(step::Interpreter& interpreter, int micro) override {
-    const auto batch = longest();
-    others_ = model_.passes().run_others(batch);
-    interpreter.forward_backward(micro, model_.passes().trained(batch, others_), *this);
+    const auto batches = longest();
+    others_ = model_.passes().run_others(batches);
+    interpreter.forward_backward(micro, model_.passes().trained(batches.front(), others_), *this);
   }
   std::vector<plan::ActionWork> take() { return counter_.take(); }
 
  private:
+  std::vector<at::Tensor> others_like(const at::Tensor& output) const {
+    const auto batches = longest();
+    std::vector<at::Tensor> others;
+    for (std::size_t i = 0; i < what_.plugins.minimised->plan().passes.size(); ++i) {
+      const auto& batch = batches[what_.plugins.minimised->choice_of(i)];
+      auto shape = output.sizes().vec();
+      if (!shape.empty()) shape.front() = batch.tokens.numel();
+      others.push_back(model_.passes().as_asked(i, batch, at::empty(shape, output.options())));
+    }
+    return others;
+  }
   bool is_whole() const { return model_.runner().stages().is_whole(); }
-  nn::Batch longest() const {
-    return longest_batch(what_, model_.model().sequence_cut, what_.topology.batch.micro_batch, true);
+  std::vector<nn::Batch> longest() const {
+    return longest_batches(what_, model_.model().sequence_cut, what_.topology.batch.micro_batch, true);
   }
 
   WatchedModel& model_;
@@ -295,8 +306,8 @@ void run_step(WatchedModel& model, const DryRunOf& what, const std::vector<nn::H
 std::vector<nn::Hidden> inputs_of(const Models& models, const DryRunOf& what) {
   const auto& model = models.front()->model();
   const auto reached = strategy::last_in_backward(job::pointers(model.units));
-  const auto batch =
-      models.front()->passes().trained(longest_batch(what, model.sequence_cut, what.topology.batch.micro_batch, true));
+  const auto longest = longest_batches(what, model.sequence_cut, what.topology.batch.micro_batch, true);
+  const auto batch = models.front()->passes().trained(longest.front());
   auto inputs = through_stages(models, batch, nullptr, [](std::size_t, const AtPeak&) {});
   for (std::size_t s = 1; s < model.stages.first_units.size(); ++s) {
     const bool wanted = reached < model.stages.first_units[s];

@@ -45,8 +45,12 @@ struct DryRunOf {
   const std::vector<job::FrozenModel>& frozen;  ///< the objective's models
 };
 
-/// A batch of this number of the longest samples, or this rank's columns of it, on the meta device.
-nn::Batch longest_batch(const DryRunOf& what, const nn::SequenceCut& cut, std::int64_t samples, bool training);
+/// A batch of this number of the longest samples, or this rank's columns of it, on the meta device: one for each of
+/// strategy::Objective::choices().
+std::vector<nn::Batch> longest_batches(const DryRunOf& what, const nn::SequenceCut& cut, std::int64_t samples,
+                                       bool training);
+/// How many times the sequences of the pass with the gradient the objective's others go over, rounded up.
+std::int64_t sequences_of_others(const DryRunOf& what);
 /// Prompts that are to be continued, of `columns` tokens each.
 nn::Batch longest_prompts(std::int64_t rows, std::int64_t columns);
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "data/core_fields.h"
+#include "data/sample_form.h"
 
 namespace capstan::predict {
 namespace {
@@ -16,11 +17,9 @@ nn::Field meta_field(const data::FieldSpec& spec, std::int64_t samples, std::int
   return {spec.name, at::empty({spec.per == Per::sample ? samples : rows}, options)};
 }
 
-}  // namespace
-
-nn::Batch longest_batch(const DryRunOf& what, const nn::SequenceCut& cut, std::int64_t samples, bool training) {
+nn::Batch longest_batch(const DryRunOf& what, const data::SampleForm& form, const nn::SequenceCut& cut,
+                        std::int64_t samples, bool training) {
   const auto columns = what.samples.longest_row;
-  const auto& form = what.plugins.data_parts.form;
   const auto rows = samples * form.sequences;
   nn::Batch batch;
   batch.samples.count = samples;
@@ -46,6 +45,31 @@ nn::Batch longest_batch(const DryRunOf& what, const nn::SequenceCut& cut, std::i
     batch.documents = documents;
   }
   return cut.own ? nn::cut_columns(std::make_shared<const nn::Batch>(std::move(batch)), cut) : batch;
+}
+
+}  // namespace
+
+std::vector<nn::Batch> longest_batches(const DryRunOf& what, const nn::SequenceCut& cut, std::int64_t samples,
+                                       bool training) {
+  std::vector<nn::Batch> batches;
+  for (const auto& only : what.plugins.minimised->choices()) {
+    const auto form = data::with_only(what.plugins.data_parts.form, only);
+    batches.push_back(longest_batch(what, form, cut, samples, training));
+  }
+  return batches;
+}
+
+std::int64_t sequences_of_others(const DryRunOf& what) {
+  const auto& objective = *what.plugins.minimised;
+  const auto all = what.plugins.data_parts.form.sequences;
+  const auto count = [&](std::size_t pass) {
+    const auto& choice = objective.choices()[objective.choice_of(pass)];
+    return choice.empty() ? all : std::ssize(choice);
+  };
+  std::int64_t others = 0;
+  for (std::size_t i = 0; i < objective.plan().passes.size(); ++i) others += i == objective.trained() ? 0 : count(i);
+  const auto own = count(objective.trained());
+  return (others + own - 1) / own;
 }
 
 nn::Batch longest_prompts(std::int64_t rows, std::int64_t columns) {

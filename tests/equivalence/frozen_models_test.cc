@@ -208,7 +208,7 @@ TEST_CASE("distillation is the plain one with whole logits: losses, figures and 
       const auto batch = small_batch();
       step::Passes passes(
           job.plugins.minimised, [&](const nn::Batch& of) { return models.student(of); }, session.frozen_runners());
-      auto others = passes.run_others(batch);
+      auto others = passes.run_others({batch});
       const auto own = passes.trained(batch, others);
       const auto sums = passes.sums(own, std::move(others), models.student(own).states);
       const auto& terms = passes.objective().plan().terms;
@@ -220,7 +220,7 @@ TEST_CASE("distillation is the plain one with whole logits: losses, figures and 
       const auto weight = option.alpha * option.temperature * option.temperature;
       const auto wanted = models.gradients(expected.cross_entropy * (1 - option.alpha) + expected.divergence * weight);
       for (std::size_t i = 0; i < wanted.size(); ++i) CHECK(apart(found[i], wanted[i]) < 1e-9);
-      const auto evaluated = passes.evaluate(batch);
+      const auto evaluated = passes.evaluate({batch});
       CHECK(apart(evaluated.figures[1], expected.divergence) < 1e-12);
     });
   }

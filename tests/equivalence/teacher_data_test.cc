@@ -113,7 +113,7 @@ std::string file_with_words() {
       const auto sample = job.samples.train->get(static_cast<std::int64_t>(i));
       auto batch = step::to_device(data::collate({{&sample, static_cast<std::int64_t>(i)}}, {}), session.device);
       batch.loss_rows = at::Tensor();
-      add_words(all[i], passes.run_others(batch)[1], sample);
+      add_words(all[i], passes.run_others({batch})[1], sample);
     }
   });
   return file = written(all, "words.jsonl");

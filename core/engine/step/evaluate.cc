@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/clock.h>
-#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -15,21 +14,6 @@ namespace capstan::step {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// The name of an answer among `others`: its id, unless that is another's, or empty.
-std::string name_of(const execution::Answer& answer, const Json& others) {
-  const auto question = cat("question ", answer.index);
-  auto name = answer.id.empty() ? question : answer.id;
-  if (others.contains(name)) name = cat(answer.id, " (", question, ")");
-  while (others.contains(name)) name += "'";
-  return name;
-}
-
-at::Tensor all_of(const objective::Sums& sums) {
-  auto all = sums.terms;
-  all.insert(all.end(), sums.figures.begin(), sums.figures.end());
-  return at::stack(all).to(at::kDouble);
-}
 
 void append(std::vector<double>& numbers, const at::Tensor& sums) {
   const auto host = sums.cpu();
@@ -70,77 +54,55 @@ std::vector<double> sum_over_ranks(const Session& session, const std::vector<dou
   return {begin, begin + numbers.numel()};
 }
 
-// Those of the whole split, for which passes without gradient run once more.
-void Evaluator::tell_baselines(std::int64_t batches, const std::function<data::HostBatch(std::int64_t)>& batch) {
-  const auto& objective = passes_.objective();
-  const auto counted = objective.plan().counts.size();
-  auto sums =
-      at::zeros({std::ssize(objective.plan().baselines)}, at::TensorOptions(at::kDouble).device(session_.device));
-  std::vector<double> mine(counted);
-  for (std::int64_t i = 0; i < batches; ++i) {
-    const auto host = batch(i);
-    const auto own = to_device(host, session_.device, job_.model->sequence_cut);
-    const auto others = passes_.run_others(own);
-    if (session_.runner->stages().has_end()) sums += passes_.baselines(own, others);
-    const auto counts = objective.counts(host);
-    for (std::size_t k = 0; k < counted; ++k) mine[k] += counts[k];
+// Sums over all of the split: the counts, the samples, then the numbers that `sums_of` gives of a batch, if any.
+std::vector<double> Evaluator::totals(const Split& split, std::int64_t width, const SumsOf& sums_of) {
+  auto sums = at::zeros({width}, at::TensorOptions(at::kDouble).device(session_.device));
+  std::vector<double> mine(passes_.objective().plan().counts.size());
+  for (std::int64_t i = 0; i < split.plan.batches(); ++i) {
+    if (agreement_) agreement_->check();
+    const auto first = split.own.begin() + i * split.plan.batch;
+    const auto host = feed_.rows(split.source, {first, first + split.plan.batch});
+    if (const auto found = sums_of(all_to_device(session_, host)); found.defined()) sums += found;
+    const auto counts = passes_.objective().counts(host);
+    for (std::size_t k = 0; k < mine.size(); ++k) mine[k] += counts[k];
   }
+  mine.push_back(static_cast<double>(std::ssize(split.own) - std::count(split.own.begin(), split.own.end(), -1)));
+  // The rank that computes the model's end has the sums; the one that represents its samples has their numbers.
   if (!job_.topology.represents_coordinate()) std::fill(mine.begin(), mine.end(), 0.0);
   if (!job_.topology.represents_stage()) sums.zero_();
   append(mine, sums);
-  auto all = sum_over_ranks(session_, mine);
-  const std::vector<double> of_split(all.begin() + static_cast<std::ptrdiff_t>(counted), all.end());
-  all.resize(counted);
-  passes_.tell(at::tensor(of_split, at::kDouble).to(session_.device), all);
+  return sum_over_ranks(session_, mine);
 }
 
-execution::Evaluation Evaluator::loss(const data::DataSource& source, const std::string& split) {
+execution::Evaluation Evaluator::loss(const data::DataSource& source, const std::string& name) {
   const at::NoGradGuard no_grad;
   const auto held = session_.engine->hold();
   const auto begin = Clock::now();
   const auto plan = step::eval_plan(job_, source.size());
-  const auto& objective = passes_.objective();
-  const auto terms = objective.plan().terms.size(), counted = objective.plan().counts.size();
-  at::Tensor device_sums;                 // the sums of terms, then of figures
-  std::vector<double> mine(counted + 1);  // counts, then samples
-  auto own = feed_.by_length(source, plan.rows_of(job_.topology.data_coordinate()));
-  mine.back() = static_cast<double>(own.size());
-  own.resize(static_cast<std::size_t>(plan.batches() * plan.batch), -1);
-  const auto batch = [&](std::int64_t i) {
-    if (agreement_) agreement_->check();
-    const auto first = own.begin() + i * plan.batch;
-    return feed_.rows(source, {first, first + plan.batch});
-  };
-  if (!objective.plan().baselines.empty()) tell_baselines(plan.batches(), batch);
-  for (std::int64_t i = 0; i < plan.batches(); ++i) {
-    const auto host = batch(i);
-    const auto sums = passes_.evaluate(to_device(host, session_.device, job_.model->sequence_cut));
-    if (!sums.terms.empty()) device_sums = device_sums.defined() ? device_sums + all_of(sums) : all_of(sums);
-    const auto counts = objective.counts(host);
-    for (std::size_t k = 0; k < counted; ++k) mine[k] += counts[k];
+  const auto& what = passes_.objective().plan();
+  Split split{source, plan, feed_.by_length(source, plan.rows_of(job_.topology.data_coordinate()))};
+  split.own.resize(static_cast<std::size_t>(plan.batches() * plan.batch), -1);
+  const auto counted = std::ssize(what.counts);
+  // Baselines are those of the whole split, for which passes without gradient run once more.
+  if (const auto width = std::ssize(what.baselines); width > 0) {
+    const auto all = totals(split, width, [&](const std::vector<nn::Batch>& batches) {
+      const auto others = passes_.run_others(batches);
+      return session_.runner->stages().has_end() ? passes_.baselines(batches.front(), others) : at::Tensor();
+    });
+    const std::vector<double> of_split(all.begin() + counted + 1, all.end());
+    passes_.tell(at::tensor(of_split, at::kDouble).to(session_.device), all);
   }
-  // The rank that computes the model's end has the sums; the one that represents its samples has their numbers.
-  if (!job_.topology.represents_coordinate()) std::fill(mine.begin(), mine.end(), 0.0);
-  if (device_sums.defined() && job_.topology.represents_stage()) append(mine, device_sums);
-  mine.resize(counted + 1 + terms + objective.plan().figures.size());
-  const auto all = sum_over_ranks(session_, mine);
-  const auto first_count = objective.plan().terms.at(0).count;
-  if (all[first_count] <= 0) refuse_nothing(split, objective.plan().counts[first_count]);
-  const auto first_sum = all.begin() + static_cast<std::ptrdiff_t>(counted + 1);
-  auto evaluation = evaluation_of(objective, {all.begin(), first_sum - 1}, {first_sum, all.end()});
-  evaluation.samples = static_cast<std::int64_t>(all[counted]);
+  const auto all = totals(split, std::ssize(what.terms) + std::ssize(what.figures), [&](const auto& batches) {
+    auto [sums, figures] = passes_.evaluate(batches);
+    sums.insert(sums.end(), figures.begin(), figures.end());
+    return sums.empty() ? at::Tensor() : at::stack(sums).to(at::kDouble);
+  });
+  const auto first_count = what.terms.at(0).count;
+  if (all[first_count] <= 0) refuse_nothing(name, what.counts[first_count]);
+  auto evaluation = evaluation_of(passes_.objective(), all, {all.begin() + counted + 1, all.end()});
+  evaluation.samples = static_cast<std::int64_t>(all[static_cast<std::size_t>(counted)]);
   evaluation.runtime_s = seconds_since(begin);
   return evaluation;
 }
 
 }  // namespace capstan::step
-
-namespace capstan::execution {
-
-std::string predictions_text(const std::vector<Answer>& answers) {
-  auto json = Json::object();
-  for (const auto& answer : answers) json[step::name_of(answer, json)] = trim(answer.text);
-  return json.sorted().dump(1) + "\n";
-}
-
-}  // namespace capstan::execution

@@ -37,11 +37,18 @@ class Evaluator {
   /// From here on loss() throws Stopped, on all ranks after the same batch, when one is asked to stop.
   void stops_by(const StopAgreement& agreement) { agreement_ = &agreement; }
   /// What the objective minimises and its figures, over all samples of the split.
-  /// Throws Error, which calls it `split`, where none of its tokens bears loss.
-  execution::Evaluation loss(const data::DataSource& source, const std::string& split = "eval");
+  /// Throws Error, which calls it `name`, where none of its tokens bears loss.
+  execution::Evaluation loss(const data::DataSource& source, const std::string& name = "eval");
 
  private:
-  void tell_baselines(std::int64_t batches, const std::function<data::HostBatch(std::int64_t)>& batch);
+  /// A split's samples in batches: this data coordinate's, -1 for an empty place.
+  struct Split {
+    const data::DataSource& source;
+    data::EvalPlan plan;
+    std::vector<std::int64_t> own;
+  };
+  using SumsOf = std::function<at::Tensor(const std::vector<nn::Batch>&)>;
+  std::vector<double> totals(const Split& split, std::int64_t width, const SumsOf& sums_of);
 
   Session& session_;
   const job::Job& job_;

@@ -8,6 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "data/sample_form.h"
+
 namespace capstan::step {
 
 Feed::Feed(const job::Job& job) : job_(job), batches_(job.samples.plan), padding_(job.padding()) {}
@@ -109,17 +111,31 @@ data::HostBatch Feed::batch_of(const data::DataSource& source, const std::vector
                                StepCounts* counts) const {
   std::vector<data::Sample> samples(slots.size());
   std::vector<data::Row> rows(slots.size());
-  auto longest = padding_.least;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (slots[i].sample < 0) continue;
     samples[i] = checked_sample(source, slots[i].sample);
     const bool is_taken = counts == nullptr || bears_loss(samples[i]);
     if (counts != nullptr) ++(is_taken ? counts->samples : counts->without_target);
     if (!is_taken) continue;
-    longest = std::max(longest, positions_of(samples[i]));
     rows[i] = {&samples[i], slots[i].id};
   }
-  const auto& form = job_.plugins.data_parts.form;
+  const auto& choices = job_.plugins.minimised->choices();
+  auto batch = side_by_side(rows, choices.front());
+  for (auto only = choices.begin() + 1; only != choices.end(); ++only)
+    batch.others.push_back(side_by_side(rows, *only));
+  return batch;
+}
+
+data::HostBatch Feed::side_by_side(std::vector<data::Row> rows, const std::vector<std::size_t>& only) const {
+  const auto& whole = job_.plugins.data_parts.form;
+  const auto form = data::with_only(whole, only);
+  std::vector<data::Sample> samples(rows.size());
+  auto longest = padding_.least;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].sample == nullptr) continue;
+    if (!only.empty()) rows[i].sample = &(samples[i] = data::with_only(*rows[i].sample, whole, only));
+    longest = std::max(longest, positions_of(*rows[i].sample));
+  }
   if (job_.plugins.data_parts.options->packing) return data::pack(rows, padding_, job_.row_capacity(), form);
   for (const auto& row : rows) {
     if (row.sample == nullptr || row.sample->begins.empty()) continue;

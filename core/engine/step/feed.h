@@ -48,6 +48,7 @@ class Feed {
   /// With `counts`, to which it adds, samples without a target are left out.
   data::HostBatch batch_of(const data::DataSource& source, const std::vector<data::Slot>& slots,
                            StepCounts* counts) const;
+  data::HostBatch side_by_side(std::vector<data::Row> rows, const std::vector<std::size_t>& only) const;
 
   const job::Job& job_;
   data::Batches batches_;

@@ -63,7 +63,7 @@ void MicroSteps::forward_backward(Interpreter& interpreter, int micro) {
   if (runs_ahead()) return interpreter.forward_backward(micro, batch(micro), *this);
   const auto all = [this, &interpreter, micro](const nn::Batch& batch) {
     auto& others = others_[static_cast<std::size_t>(micro)];
-    others = passes_.run_others(batch);
+    others = passes_.run_others({batch});
     interpreter.forward_backward(micro, passes_.trained(batch, others), *this);
   };
   if (!graphs_.run(*input_, static_cast<std::size_t>(micro), all)) all(batch_of(micro));
@@ -73,7 +73,8 @@ void MicroSteps::forward_backward(Interpreter& interpreter, int micro) {
 bool MicroSteps::runs_ahead() const {
   const auto& plan = passes_.objective().plan();
   const auto micros = static_cast<int>(others_.size());
-  return !plan.baselines.empty() || (plan.passes.size() > 1 && program_ != strategy::accumulation(1, micros));
+  const bool has_baselines = !plan.baselines.empty(), has_choices = passes_.objective().choices().size() > 1;
+  return has_baselines || has_choices || (plan.passes.size() > 1 && program_ != strategy::accumulation(1, micros));
 }
 
 // Ranks that compute the same sums give them once; those of ranks that share tokens are parts.
@@ -81,10 +82,10 @@ void MicroSteps::run_others(const std::vector<double>& counts) {
   const auto count = std::ssize(passes_.objective().plan().baselines);
   auto sums = at::zeros({count}, sums_.loss.options());
   for (int micro = 0; micro < static_cast<int>(others_.size()); ++micro) {
-    const auto batch = batch_of(micro);
-    auto& others = others_[static_cast<std::size_t>(micro)];
-    others = passes_.run_others(batch);
-    if (count > 0 && sums_.gives_losses) sums += passes_.baselines(batch, others);
+    const auto place = static_cast<std::size_t>(micro);
+    const auto batches = all_to_device(session_, input_->micro[place]);
+    others_[place] = passes_.run_others(batches);
+    if (count > 0 && sums_.gives_losses) sums += passes_.baselines(batches.front(), others_[place]);
   }
   if (count == 0) return;
   session_.norm_group->all_reduce(sums, comm::ReduceOp::sum, "all-reduce the objective's baselines");

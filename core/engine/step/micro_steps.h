@@ -23,7 +23,7 @@ namespace step {
 /// step's micro-batches. Gradients come multiplied by the loss scale. Where MicroGraphs can, it replays forward and
 /// backward. Where the model is cut into stages, an objective's passes without gradient go through them before the
 /// step's program, all micro-batches one after the other, and what they give stays until its backward starts. So
-/// they do where the objective has baselines.
+/// they do where the objective has baselines, or passes over some sequences.
 class MicroSteps : private Workload {
  public:
   /// Both must outlive it.

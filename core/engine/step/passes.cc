@@ -46,14 +46,20 @@ nn::Batch Passes::trained(nn::Batch batch, const std::vector<at::Tensor>& others
   return of_pass(objective_->trained(), std::move(batch), others);
 }
 
-std::vector<at::Tensor> Passes::run_others(const nn::Batch& batch) const {
+at::Tensor Passes::as_asked(std::size_t index, const nn::Batch& batch, const at::Tensor& output) const {
+  const auto& pass = objective_->plan().passes[index];
+  const bool by_sequence = !pass.sequences.empty() && pass.output == nn::HeadOutput::log_probabilities;
+  return by_sequence && output.defined() ? batch.sum_by_sequence(output.to(at::kDouble)) : output;
+}
+
+std::vector<at::Tensor> Passes::run_others(const std::vector<nn::Batch>& batches) const {
   const auto& passes = objective_->plan().passes;
   std::vector<at::Tensor> outputs(passes.size());
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < passes.size(); ++i) {
     if (i == objective_->trained()) continue;
-    const auto own = of_pass(i, batch, outputs);
-    outputs[i] = passes[i].model ? models_.at(*passes[i].model)->forward(own) : forward_(own).states;
+    const auto own = of_pass(i, batches.at(objective_->choice_of(i)), outputs);
+    outputs[i] = as_asked(i, own, passes[i].model ? models_.at(*passes[i].model)->forward(own) : forward_(own).states);
   }
   return outputs;
 }
@@ -72,13 +78,13 @@ void Passes::tell(const at::Tensor& sums, const std::vector<double>& counts) {
 objective::Sums Passes::sums(const nn::Batch& batch, std::vector<at::Tensor> others, const at::Tensor& output) const {
   for (auto* model : models_) model->release();  // the trained model's head has run
   others.resize(objective_->plan().passes.size());
-  others[objective_->trained()] = output;
+  others[objective_->trained()] = as_asked(objective_->trained(), batch, output);
   return objective_->sums(others, batch);
 }
 
-objective::Sums Passes::evaluate(const nn::Batch& batch) const {
-  auto others = run_others(batch);
-  const auto own = trained(batch, others);
+objective::Sums Passes::evaluate(const std::vector<nn::Batch>& batches) const {
+  auto others = run_others(batches);
+  const auto own = trained(batches.front(), others);
   const at::NoGradGuard no_grad;
   const auto output = forward_(own).states;
   return output.defined() ? sums(own, std::move(others), output) : objective::Sums();

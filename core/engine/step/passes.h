@@ -26,8 +26,10 @@ class Passes {
   /// The batch as the pass with the gradient gets it, from what run_others() gave.
   nn::Batch trained(nn::Batch batch, const std::vector<at::Tensor>& others = {}) const;
   /// Runs the passes without gradient: what each gives, by pass, for sums(). Undefined on a rank that does not compute
-  /// the model's end, and for the pass with the gradient.
-  std::vector<at::Tensor> run_others(const nn::Batch& batch) const;
+  /// the model's end, and for the pass with the gradient. `batches`: the micro-batch by strategy::Objective::choices().
+  std::vector<at::Tensor> run_others(const std::vector<nn::Batch>& batches) const;
+  /// What the objective gets of what a pass gives (PassSpec::sequences).
+  at::Tensor as_asked(std::size_t pass, const nn::Batch& batch, const at::Tensor& output) const;
   /// What `others`, of run_others(), add to the plan's baselines: [baselines] float64. On a rank that computes the
   /// model's end.
   at::Tensor baselines(const nn::Batch& batch, const std::vector<at::Tensor>& others) const;
@@ -38,7 +40,7 @@ class Passes {
   /// pass with the gradient.
   objective::Sums sums(const nn::Batch& batch, std::vector<at::Tensor> others, const at::Tensor& output) const;
   /// All passes without gradient, in evaluation. Empty on a rank that does not compute the model's end.
-  objective::Sums evaluate(const nn::Batch& batch) const;
+  objective::Sums evaluate(const std::vector<nn::Batch>& batches) const;
 
  private:
   nn::Batch of_pass(std::size_t pass, nn::Batch batch, const std::vector<at::Tensor>& others) const;

@@ -190,6 +190,13 @@ nn::Batch to_device(const data::HostBatch& host, c10::Device device, const nn::S
   return batch;
 }
 
+std::vector<nn::Batch> all_to_device(const Session& session, const data::HostBatch& host) {
+  const auto& cut = session.job->model->sequence_cut;
+  std::vector<nn::Batch> batches{to_device(host, session.device, cut)};
+  for (const auto& other : host.others) batches.push_back(to_device(other, session.device, cut));
+  return batches;
+}
+
 nn::Batch training_batch(const Session& session, const data::HostBatch& host, std::int64_t step) {
   auto batch = to_device(host, session.device, session.job->model->sequence_cut);
   batch.seed = session.job->seed();

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "step/session.h"
 
@@ -21,7 +22,9 @@ nn::Batch batch_of(const data::HostBatch& host, const at::Tensor& words);
 
 /// The batch as tensors on the device, or this rank's columns of it.
 nn::Batch to_device(const data::HostBatch& host, c10::Device device, const nn::SequenceCut& cut = {});
-/// The same as a micro-step of the session trains on it: dropout acts, with the masks of this step.
+/// The same of the batch and then of its others, on the session's device.
+std::vector<nn::Batch> all_to_device(const Session& session, const data::HostBatch& host);
+/// The batch as a micro-step of the session trains on it: dropout acts, with the masks of this step.
 nn::Batch training_batch(const Session& session, const data::HostBatch& host, std::int64_t step);
 
 }  // namespace step

@@ -6,6 +6,7 @@
 #include "plugin/guard.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace capstan::objective {
@@ -40,6 +41,16 @@ void check_model(const Plan& plan, const PassSpec& pass) {
     refuse(cat("wants states of pass '", pass.name, "', which the trained model computes: its matrix changes"));
 }
 
+void check_sequences(const Plan& plan, const PassSpec& pass) {
+  const auto& own = pass.sequences;
+  if (own.empty()) return;
+  const bool ascends = std::adjacent_find(own.begin(), own.end(), std::greater_equal<>()) == own.end();
+  if (!ascends || static_cast<std::int64_t>(own.back()) >= plan.sequences)
+    refuse(cat("lets pass '", pass.name, "' go over sequences that do not ascend within a sample's ", plan.sequences));
+  if (pass.output == nn::HeadOutput::states || pass.output == nn::HeadOutput::values)
+    refuse(cat("wants states or values of some sequences, of pass '", pass.name, "'"));
+}
+
 void check_passes(const Plan& plan) {
   const auto with_gradient =
       std::count_if(plan.passes.begin(), plan.passes.end(), [](const PassSpec& pass) { return pass.gradient; });
@@ -49,6 +60,7 @@ void check_passes(const Plan& plan) {
       refuse(cat("wants logits of pass '", pass.name, "': heads give them for answers only"));
     if (pass.gradient && !pass.adapters) refuse(cat("trains pass '", pass.name, "' without adapters"));
     check_model(plan, pass);
+    check_sequences(plan, pass);
   }
 }
 
@@ -94,6 +106,15 @@ Objective::Objective(std::string plugin, std::shared_ptr<const objective::Object
     check_baselines(plan_);
   });
   while (!plan_.passes[trained_].gradient) ++trained_;
+  choices_.push_back(plan_.passes[trained_].sequences);
+  for (std::size_t i = 0; i < plan_.passes.size(); ++i) {
+    if (choice_of(i) == choices_.size()) choices_.push_back(plan_.passes[i].sequences);
+  }
+}
+
+std::size_t Objective::choice_of(std::size_t pass) const {
+  const auto found = std::find(choices_.begin(), choices_.end(), plan_.passes.at(pass).sequences);
+  return static_cast<std::size_t>(found - choices_.begin());
 }
 
 bool Objective::needs_base() const {

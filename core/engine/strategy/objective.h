@@ -19,6 +19,11 @@ class Objective {
   const objective::Plan& plan() const { return plan_; }
   /// Index of the pass that has the gradient.
   std::size_t trained() const { return trained_; }
+  /// Which sequences of samples passes go over, each choice once and that of the pass with the gradient first. Empty:
+  /// all of them.
+  const std::vector<std::vector<std::size_t>>& choices() const { return choices_; }
+  /// Index into choices().
+  std::size_t choice_of(std::size_t pass) const;
   /// Which count the loss is a mean over.
   std::size_t base() const { return plan_.terms.front().count; }
   /// Whether some pass is of the base model, without what strategies add to it.
@@ -38,6 +43,7 @@ class Objective {
   std::shared_ptr<const objective::Objective> object_;
   objective::Plan plan_;
   std::size_t trained_ = 0;
+  std::vector<std::vector<std::size_t>> choices_;
 };
 
 /// What a count divides by.

@@ -72,12 +72,14 @@ std::unique_ptr<nn::AttentionCore> make_attention(nn::Layer& parent, const Spec&
   return std::make_unique<nn::Attention>(parent, attention_kind(s, index), attention_of(s, block));
 }
 
-// The norm that the spec asks for, or none.
-class Norm {
+// The norm that the spec asks for, or the model's own in its place, or none.
+class StatesNorm {
  public:
   // No module: none.
-  Norm(nn::Layer& parent, const std::string& name, const Spec& s, const std::string& module) {
+  StatesNorm(nn::Layer& parent, const std::string& name, const Spec& s, const std::string& module) {
     if (module.empty()) return;
+    if (s.own_norm) own_ = s.own_norm(parent, name, module);
+    if (own_) return;
     auto weight = vector_of(module + ".weight", s.hidden_size, initial_factor(s));
     if (s.norm == Spec::Norm::rms) {
       rms_.emplace(parent, name, std::move(weight), s.norm_epsilon, nn::Use::states, s.norm_factor);
@@ -87,6 +89,7 @@ class Norm {
     }
   }
   at::Tensor forward(const at::Tensor& x) const {
+    if (own_) return own_->forward(x);
     if (rms_) return rms_->forward(x);
     return layer_ ? layer_->forward(x) : x;
   }
@@ -94,10 +97,11 @@ class Norm {
     if (rms_) return rms_->forward_sum(x, y);
     if (layer_) return layer_->forward_sum(x, y);
     const auto sum = y.defined() ? x + y : x;
-    return {sum, sum};
+    return {sum, own_ ? own_->forward(sum) : sum};
   }
 
  private:
+  std::unique_ptr<Norm> own_;
   std::optional<nn::LayerNorm> layer_;
   std::optional<nn::RmsNorm> rms_;
 };
@@ -132,7 +136,7 @@ class Embedding : public nn::Unit {
   nn::Embedding tokens_;
   std::optional<nn::Embedding> positions_;
   std::optional<BlockInputs> inputs_;
-  Norm norm_;
+  StatesNorm norm_;
   nn::Dropout dropout_;
 };
 
@@ -173,12 +177,12 @@ class Block : public nn::Unit {
   bool residual_after_norm_;
   double multiplier_;
   bool balanced_;
-  Norm norm1_;
-  Norm norm2_;
+  StatesNorm norm1_;
+  StatesNorm norm2_;
   TokenLayer tokens_;
   CarriedParts parts_;
-  Norm post_norm1_;
-  Norm post_norm2_;
+  StatesNorm post_norm1_;
+  StatesNorm post_norm2_;
   nn::Dropout dropout1_;
   nn::Dropout dropout2_;
   nn::Region attention_region_{*this, "attention"};
@@ -267,7 +271,7 @@ class Head : public nn::Unit {
   double multiplier_;
   double balance_weight_;
   std::optional<nn::LoadBalance> balance_;
-  Norm norm_;
+  StatesNorm norm_;
   std::optional<nn::VocabularyHead> words_;
   std::optional<nn::ValueHead> values_;
 };

@@ -2,6 +2,7 @@
 
 #include "cut_tally.h"
 #include "keys.h"
+#include "label.h"
 #include "mapped_lines.h"
 #include "numbers.h"
 #include "teacher.h"
@@ -173,6 +174,11 @@ void JsonlOptions::describe_samples(config::OptionTable<JsonlOptions>& t) {
           R"(a line has two answers to a prompt, {"prompt", "chosen", "rejected"}, which are texts or lists of messages; )"
           R"(without "prompt" the answers are conversations that begin with the same messages. Such a sample has two )"
           R"(sequences, for objectives that compare them)");
+  t.add("labels", &JsonlOptions::labels)
+      .doc(
+          R"(a line says whether its answer is wanted, {"prompt", "completion", "label"}, for the objective kto. Such a )"
+          "sample has two sequences: the prompt with its completion, and with that of the nearest line before it that "
+          "has another prompt");
   t.add("numbers", &JsonlOptions::numbers)
       .doc(
           "keys of a line under which it has numbers for objectives, a list with one for each sequence: the sums of "
@@ -192,19 +198,6 @@ void JsonlOptions::describe_samples(config::OptionTable<JsonlOptions>& t) {
 }
 
 std::vector<config::FileKeys> JsonlOptions::file_keys() { return all_keys(); }
-
-data::SampleForm JsonlData::form() const {
-  data::SampleForm form;
-  if (options_->pairs) {
-    form.sequences = 2;
-    form.meaning = "a preferred answer and a rejected one";
-  }
-  for (const auto& key : options_->numbers)
-    form.fields.push_back({key, data::FieldSpec::Type::float32, data::FieldSpec::Per::sequence});
-  const auto of_teacher = teacher_fields(options_->teacher_words);
-  form.fields.insert(form.fields.end(), of_teacher.begin(), of_teacher.end());
-  return form;
-}
 
 data::FileKind JsonlData::kind() const { return json_lines(); }
 
@@ -263,10 +256,11 @@ void JsonlData::check_lines(const Rows& file, const Turns& turns, const Filters&
   for (std::int64_t i = 0; i < file.size() && faults < most; ++i) {
     try {
       if (options_->pairs) {
-        unknown.add(read_pair(file, i, turns, options_->numbers).chosen.others, file, i);
+        unknown.add(read_pair(file, i, turns, options_->known_keys()).chosen.others, file, i);
         forms.add("a chosen and a rejected answer");
       } else {
-        const auto record = read_record(file, i, turns, options_->numbers);
+        const auto record = read_record(file, i, turns, options_->known_keys());
+        if (options_->labels) read_label(file, i, record);
         if (options_->loss == "sequence") refuse_silent(record, file.where(i));
         unknown.add(record.others, file, i);
         forms.add(record.form);
@@ -295,15 +289,7 @@ void JsonlData::check(Diagnostics& diagnostics) const {
     check_columns(*file, diagnostics);
     check_lines(*file, written, conditions, diagnostics);
   }
-  if (options_->pairs && options_->loss == "sequence") {
-    diagnostics.add(options_.where(&JsonlOptions::loss),
-                    cat(options_.name(&JsonlOptions::loss), " is \"sequence\", and pairs are of answers"), "remove it");
-  }
-  if (options_->pairs && options_->teacher_words > 0) {
-    diagnostics.add(options_.where(&JsonlOptions::teacher_words),
-                    cat(options_.name(&JsonlOptions::teacher_words), " is set, and pairs have no teacher's words"),
-                    "remove it, or data.pairs");
-  }
+  check_sequences(diagnostics);
   data::require_file(all[0], all[1], options_.section().origin.text(), kind(), diagnostics);
 }
 
@@ -328,7 +314,7 @@ std::shared_ptr<data::DataSource> JsonlData::open(const data::SplitRequest& requ
   const auto samples = chosen.samples.value_or(file->size());
   const auto written = written_of(request, file, samples);
   const Conversations conversations(*file, options_->pairs, written);
-  auto source = source_of(file, samples, written, request);
+  auto source = source_of(file, samples, written, request, options_->labels);
   warn_of_ends(*source, *file, *request.tokenizer, conversations, end_warnings_);
   if (options_->too_long == "drop")
     return without_long_lines(source, lengths_of(file, samples, written, request), *file, request);

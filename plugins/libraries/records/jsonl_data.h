@@ -32,6 +32,7 @@ struct JsonlOptions {
   std::string too_long = "error";
   std::string loss = "answer";
   bool pairs = false;
+  bool labels = false;
   std::vector<std::string> numbers;
   std::int64_t teacher_words = 0;
   std::vector<std::string> columns;
@@ -56,12 +57,14 @@ struct JsonlOptions {
   /// Those that say which lines become samples.
   static void describe_selection(capstan::config::OptionTable<JsonlOptions>& t);
   static std::vector<capstan::config::FileKeys> file_keys();
+  /// Keys of a line that are no fault, whatever its form's table says of them.
+  std::vector<std::string> known_keys() const;
 };
 
 /// Samples from files of JSON lines: {"prompt", "completion"}, {"messages": [{"role", "content"}]}, {"text"},
 /// {"conversations": [{"from", "value"}]} or {"instruction", "input", "output"}; with `pairs` {"prompt", "chosen",
-/// "rejected"}, whose samples have two sequences. A plugin whose files are no JSON lines derives from it and gives
-/// their rows as such lines.
+/// "rejected"}, and with `labels` {"prompt", "completion", "label"}, whose samples have two sequences. A plugin whose
+/// files are no JSON lines derives from it and gives their rows as such lines.
 class JsonlData : public capstan::data::Data, public capstan::session::SampleLengths {
  public:
   explicit JsonlData(capstan::config::Options<JsonlOptions> options) : options_(std::move(options)) {}
@@ -92,7 +95,8 @@ class JsonlData : public capstan::data::Data, public capstan::session::SampleLen
   std::shared_ptr<Rows> kept(std::shared_ptr<Rows> file, capstan::Diagnostics& diagnostics) const;
   KeptIn kept_files() const;
   std::shared_ptr<JsonlSource> source_of(std::shared_ptr<const Rows> file, std::int64_t samples, Turns written,
-                                         const capstan::data::SplitRequest& request) const;
+                                         const capstan::data::SplitRequest& request, bool labels) const;
+  void check_sequences(capstan::Diagnostics& diagnostics) const;
   tokens::Lengths lengths_of(const std::shared_ptr<const Rows>& file, std::int64_t samples, Turns written,
                              capstan::data::SplitRequest request) const;
   std::shared_ptr<capstan::data::DataSource> without_long_lines(std::shared_ptr<const JsonlSource> source,

@@ -1,6 +1,7 @@
 #include "jsonl_source.h"
 
 #include "conversations.h"
+#include "label.h"
 #include "numbers.h"
 #include "renderings.h"
 
@@ -205,6 +206,30 @@ data::Sample make_pair_sample(const Pair& pair, const std::string& where, const 
   return chosen;
 }
 
+data::Sample make_mixed_sample(const Record& record, const Record& other, const std::string& where,
+                               const data::SplitRequest& request, const SampleOptions& options) {
+  auto sample = make_sample(record, where, request, options);
+  const auto answer = whole_sample(other, *request.tokenizer);
+  const auto append_part = [](const auto& from, std::int64_t begin, std::int64_t end, auto& to) {
+    to.insert(to.end(), from.begin() + begin, from.begin() + end);
+  };
+  data::Sample mixed;
+  mixed.prompt_length = sample.prompt_length;
+  append_part(sample.tokens, 0, sample.prompt_length, mixed.tokens);
+  append_part(answer.tokens, answer.prompt_length, std::ssize(answer.tokens), mixed.tokens);
+  mixed.is_target.assign(static_cast<std::size_t>(mixed.prompt_length), false);
+  append_part(answer.is_target, answer.prompt_length, std::ssize(answer.tokens), mixed.is_target);
+  const auto prefix = std::min(std::ssize(beginning(record, *request.tokenizer)), mixed.prompt_length);
+  const auto over = std::max<std::int64_t>(0, std::ssize(mixed.tokens) - request.max_length);
+  drop_beginning(mixed, static_cast<std::size_t>(std::min(over, mixed.prompt_length - prefix)),
+                 static_cast<std::size_t>(prefix));
+  const auto length = static_cast<std::size_t>(std::min(std::ssize(mixed.tokens), request.max_length));
+  mixed.tokens.resize(length);
+  mixed.is_target.resize(length);
+  sample.others.push_back({std::move(mixed.tokens), std::move(mixed.is_target)});
+  return sample;
+}
+
 data::Sample make_question(const Record& record, const std::string& where, const data::SplitRequest& request,
                            const SampleOptions& options, std::int64_t most) {
   auto sample = whole_sample(record, *request.tokenizer);
@@ -240,17 +265,31 @@ JsonlSource::JsonlSource(std::shared_ptr<const Rows> file, std::int64_t samples,
 
 data::Sample JsonlSource::get(std::int64_t index) const {
   const auto where = file_->where(index);
-  auto numbers = read_numbers(*file_, index, options_.numbers, options_.pairs ? 2 : 1);
+  auto numbers = read_numbers(*file_, index, options_.numbers, options_.sequences);
   data::Sample sample;
   if (options_.pairs) {
-    sample = make_pair_sample(read_pair(*file_, index, turns_, options_.numbers), where, request_, options_);
+    sample = make_pair_sample(read_pair(*file_, index, turns_, options_.known), where, request_, options_);
   } else {
-    auto record = read_record(*file_, index, turns_, options_.numbers);
+    auto record = read_record(*file_, index, turns_, options_.known);
     if (options_.teacher_words > 0) record.teacher = read_teacher(*file_, index, options_.teacher_words);
-    sample = make_sample(record, where, request_, options_);
+    sample = options_.labels ? labelled(record, index) : make_sample(record, where, request_, options_);
   }
   sample.fields.insert(sample.fields.begin(), numbers.begin(), numbers.end());
   return sample;
+}
+
+// With the answer of the nearest line before it that has another prompt; the last line is before the first.
+data::Sample JsonlSource::labelled(const Record& record, std::int64_t index) const {
+  const auto prompt = prompt_of(record);
+  for (std::int64_t back = 1; back < samples_; ++back) {
+    const auto other = read_record(*file_, (index + samples_ - back) % samples_, turns_, options_.known);
+    if (prompt_of(other) == prompt) continue;
+    auto sample = make_mixed_sample(record, other, file_->where(index), request_, options_);
+    sample.fields.emplace_back(std::vector<std::int64_t>{read_label(*file_, index, record) ? 1 : 0});
+    return sample;
+  }
+  throw Error("no line has another prompt: with data.labels a sample has the answer to another one, too",
+              "add lines with other prompts", file_->path());
 }
 
 std::string JsonlSource::content() const {
@@ -262,9 +301,9 @@ std::string JsonlSource::content() const {
 }
 
 data::Sample JsonlSource::question(std::int64_t index, std::int64_t most) const {
-  const auto& numbers = options_.numbers;
+  const auto& known = options_.known;
   const auto record =
-      options_.pairs ? read_pair(*file_, index, turns_, numbers).chosen : read_record(*file_, index, turns_, numbers);
+      options_.pairs ? read_pair(*file_, index, turns_, known).chosen : read_record(*file_, index, turns_, known);
   return make_question(record, file_->where(index), request_, options_, most);
 }
 

@@ -23,7 +23,10 @@ struct SampleOptions {
   bool whole_sequence = false;            ///< every token bears loss
   bool cut = false;                       ///< if too long: cut tokens instead of an error
   bool pairs = false;                     ///< lines are pairs, else records
+  bool labels = false;                    ///< records have a label, and another one's answer as a second sequence
+  std::int64_t sequences = 1;             ///< a line's numbers are as many
   std::vector<std::string> numbers = {};  ///< keys of a line's numbers
+  std::vector<std::string> known = {};    ///< these, and the other keys that are no fault
   std::int64_t teacher_words = 0;         ///< that a record's teacher says of each token that bears loss
   std::shared_ptr<CutSamples> cuts = {};  ///< where it is set, what is cut is counted there
 };
@@ -40,6 +43,11 @@ capstan::data::Sample make_sample(const Record& record, const std::string& where
 /// cut, the prompt loses as much of its beginning in both, so that it stays the same.
 capstan::data::Sample make_pair_sample(const Pair& pair, const std::string& where,
                                        const capstan::data::SplitRequest& request, const SampleOptions& options);
+
+/// A record as make_sample has it, and with it the same prompt before the last answer of `other`. If that is too long,
+/// the prompt loses its beginning there and then the answer its end, whether a record may be cut or not.
+capstan::data::Sample make_mixed_sample(const Record& record, const Record& other, const std::string& where,
+                                        const capstan::data::SplitRequest& request, const SampleOptions& options);
 
 /// Only the prompt of a record, as it is in its sample. If it may be cut, it has at most `most` tokens and max_length;
 /// the number does not depend on the answer.
@@ -65,6 +73,7 @@ class JsonlSource final : public capstan::data::DataSource {
   CutSamples cuts() const { return options_.cuts ? *options_.cuts : CutSamples(); }
 
  private:
+  capstan::data::Sample labelled(const Record& record, std::int64_t index) const;
   std::shared_ptr<const Rows> file_;
   std::int64_t samples_;
   Turns turns_;

@@ -88,7 +88,7 @@ FileKeys completion() {
   add(table.keys, {"prompt", "completion"}, Use::used, "what is asked, and what is learned");
   table.keys.push_back({"label",
                         Use::only,
-                        "take lines with unwanted answers (KTO's) out, and give another meaning another name",
+                        "set data.labels = true and the objective kto, or give another meaning another name",
                         {"true", "1"}});
   add_teacher(table.keys);
   add_of_templates(table.keys);

@@ -87,7 +87,7 @@ tokens::Lengths JsonlData::lengths_of(const std::shared_ptr<const Rows>& file, s
   constexpr std::int64_t longer_than_any = std::int64_t{1} << 30;
   request.max_length = longer_than_any;
   const auto renderings = written.renderings;
-  const auto whole = source_of(file, samples, std::move(written), request);
+  const auto whole = source_of(file, samples, std::move(written), request, /*labels=*/false);
   std::size_t bytes = 0;
   for (std::int64_t i = 0; i < samples; ++i) bytes += file->line(i).size();
   const auto key = [&] {
@@ -135,12 +135,15 @@ std::shared_ptr<data::DataSource> JsonlData::without_long_lines(std::shared_ptr<
 }
 
 std::shared_ptr<JsonlSource> JsonlData::source_of(std::shared_ptr<const Rows> file, std::int64_t samples, Turns written,
-                                                  const data::SplitRequest& request) const {
+                                                  const data::SplitRequest& request, bool labels) const {
   return std::make_shared<JsonlSource>(std::move(file), samples, std::move(written), request,
                                        SampleOptions{.whole_sequence = options_->loss == "sequence",
                                                      .cut = options_->too_long == "cut",
                                                      .pairs = options_->pairs,
+                                                     .labels = labels,
+                                                     .sequences = form().sequences,
                                                      .numbers = options_->numbers,
+                                                     .known = options_->known_keys(),
                                                      .teacher_words = options_->teacher_words,
                                                      .cuts = std::make_shared<CutSamples>()});
 }

@@ -169,7 +169,7 @@ RenderRequest render_request(const Options& options, const data::SplitRequest& r
           options->pairs,
           options->derived,
           cat("set ", options.name(&JsonlOptions::derived), " to another folder"),
-          options->numbers};
+          options->known_keys()};
 }
 
 void refuse_unread_variables(const Options& options, const chat_template::Head& head) {

@@ -96,6 +96,53 @@ class Squared : public decoder::FeedForward {
   nn::Linear down_;
 };
 
+nn::WeightPtr vector(const std::string& name, std::int64_t size, layout::Init init) {
+  return std::make_shared<nn::Weight>(std::vector<layout::Param>{nn::record(name, {size}, init, false)});
+}
+
+// tanh(alpha x) * weight + bias (Zhu et al. 2025): no kind of Spec::Norm.
+class DynamicTanh : public decoder::Norm {
+ public:
+  DynamicTanh(nn::Layer& parent, const std::string& name, const std::string& module)
+      : Norm(parent, name),
+        alpha_(own(vector(module + ".alpha", 1, layout::Init::ones()), nn::Use::states)),
+        weight_(own(vector(module + ".weight", width, layout::Init::ones()), nn::Use::states)),
+        bias_(own(vector(module + ".bias", width, layout::Init::zeros()), nn::Use::states)) {}
+  at::Tensor forward(const at::Tensor& x) const override {
+    return (alpha_->value() * x).tanh() * weight_->value() + bias_->value();
+  }
+
+ private:
+  nn::WeightPtr alpha_;
+  nn::WeightPtr weight_;
+  nn::WeightPtr bias_;
+};
+
+// Layer normalisation without a bias.
+class Unbiased : public decoder::Norm {
+ public:
+  Unbiased(nn::Layer& parent, const std::string& name, const std::string& module)
+      : Norm(parent, name), weight_(own(vector(module + ".weight", width, layout::Init::ones()), nn::Use::states)) {}
+  at::Tensor forward(const at::Tensor& x) const override {
+    return at::layer_norm(x, {width}, weight_->value(), {}, 1e-3);
+  }
+
+ private:
+  nn::WeightPtr weight_;
+};
+
+// The first norm of each block is one kind, the second another, the head's that of the spec.
+decoder::Spec with_own_norms() {
+  auto spec = tiny();
+  spec.own_norm = [](nn::Layer& parent, const std::string& name,
+                     const std::string& module) -> std::unique_ptr<decoder::Norm> {
+    if (name == "norm1") return std::make_unique<DynamicTanh>(parent, name, module);
+    if (name == "norm2") return std::make_unique<Unbiased>(parent, name, module);
+    return nullptr;
+  };
+  return spec;
+}
+
 // The second of two blocks has it.
 decoder::Spec with_squared() {
   auto spec = tiny();
@@ -110,20 +157,30 @@ struct NoOptions {
   static void describe(config::OptionTable<NoOptions>& /*t*/) {}
 };
 
-class SquaredModel : public decoder::Model {
+// A model of one of the specs above, which is large enough for the tiny data.
+template <decoder::Spec (*make)()>
+class ModelOf : public decoder::Model {
  public:
-  explicit SquaredModel(const config::Options<NoOptions>& /*options*/) {}
+  explicit ModelOf(const config::Options<NoOptions>& /*options*/) {}
   void check(Diagnostics&) const override {}
 
  protected:
   decoder::Spec spec() const override {
-    auto spec = with_squared();
+    auto spec = make();
     spec.vocab_size = 261;
     spec.max_positions = 24;
     return spec;
   }
   void describe_files(layout::FileMap&) const override {}
 };
+
+template <decoder::Spec (*make)()>
+testing::TrainResult trained(int world, const std::string& tables) {
+  return testing::train({.world = world,
+                         .config = "[model]\nplugin = \"own\"\n" + tables,
+                         .steps = 4,
+                         .types = {testing::type<nn::Model, ModelOf<make>, NoOptions>("model", "own")}});
+}
 
 }  // namespace
 
@@ -156,12 +213,7 @@ TEST_CASE("a block's feed-forward layer is the model's own where it makes one, a
 }
 
 TEST_CASE("a model with a feed-forward layer of its own is split over ranks, and its operations are counted") {
-  const auto run = [](int world, const std::string& tables) {
-    return testing::train({.world = world,
-                           .config = "[model]\nplugin = \"squared\"\n" + tables,
-                           .steps = 4,
-                           .types = {testing::type<nn::Model, SquaredModel, NoOptions>("model", "squared")}});
-  };
+  const auto run = trained<with_squared>;
   const auto alone = run(1, "");
   CHECK(alone.weights.contains("model.layers.1.ff.up.weight"));
   CHECK(testing::differences(run(2, "[strategy.fsdp]\n"), alone, 1e-10) == "");
@@ -169,11 +221,41 @@ TEST_CASE("a model with a feed-forward layer of its own is split over ranks, and
         "");
   CHECK(testing::differences(run(1, "[strategy.recompute]\nregions = [\"mlp\"]\n"), alone, 1e-10) == "");
   Diagnostics none;
-  const SquaredModel model{config::Options<NoOptions>(config::Section{"model", {}, {}}, none)};
+  const ModelOf<with_squared> model{config::Options<NoOptions>(config::Section{"model", {}, {}}, none)};
   // 6 a weight: q, k, v and the output product 4 times 6 x 4 in two blocks with a key head for two query heads, gate,
   // up and down 3 x 6 x 5 in the first, 2 x 6 x 8 in the second, and the head; attention sees half a token.
   const auto attention = 2 * (6 * 8 + 2 * 6 * 4 + 8 * 6);
   CHECK(model.flops_per_token(1) == 6.0 * (attention + 3 * 6 * 5 + 2 * 6 * 8 + 261 * 6) + 12.0 * 8 * 2 * 0.5);
+}
+
+TEST_CASE("norms of a model's own stand where the spec's would, and others stay") {
+  const auto spec = with_own_norms();
+  const Filled filled(spec);
+  for (const auto& unit : filled.units) CHECK(unit->undeclared().empty());
+  CHECK(filled.units[1]->all<nn::RmsNorm>().empty());
+  CHECK(filled.units[1]->all<DynamicTanh>().size() == 1);
+  CHECK(decoder::files(spec).tensors.at("model.layers.0.input_layernorm.alpha").name ==
+        "layers.0.input_layernorm.alpha");
+  const auto& v = filled.values;
+  const auto of = [&](const char* name) { return v.at(std::string("model.layers.0.") + name); };
+  auto x = at::embedding(v.at("model.embed_tokens.weight"), batch().tokens);
+  x = x +
+      attend(v, (of("input_layernorm.alpha") * x).tanh() * of("input_layernorm.weight") + of("input_layernorm.bias"));
+  x = x + feed(v, at::layer_norm(x, {width}, of("post_attention_layernorm.weight"), {}, 1e-3));
+  CHECK(difference(logits(filled), last_logits(v, x)) < 1e-13);
+}
+
+TEST_CASE("norms of a model's own on ranks that share parameters, layers and positions") {
+  const auto run = trained<with_own_norms>;
+  const auto alone = run(1, "");
+  CHECK(alone.weights.contains("model.layers.0.input_layernorm.alpha"));
+  const std::string split = "[strategy.tensor_parallel]\nsize = 2\nvocab_parallel = false\n";
+  CHECK(testing::differences(run(2, "[strategy.fsdp]\n"), alone, 1e-10) == "");
+  CHECK(testing::differences(run(2, split), alone, 1e-10) == "");
+  CHECK(testing::differences(run(2, split + "sequence_parallel = true\n"), alone, 1e-10) == "");
+  CHECK(testing::differences(run(4, split + "sequence_parallel = true\n[strategy.fsdp]\n"), alone, 1e-10) == "");
+  CHECK(testing::differences(run(2, "[strategy.context_parallel]\nsize = 2\n"), alone, 1e-10) == "");
+  CHECK(testing::differences(run(1, "[strategy.recompute]\n"), alone, 1e-10) == "");
 }
 
 TEST_CASE("norms before, after, and both") {

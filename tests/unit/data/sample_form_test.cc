@@ -64,6 +64,28 @@ TEST_CASE("packed: values of tokens go where their sequence is; sequences and sa
   CHECK(std::get<Integers>(batch.fields[2].values) == Integers{70, 80});
 }
 
+TEST_CASE("a sample with some of its sequences has their values of its fields") {
+  const auto whole = pair(70);
+  const auto second = data::with_only(whole, form, {1});
+  CHECK(second.id == whole.id);
+  CHECK(second.tokens == Integers{1, 2, 4, 5});
+  CHECK(second.is_target == std::vector<bool>{false, false, true, true});
+  CHECK(second.others.empty());
+  CHECK(second.fields == std::vector<FieldValues>{Floats{9, 8, 7, 6}, Floats{-2}, Integers{70}});
+  CHECK(data::with_only(form, {1}).sequences == 1);
+  data::check_form(second, data::with_only(form, {1}));
+  CHECK(data::with_only(form, {}).sequences == 2);
+  for (const auto& all : {std::vector<std::size_t>{}, {0, 1}}) {
+    const auto same = data::with_only(whole, form, all);
+    CHECK(same.fields == whole.fields);
+    REQUIRE(same.others.size() == 1);
+    CHECK(same.others[0].tokens == whole.others[0].tokens);
+  }
+  auto lonely = whole;
+  lonely.others.clear();
+  CHECK_THROWS_WITH(data::with_only(lonely, form, {1}), Contains("has 1 sequence instead of 2"));
+}
+
 TEST_CASE("a sample of another form is refused, and the field named") {
   CHECK(fault(pair(1)).empty());
   auto lonely = pair(1);

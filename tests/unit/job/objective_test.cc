@@ -64,7 +64,7 @@ TEST_CASE("sequences that mean something are only learned by an objective that t
   const std::string words =
       "a sample of the data plugin 'tiny' is a preferred answer and a rejected one, and the "
       "objective 'causal_lm' would learn all of it alike\n    fix: set [objective] plugin to one "
-      "that compares them, or take out what asks for such samples (data.pairs)";
+      "that compares them, or take out what asks for such samples (data.pairs, data.labels)";
   CHECK_THROWS_WITH(run("[data]\nsequences = 2\n" + meaning), Contains(words));
   CHECK_THROWS_WITH(run("[objective]\nplugin = \"causal_lm\"\n[data]\nsequences = 2\n" + meaning), Contains(words));
   // One without a meaning that asks for two sequences, or has a value of each, knows what they are.

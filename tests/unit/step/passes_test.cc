@@ -42,7 +42,7 @@ TEST_CASE("the head of a pass calls the objective with what earlier passes gave"
     return nn::Hidden{batch.pass.function ? call(batch, states) : states, {}, {}};
   });
   const nn::Batch batch;
-  const auto others = passes.run_others(batch);
+  const auto others = passes.run_others({batch});
   (void)call(passes.trained(batch, others), at::full({1}, 5.0));
   REQUIRE(object->asked.size() == 2);
   const auto& [second, its_states, before] = object->asked[0];
@@ -71,7 +71,7 @@ TEST_CASE("passes without gradient come first, and change nothing") {
   });
   nn::Batch batch;
   batch.training = true;
-  auto others = passes.run_others(batch);
+  auto others = passes.run_others({batch});
   REQUIRE(forwards.size() == 1);
   CHECK(forwards[0].pass.output == nn::HeadOutput::log_probabilities);
   CHECK_FALSE(forwards[0].pass.adapters);

@@ -59,6 +59,27 @@ TEST_CASE("an objective's plan has one pass with a gradient, a term, and counts 
   CHECK_THAT(fault(wrong), Contains("has baselines, and wants states of pass 'theirs'"));
 }
 
+TEST_CASE("a pass goes over sequences that a sample has, ascending, and gives sums over each of them") {
+  auto plan = reference_and_policy();
+  plan.sequences = 3;
+  plan.passes[0].sequences = {0, 2};
+  plan.passes[1].sequences = {1};
+  CHECK(fault(plan).empty());
+  const strategy::Objective made("mine", std::make_shared<Given>(plan));
+  CHECK(made.choices() == std::vector<std::vector<std::size_t>>{{1}, {0, 2}});  // that of the policy, which is trained
+  CHECK(made.choice_of(0) == 1);
+  CHECK(made.choice_of(1) == 0);
+  const strategy::Objective plain("mine", std::make_shared<Given>(reference_and_policy()));
+  CHECK(plain.choices() == std::vector<std::vector<std::size_t>>{{}});
+  for (const auto& wrong : std::vector<std::vector<std::size_t>>{{1, 1}, {2, 0}, {3}}) {
+    plan.passes[0].sequences = wrong;
+    CHECK_THAT(fault(plan), Contains("lets pass 'reference' go over sequences that do not ascend within a sample's 3"));
+  }
+  plan.passes[0].sequences = {0};
+  plan.passes[0].output = nn::HeadOutput::values;
+  CHECK_THAT(fault(plan), Contains("wants states or values of some sequences, of pass 'reference'"));
+}
+
 TEST_CASE("a pass of another model has no gradient, and only such a pass gives states") {
   using nn::HeadOutput;
   objective::Plan good;

@@ -3,7 +3,9 @@
 #include <capstan/data/host_batch.h>
 #include <capstan/data/source.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace data {
@@ -15,6 +17,11 @@ void check_form(const SampleForm& form);
 /// Throws Error for a sample whose is_target is not as long as its tokens, or that has other sequences or fields than
 /// the form says, or documents that no batch can have.
 void check_form(const Sample& sample, const SampleForm& form);
+
+/// The samples' form, and a sample, with only these sequences: `which` is ascending; empty: all. Throws Error for a
+/// sample that has not the form.
+SampleForm with_only(SampleForm form, const std::vector<std::size_t>& which);
+Sample with_only(const Sample& sample, const SampleForm& form, const std::vector<std::size_t>& which);
 
 /// The number of a field's values in a batch of this shape.
 std::int64_t field_size(const FieldSpec& field, const HostBatch& batch);

@@ -36,6 +36,9 @@ class Generation {
   /// on all ranks after the same prompts, when one is asked to stop.
   virtual execution::Evaluation answers(step::Session& session, const data::DataSource& source, std::int64_t samples,
                                         const step::StopAgreement* agreement) const = 0;
+  /// {id: text} as JSON, white space around a text left out: what SQuAD's official script reads. Each answer stands in
+  /// it: one without an id as "question 4", by its index, and one whose id an earlier one has as "ID (question 4)".
+  virtual std::string predictions_text(const std::vector<execution::Answer>& answers) const = 0;
   /// Texts that continue prompts which every rank has, divided among the data coordinates, train.eval_batch at once; on
   /// every rank.
   virtual std::vector<std::string> texts(step::Session& session, const std::vector<Prompt>& prompts,

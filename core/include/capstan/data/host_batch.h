@@ -50,6 +50,8 @@ struct HostBatch {
   std::int64_t samples = 0;              ///< places of samples, empty ones too
   std::int64_t real_samples = 0;         ///< samples that there are; each of Sample::begins counts as one
   std::vector<HostField> fields;         ///< the fields that the data declares, in its order
+  /// The same samples, but other sequences of theirs: for passes over these (objective::PassSpec::sequences).
+  std::vector<HostBatch> others = {};
 
   /// All positions that are computed.
   std::int64_t padded_tokens() const { return rows * cols; }

@@ -35,6 +35,10 @@ struct PassSpec {
   bool gradient = true;
   bool adapters = true;  ///< false: what strategies add to the layers does not act, which is the base model
   std::optional<std::size_t> model = {};  ///< index into Plan::models of what computes it; none: the trained model
+  /// Which sequences of each sample go through it, ascending; empty: all. Otherwise it is a batch of its own, and
+  /// log-probabilities come as sums over each of these sequences, [samples · sequences] float64, on every rank that
+  /// shares one. May be no states and no values. Such steps run eagerly.
+  std::vector<std::size_t> sequences = {};
 };
 
 /// A part of what is minimised: weight times its sum over all samples of a step, divided by one of the counts.
@@ -113,6 +117,7 @@ class Objective {
   virtual void check_models(const KnownModel& /*trained*/, const std::vector<KnownModel>& /*others*/,
                             Diagnostics& /*diagnostics*/) const {}
   /// What the micro-batch adds to each of Plan::counts: known before its first forward. Called on the training thread.
+  /// `batch` is that of the pass with the gradient.
   virtual std::vector<double> counts(const data::HostBatch& batch) const = 0;
   /// What the head gives in a pass with HeadOutput::function: called in its forward, with what the passes before it
   /// gave. The passes without gradient come first, in the plan's order.

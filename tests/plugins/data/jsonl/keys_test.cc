@@ -119,7 +119,7 @@ TEST_CASE("a key that would change what a line means is refused by its name") {
     CHECK_THAT(fault(pair + more, pairs), Catch::Matchers::StartsWith("'" + key + "' is not supported"));
   }
   CHECK(fault(completion + R"(, "label": false})") ==
-        "'label' is false, and only true or 1 is supported (take lines with unwanted answers (KTO's) out, and give "
+        "'label' is false, and only true or 1 is supported (set data.labels = true and the objective kto, or give "
         "another meaning another name)");
   CHECK_THAT(fault(R"({"text": "t", "completion_mask": [1]})"), Contains("'completion_mask' is not supported"));
 }

@@ -146,6 +146,15 @@ class FeedForward : public nn::Layer {
   virtual at::Tensor forward(const at::Tensor& x) const = 0;
 };
 
+/// A norm of another kind: a model's own, in the place of one that its Spec describes.
+class Norm : public nn::Layer {
+ public:
+  using nn::Layer::Layer;
+  /// States [B, S, hidden] -> [B, S, hidden], of each position by itself: ranks may have some of them. A pure function
+  /// of these and the weights, which may run again in backward.
+  virtual at::Tensor forward(const at::Tensor& x) const = 0;
+};
+
 /// What a decoder is: a token table, blocks of attention and feed-forward layer, each with a residual, and a head. Made
 /// from nn's layers, so that every strategy can place it, without a word about ranks here. The defaults are Llama's.
 struct Spec {
@@ -198,6 +207,11 @@ struct Spec {
   /// The same of a layer in attention's place. `block` is also its entry in the cache.
   std::function<std::unique_ptr<TokenMixer>(nn::Layer& parent, std::int64_t block, const std::string& records)>
       token_mixer = {};
+  /// The same of a norm of the states, as the child `name` of a block ("norm1", "norm2", "post_norm1", "post_norm2"),
+  /// of the embedding or of the head ("norm"). `module` is its entry in `names`, after a block's prefix: its records
+  /// are module + ".weight" and whatever else it has.
+  std::function<std::unique_ptr<decoder::Norm>(nn::Layer& parent, const std::string& name, const std::string& module)>
+      own_norm = {};
   /// Blocks that are not all alike: changes a copy of this Spec to what block `block` is (its attention, positions,
   /// norms, feed-forward layer). Null: they are alike.
   std::function<void(Spec& spec, std::int64_t block)> vary = {};

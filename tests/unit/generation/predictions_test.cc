@@ -1,10 +1,9 @@
-#include "step/evaluate.h"
-
 #include <capstan/base/json.h>
-
 #include <capstan_catch.h>
 
-namespace evaluate_test {
+#include "generation/generation.h"
+
+namespace predictions_test {
 
 using namespace capstan;
 
@@ -19,7 +18,7 @@ TEST_CASE("each answer stands in the predictions, also one without an id, or wit
       {7, "a (question 8)", "", "seven", {}},
       {8, "a", "", "eight", {}},
   };
-  const auto text = execution::predictions_text(answers);
+  const auto text = generation::library().predictions_text(answers);
   CHECK(Json::parse(text) == Json{{"a", "one"},
                                   {"b", "two"},
                                   {"a (question 2)", "three"},
@@ -28,7 +27,7 @@ TEST_CASE("each answer stands in the predictions, also one without an id, or wit
                                   {"a (question 5)", "six"},
                                   {"a (question 8)", "seven"},
                                   {"a (question 8)'", "eight"}});
-  CHECK(execution::predictions_text({}) == "{}\n");
+  CHECK(generation::library().predictions_text({}) == "{}\n");
 }
 
-}  // namespace evaluate_test
+}  // namespace predictions_test
