@@ -63,6 +63,7 @@ class Qwen35 : public decoder::Model {
     made.mixture.shared_dim = o.shared_expert_dim;
     made.mixture.shared_gate = true;
     made.names.shared = "mlp.shared_expert";
+    made.names.experts_together = o.experts_together;
     return made;
   }
 
@@ -78,7 +79,6 @@ class Qwen35 : public decoder::Model {
       if (!o.attends(i)) GatedDeltaNet::describe_files(sizes(), cat("model.layers.", i, "."), map);
     if (o.has_experts()) {
       map.left_out.emplace_back("ff_dim");
-      if (o.experts_together) hold_experts_together(map);
       map.more["num_experts"] = std::to_string(o.num_experts);
     } else {
       map.left_out.insert(map.left_out.end(), {"expert_dim", "shared_expert_dim", "num_experts", "experts_per_token",
@@ -87,16 +87,6 @@ class Qwen35 : public decoder::Model {
   }
 
  private:
-  void hold_experts_together(capstan::layout::FileMap& map) const {
-    const auto& o = *options_;
-    for (std::int64_t i = 0; i < o.num_layers; ++i) {
-      const auto experts = cat("model.layers.", i, ".mlp.experts.");
-      map.tensors.at(experts + "gate_up_proj").stack.clear();
-      map.tensors.at(experts + "gate_up_proj").file_shape = {o.num_experts, 2 * o.expert_dim, o.hidden_size};
-      map.tensors.at(experts + "down_proj").stack.clear();
-    }
-  }
-
   DeltaSizes sizes() const {
     auto made = options_->HybridOptions::sizes();
     made.hidden = options_->hidden_size;

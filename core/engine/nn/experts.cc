@@ -37,6 +37,8 @@ Router::Router(Layer& parent, std::string name, RouterWeights weights, const Rou
     : Layer(parent, std::move(name)),
       gate_(*this, this->name(), WeightSplit::none, std::move(weights.gate), std::move(weights.bias)),
       correction_(weights.correction ? own(std::move(weights.correction), Use::states) : nullptr),
+      input_scale_(weights.input_scale ? own(std::move(weights.input_scale), Use::states) : nullptr),
+      expert_scale_(weights.expert_scale ? own(std::move(weights.expert_scale), Use::states) : nullptr),
       kind_(kind) {
   if (!correction_) return;
   for (auto& record : correction_->records()) {
@@ -51,11 +53,18 @@ Router::Router(Layer& parent, std::string name, WeightPtr gate, std::int64_t exp
 
 Router::~Router() = default;
 
+at::Tensor Router::seen_by_gate(const at::Tensor& x) const {
+  auto seen = kind_.norm_epsilon ? at::rms_norm(x, {x.size(-1)}, {}, *kind_.norm_epsilon) : x;
+  if (input_scale_) seen = seen * input_scale_->value();
+  return kind_.input_factor == 1 ? seen : seen * kind_.input_factor;
+}
+
 // Sigmoids of logits that are computed in float32: rounded ones would choose other experts than those of whoever
 // trained the model did.
 at::Tensor Router::probabilities(const at::Tensor& x) const {
   const auto type = ops::sum_type(x);
-  return kind_.sigmoid ? gate_.forward(x.to(type)).sigmoid() : at::softmax(gate_.forward(x), -1, type);
+  const auto seen = seen_by_gate(x);
+  return kind_.sigmoid ? gate_.forward(seen.to(type)).sigmoid() : at::softmax(gate_.forward(seen), -1, type);
 }
 
 at::Tensor Router::chosen(const at::Tensor& probability, RecomputeContext* kept) const {
@@ -77,6 +86,8 @@ Routing Router::forward(const at::Tensor& x, RecomputeContext* kept) const {
     weights = weights / (kind_.sigmoid ? sum + 1e-20 : sum);  // sigmoids may all be zero
   }
   if (kind_.scale != 1) weights = weights * kind_.scale;
+  // A token's experts differ: this gather's gradient adds no two numbers in an order that varies.
+  if (expert_scale_) weights = weights * expert_scale_->value().expand_as(probability).gather(-1, experts);
   return {experts, weights.to(x.scalar_type())};
 }
 
@@ -258,23 +269,16 @@ at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing, Recompu
 
 Mixture::Mixture(Layer& parent, Weights weights, const RouterKind& router, const ExpertsKind& experts)
     : Layer(parent, "mixture"),
-      router_(*this, "router", {std::move(weights.gate), std::move(weights.gate_bias), std::move(weights.correction)},
-              router),
-      experts_(*this, "experts",
-               {std::move(weights.gate_up), std::move(weights.down), std::move(weights.gate_up_bias),
-                std::move(weights.down_bias)},
-               experts) {}
-
-Mixture::Mixture(Layer& parent, Weights weights, std::int64_t experts_per_token, bool sum_to_one)
-    : Mixture(parent, std::move(weights), plain_kind(experts_per_token, sum_to_one)) {}
+      router_(*this, "router", std::move(weights.router), router),
+      experts_(*this, "experts", std::move(weights.experts), experts) {}
 
 Mixture::~Mixture() = default;
 
-at::Tensor Mixture::forward(const at::Tensor& x, RecomputeContext& kept) const {
+at::Tensor Mixture::forward(const at::Tensor& x, RecomputeContext& kept, const View& view) const {
   const auto all = enter ? enter(x) : x;
   const auto tokens = all.flatten(0, 1);
   const auto routing = router_.forward(tokens, &kept);
-  const auto mixed = experts_.forward(tokens, routing, &kept).view_as(all);
+  const auto mixed = experts_.forward(view ? view(tokens) : tokens, routing, &kept).view_as(all);
   auto y = leave ? leave(mixed) : mixed;
   const auto& bias = experts_.down_bias();
   if (!bias) return y;

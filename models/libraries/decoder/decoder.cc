@@ -19,7 +19,8 @@ std::int64_t feed_forward_weights(const Spec& spec, std::int64_t block) {
   const auto of_width = [&](std::int64_t ff) { return (spec.mlp.gated ? 3 : 2) * spec.hidden_size * ff; };
   if (mixture.is_in(block)) {
     const auto routers = (mixture.count + (mixture.shared_gate ? 1 : 0)) * spec.hidden_size;
-    return mixture.per_token * of_width(spec.ff_dim) + of_width(mixture.shared_dim) + routers;
+    const auto beside = mixture.shared_dim + (mixture.beside_dense ? mixture.dense_ff_dim : 0);
+    return mixture.per_token * of_width(spec.ff_dim) + of_width(beside) + routers;
   }
   return of_width(mixture.count > 0 ? mixture.dense_ff_dim : spec.ff_dim);
 }
@@ -117,6 +118,12 @@ void order_experts(const Spec& spec, const std::string& block, layout::FileMap& 
   bias.file_shape = {count, both};
 }
 
+// Experts in one tensor a record, as Names::experts_together says.
+void hold_experts(const Spec& spec, const std::string& block, layout::FileMap& map) {
+  map.tensors.at(block + spec.names.experts + ".gate_up_proj").file_shape = {spec.mixture.count, 2 * spec.ff_dim,
+                                                                             spec.hidden_size};
+}
+
 // A fused q, k and v is a record [heads, 3, dim, …], and a matrix or a vector of as many rows in files.
 void flatten_fused(const Spec& spec, layout::FileMap& map) {
   const auto rows = 3 * spec.attention.heads.queries * spec.attention.heads.dim;
@@ -149,7 +156,9 @@ layout::FileMap files(const Spec& spec) {
   if (spec.names.qkv.size() == 1) flatten_fused(spec, map);
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
     const auto block = cat(spec.names.block, i, ".");
-    const auto place = spec.names.expert_parts.empty() ? order_experts : stack_experts;
+    const auto place = spec.names.experts_together       ? hold_experts
+                       : spec.names.expert_parts.empty() ? order_experts
+                                                         : stack_experts;
     if (spec.mixture.is_in(i)) place(spec, block, map);
     fuse_modules(spec, block, rows, map);
   }

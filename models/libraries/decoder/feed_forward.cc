@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <capstan/base/text.h>
 
+#include <cmath>
 #include <utility>
 
 #include "records.h"
@@ -12,23 +13,32 @@ namespace {
 
 using layout::Init;
 
-nn::Mixture::Weights mixture_of(const Spec& s, const std::string& block) {
-  const auto count = s.mixture.count, hidden = s.hidden_size, ff = s.ff_dim;
-  const auto router = block + s.names.router, experts = block + s.names.experts;
-  nn::Mixture::Weights made{matrix_of(router + ".weight", {count, hidden}, s.init_std),
-                            matrix_of(experts + ".gate_up_proj", {count, 2, ff, hidden}, s.init_std),
-                            matrix_of(experts + ".down_proj", {count, hidden, ff}, s.init_std)};
-  if (s.mixture.router_bias) made.gate_bias = vector_of(router + ".bias", count, Init::zeros());
+nn::RouterWeights router_of(const Spec& s, const std::string& block) {
+  const auto count = s.mixture.count, hidden = s.hidden_size;
+  const auto router = block + s.names.router;
+  nn::RouterWeights made{matrix_of(router + ".weight", {count, hidden}, s.init_std)};
+  if (s.mixture.router_bias) made.bias = vector_of(router + ".bias", count, Init::zeros());
   if (s.mixture.router.correction)
     made.correction = vector_of(router + "." + s.names.router_correction, count, Init::zeros());
-  if (s.mixture.expert_biases) {
-    made.gate_up_bias = weight_with({nn::record(experts + ".gate_up_proj_bias", {count, 2, ff}, Init::zeros(), false)});
-    made.down_bias = weight_with({nn::record(experts + ".down_proj_bias", {count, hidden}, Init::zeros(), false)});
-  }
+  if (!s.mixture.router.scaled) return made;
+  made.input_scale = vector_of(block + s.names.router_scale, hidden, Init::ones());
+  made.expert_scale = vector_of(block + s.names.expert_scale, count, Init::ones());
   return made;
 }
 
-nn::RouterKind router_kind(const MixtureSpec& m) {
+nn::Experts::Weights experts_of(const Spec& s, const std::string& block) {
+  const auto count = s.mixture.count, hidden = s.hidden_size, ff = s.ff_dim;
+  const auto experts = block + s.names.experts;
+  nn::Experts::Weights made{matrix_of(experts + ".gate_up_proj", {count, 2, ff, hidden}, s.init_std),
+                            matrix_of(experts + ".down_proj", {count, hidden, ff}, s.init_std)};
+  if (!s.mixture.expert_biases) return made;
+  made.gate_up_bias = weight_with({nn::record(experts + ".gate_up_proj_bias", {count, 2, ff}, Init::zeros(), false)});
+  made.down_bias = weight_with({nn::record(experts + ".down_proj_bias", {count, hidden}, Init::zeros(), false)});
+  return made;
+}
+
+nn::RouterKind router_kind(const Spec& s) {
+  const auto& m = s.mixture;
   nn::RouterKind kind;
   kind.experts_per_token = m.per_token;
   kind.sum_to_one = m.sum_to_one;
@@ -36,6 +46,10 @@ nn::RouterKind router_kind(const MixtureSpec& m) {
   kind.groups = m.router.groups;
   kind.groups_per_token = m.router.groups_per_token;
   kind.scale = m.router.scale;
+  if (m.router.scaled) {
+    kind.norm_epsilon = s.norm_epsilon;
+    kind.input_factor = 1 / std::sqrt(static_cast<double>(s.hidden_size));
+  }
   return kind;
 }
 
@@ -66,20 +80,30 @@ at::Tensor SharedExpert::forward(const at::Tensor& x) const {
   return gate_ ? gate_->forward(x).sigmoid() * y : y;
 }
 
+BesideNorms::BesideNorms(nn::Layer& block, const Spec& spec, const std::string& file)
+    : after_dense(block, "post_norm_dense", spec, in_block(file, spec.names.dense_post_norm, spec.norm_after)),
+      before_experts(block, "norm_experts", spec, in_block(file, spec.names.experts_norm, spec.norm_before)),
+      after_experts(block, "post_norm_experts", spec, in_block(file, spec.names.experts_post_norm, spec.norm_after)) {}
+
 BlockFeedForward::BlockFeedForward(nn::Layer& block, const Spec& spec, std::int64_t index, const std::string& file) {
   if (spec.feed_forward) own_ = spec.feed_forward(block, index, file);
   if (own_) return;
-  if (spec.mixture.is_in(index)) {
-    mixture_.emplace(block, mixture_of(spec, file), router_kind(spec.mixture), spec.mixture.experts);
-    if (spec.mixture.shared_dim > 0) shared_.emplace(block, spec, file);
-    return;
-  }
-  const auto ff = spec.mixture.count > 0 ? spec.mixture.dense_ff_dim : spec.ff_dim;
+  const auto& mixture = spec.mixture;
+  if (!mixture.is_in(index) || mixture.beside_dense)
+    add_dense(block, spec, mixture.count > 0 ? mixture.dense_ff_dim : spec.ff_dim, file);
+  if (!mixture.is_in(index)) return;
+  mixture_.emplace(block, nn::Mixture::Weights{router_of(spec, file), experts_of(spec, file)}, router_kind(spec),
+                   mixture.experts);
+  if (mixture.shared_dim > 0) shared_.emplace(block, spec, file);
+  if (mixture.beside_dense) beside_.emplace(block, spec, file);
+}
+
+void BlockFeedForward::add_dense(nn::Layer& block, const Spec& spec, std::int64_t width, const std::string& file) {
   std::vector<std::string> up;
   for (const auto& module : spec.names.up) up.push_back(file + module);
-  const std::vector<layout::Shape> features(up.size(), {ff});
+  const std::vector<layout::Shape> features(up.size(), {width});
   mlp_.emplace(block, spec.mlp, linear_of({up, features, spec.hidden_size, spec.mlp_bias, spec.init_std}),
-               linear_of({{file + spec.names.down}, {{spec.hidden_size}}, ff, spec.mlp_bias, residual_std(spec)}));
+               linear_of({{file + spec.names.down}, {{spec.hidden_size}}, width, spec.mlp_bias, residual_std(spec)}));
 }
 
 at::Tensor BlockFeedForward::forward(const at::Tensor& x, nn::RecomputeContext* kept) const {
@@ -87,6 +111,14 @@ at::Tensor BlockFeedForward::forward(const at::Tensor& x, nn::RecomputeContext* 
   if (!mixture_) return mlp_->forward(x);
   const auto mixed = mixture_->forward(x, *kept);
   return shared_ ? mixed + shared_->forward(x) : mixed;
+}
+
+at::Tensor BlockFeedForward::forward_beside(const at::Tensor& normed, const at::Tensor& states,
+                                            nn::RecomputeContext& kept) const {
+  const auto view = [this](const at::Tensor& x) { return beside_->before_experts.forward(x); };
+  auto mixed = mixture_->forward(states, kept, view);
+  if (shared_) mixed = mixed + shared_->forward(view(states));
+  return beside_->after_dense.forward(mlp_->forward(normed)) + beside_->after_experts.forward(mixed);
 }
 
 }  // namespace capstan::decoder

@@ -6,6 +6,7 @@
 
 #include "feed_forward.h"
 #include "latent.h"
+#include "norm.h"
 #include "records.h"
 #include "sharing.h"
 
@@ -17,11 +18,6 @@ using nn::Batch;
 using nn::Hidden;
 using nn::KVCache;
 using nn::WeightPtr;
-
-// With which a norm multiplies by one.
-Init initial_factor(const Spec& s) {
-  return s.norm_factor == nn::RmsNorm::Factor::weight ? Init::ones() : Init::zeros();
-}
 
 nn::Attention::Kind attention_kind(const Spec& s, std::int64_t index) {
   nn::Attention::Kind kind;
@@ -72,40 +68,6 @@ std::unique_ptr<nn::AttentionCore> make_attention(nn::Layer& parent, const Spec&
   return std::make_unique<nn::Attention>(parent, attention_kind(s, index), attention_of(s, block));
 }
 
-// The norm that the spec asks for, or the model's own in its place, or none.
-class StatesNorm {
- public:
-  // No module: none.
-  StatesNorm(nn::Layer& parent, const std::string& name, const Spec& s, const std::string& module) {
-    if (module.empty()) return;
-    if (s.own_norm) own_ = s.own_norm(parent, name, module);
-    if (own_) return;
-    auto weight = vector_of(module + ".weight", s.hidden_size, initial_factor(s));
-    if (s.norm == Spec::Norm::rms) {
-      rms_.emplace(parent, name, std::move(weight), s.norm_epsilon, nn::Use::states, s.norm_factor);
-    } else {
-      auto bias = vector_of(module + ".bias", s.hidden_size, Init::zeros());
-      layer_.emplace(parent, name, std::move(weight), std::move(bias), s.norm_epsilon);
-    }
-  }
-  at::Tensor forward(const at::Tensor& x) const {
-    if (own_) return own_->forward(x);
-    if (rms_) return rms_->forward(x);
-    return layer_ ? layer_->forward(x) : x;
-  }
-  nn::SumAndNorm forward_sum(const at::Tensor& x, const at::Tensor& y) const {
-    if (rms_) return rms_->forward_sum(x, y);
-    if (layer_) return layer_->forward_sum(x, y);
-    const auto sum = y.defined() ? x + y : x;
-    return {sum, own_ ? own_->forward(sum) : sum};
-  }
-
- private:
-  std::unique_ptr<Norm> own_;
-  std::optional<nn::LayerNorm> layer_;
-  std::optional<nn::RmsNorm> rms_;
-};
-
 class Embedding : public nn::Unit {
  public:
   Embedding(const Spec& s, const WeightPtr& tokens)
@@ -140,10 +102,6 @@ class Embedding : public nn::Unit {
   nn::Dropout dropout_;
 };
 
-std::string in_block(const std::string& block, const std::string& module, bool wanted) {
-  return wanted ? block + module : std::string();
-}
-
 // What mixes the tokens of a sequence: attention, or the model's own layer in its place.
 class TokenLayer {
  public:
@@ -172,6 +130,8 @@ class Block : public nn::Unit {
   Block(const Spec& s, std::int64_t index, const std::string& file);
   at::Tensor scaled(const at::Tensor& y) const { return multiplier_ == 1 ? y : y * multiplier_; }
   at::Tensor attended(const at::Tensor& in, const Batch& batch, KVCache* cache, std::vector<at::Tensor>& carried) const;
+  // The residual x + y (y may be undefined), and what the feed-forward layer sees of it.
+  nn::SumAndNorm entered(const at::Tensor& x, const at::Tensor& y) const;
 
   bool parallel_;
   bool residual_after_norm_;
@@ -219,23 +179,33 @@ at::Tensor Block::attended(const at::Tensor& in, const Batch& batch, KVCache* ca
   return attention_region_(in, [this, batch, cache](const at::Tensor& x) { return tokens_.forward(x, batch, cache); });
 }
 
+// A layer that takes the states themselves has the norms within its region, which has one input.
+nn::SumAndNorm Block::entered(const at::Tensor& x, const at::Tensor& y) const {
+  if (!feed_forward_.norms_states()) return norm2_.forward_sum(x, y);
+  const auto sum = y.defined() ? x + y : x;
+  return {sum, sum};
+}
+
 Hidden Block::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
   // By value: a recomputed region runs again in backward, and goes by what this forward decides.
   const auto* mixture = feed_forward_.mixture();
   const auto kept = batch.kept || !mixture ? batch.kept : std::make_shared<nn::RecomputeContext>();
-  const auto feed = [this, kept](const at::Tensor& in) { return feed_forward_.forward(in, kept.get()); };
+  const auto feed = [this, kept](const at::Tensor& in) {
+    return feed_forward_.norms_states() ? feed_forward_.forward_beside(norm2_.forward(in), in, *kept)
+                                        : feed_forward_.forward(in, kept.get());
+  };
   const auto in = norm1_.forward_sum(hidden.states, {});
   const auto y = attended(in.normed, batch, cache, hidden.carried);
   const auto added = dropout1_.forward(post_norm1_.forward(y), batch);
   if (parallel_) {
-    const auto other = norm2_.forward(hidden.states);
+    const auto other = feed_forward_.norms_states() ? hidden.states : norm2_.forward(hidden.states);
     const auto fed = dropout2_.forward(post_norm2_.forward(mlp_region_(other, feed)), batch);
     hidden.states = in.sum + scaled(added) + scaled(fed);
     hidden.states = parts_.completed(hidden);
     if (mixture) mixture->count(hidden, other, batch, *kept, balanced_);
     return hidden;
   }
-  const auto mid = norm2_.forward_sum(residual_after_norm_ ? in.normed : in.sum, scaled(added));
+  const auto mid = entered(residual_after_norm_ ? in.normed : in.sum, scaled(added));
   const auto fed = dropout2_.forward(post_norm2_.forward(mlp_region_(mid.normed, feed)), batch);
   hidden.states = (residual_after_norm_ ? mid.normed : mid.sum) + scaled(fed);
   hidden.states = parts_.completed(hidden);

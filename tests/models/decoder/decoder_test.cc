@@ -42,6 +42,12 @@ TEST_CASE("a tied head is the table, and its copy in files is passed over; exper
         std::vector<std::string>{"layers.0.mlp.experts.0.down_proj.weight", "layers.0.mlp.experts.1.down_proj.weight"});
   CHECK(files.tensors.at("model.layers.0.mlp.experts.gate_up_proj").stack.size() == 4);
   for (const auto& unit : units) CHECK(unit->undeclared().empty());
+
+  spec.names.experts_together = true;
+  const auto together = decoder::files(spec);
+  const auto& both = together.tensors.at("model.layers.0.mlp.experts.gate_up_proj");
+  CHECK(both.stack.empty());
+  CHECK(both.expected_shape({2, 2, 5, width}) == layout::Shape{2, 10, width});
 }
 
 TEST_CASE("files have the head under its own name, and a fused q, k and v as one matrix") {

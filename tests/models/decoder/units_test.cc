@@ -6,6 +6,7 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
+#include <cmath>
 #include <map>
 
 #include "models/decoder/tiny.h"
@@ -256,6 +257,43 @@ TEST_CASE("norms of a model's own on ranks that share parameters, layers and pos
   CHECK(testing::differences(run(4, split + "sequence_parallel = true\n[strategy.fsdp]\n"), alone, 1e-10) == "");
   CHECK(testing::differences(run(2, "[strategy.context_parallel]\nsize = 2\n"), alone, 1e-10) == "");
   CHECK(testing::differences(run(1, "[strategy.recompute]\n"), alone, 1e-10) == "");
+}
+
+TEST_CASE("a plain layer and experts side by side have norms of their own, and the router sees the states") {
+  for (const bool parallel : {false, true}) {
+    auto spec = tiny();
+    spec.norm_after = true;
+    spec.parallel = parallel;
+    spec.names.attention_post_norm = "after_attention";
+    spec.names.mlp_post_norm = "after_both";
+    spec.mixture.count = spec.mixture.per_token = 2;  // each token goes to both
+    spec.mixture.beside_dense = true;
+    spec.mixture.dense_ff_dim = 7;
+    spec.mixture.router.scaled = true;
+    spec.names.router = "router.proj";
+    spec.names.experts = "experts";
+    const Filled filled(spec);
+    const auto& v = filled.values;
+    const auto block = [&](const std::string& name) { return v.at("model.layers.0." + name); };
+    const auto norm = [&](const std::string& name, const at::Tensor& x) { return rms(x, block(name + ".weight")); };
+    const auto in = at::embedding(v.at("model.embed_tokens.weight"), batch().tokens);
+    const auto mid = in + norm("after_attention", attend(v, norm("input_layernorm", in)));
+    const auto x = parallel ? in : mid;
+
+    const auto dense = norm("post_feedforward_layernorm_1", feed(v, norm("post_attention_layernorm", x)));
+    const auto seen = rms(x, block("router.scale")) / std::sqrt(static_cast<double>(width));
+    const auto weights =
+        at::softmax(at::linear(seen, block("router.proj.weight")), -1) * block("router.per_expert_scale");
+    auto mixed = at::zeros_like(x);
+    for (std::int64_t e = 0; e < 2; ++e) {
+      const auto gate_up = block("experts.gate_up_proj")[e], read = norm("pre_feedforward_layernorm_2", x);
+      const auto inner = at::silu(at::linear(read, gate_up[0])) * at::linear(read, gate_up[1]);
+      mixed = mixed + weights.select(-1, e).unsqueeze(-1) * at::linear(inner, block("experts.down_proj")[e]);
+    }
+    const auto out = mid + norm("after_both", dense + norm("post_feedforward_layernorm_2", mixed));
+    INFO(parallel);
+    CHECK(difference(logits(filled), last_logits(v, out)) < 1e-13);
+  }
 }
 
 TEST_CASE("norms before, after, and both") {

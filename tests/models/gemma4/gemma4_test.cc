@@ -1,9 +1,11 @@
 #include <capstan_catch.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "nn/model_summary.h"
 #include "support/model.h"
 
 namespace gemma4_test {
@@ -12,6 +14,7 @@ using namespace capstan;
 using capstan::testing::files_of;
 using capstan::testing::make_model;
 using capstan::testing::model_faults;
+using capstan::testing::model_host;
 using capstan::testing::ModelOptions;
 using capstan::testing::records_of;
 
@@ -39,7 +42,45 @@ ModelOptions tiny(ModelOptions more = {}) {
   return options;
 }
 
+ModelOptions experts() {
+  return {{"routed_experts", true},
+          {"num_experts", integer(4)},
+          {"experts_per_token", integer(2)},
+          {"expert_dim", integer(9)}};
+}
+
 }  // namespace
+
+TEST_CASE("presets have the published text models' parameters") {
+  // Those of transformers' Gemma4ForCausalLM, with a factor for each block's output.
+  const std::map<std::string, std::int64_t> published{{"gemma4-e2b-text", 4628569344 + 35},
+                                                      {"gemma4-e4b-text", 7463013376 + 42},
+                                                      {"gemma4-26b-a4b-text", 25233141760 + 30},
+                                                      {"gemma4-31b-text", 30697345280 + 60}};
+  CHECK(model_host().load("model", "gemma4").presets.size() == published.size());
+  for (const auto& [preset, parameters] : published) {
+    INFO(preset);
+    CHECK(nn::summarise(make_model("gemma4", {}, preset)->build()).parameters == parameters);
+  }
+}
+
+TEST_CASE("experts stand beside the feed-forward layer, with a tensor a matrix of all of them in files") {
+  const auto files = files_of(*make_model("gemma4", tiny(experts())));
+  using layout::Shape;
+  const std::string block = "layers.0.", sharing = "layers.4.";
+  CHECK(files.at(block + "mlp.up_proj.weight") == Shape{20, 16});
+  CHECK(files.at(sharing + "mlp.up_proj.weight") == Shape{40, 16});
+  for (const auto& at : {block, sharing}) {
+    CHECK(files.at(at + "router.proj.weight") == Shape{4, 16});
+    CHECK(files.at(at + "router.scale") == Shape{16});
+    CHECK(files.at(at + "router.per_expert_scale") == Shape{4});
+    CHECK(files.at(at + "experts.gate_up_proj") == Shape{4, 18, 16});
+    CHECK(files.at(at + "experts.down_proj") == Shape{4, 16, 9});
+    for (const char* norm : {"post_feedforward_layernorm_1", "pre_feedforward_layernorm_2",
+                             "post_feedforward_layernorm_2", "post_feedforward_layernorm"})
+      CHECK(files.at(at + norm + ".weight") == Shape{16});
+  }
+}
 
 TEST_CASE("blocks have the heads of their kind, and those that share keys have none of their own") {
   const auto files = files_of(*make_model("gemma4", tiny()));
@@ -80,6 +121,11 @@ TEST_CASE("what a Gemma 4 cannot be is refused") {
   CHECK_THAT(fault_of({{"global_head_dim", integer(514)}}), Contains("at most 512"));
   CHECK_THAT(fault_of({{"global_kv_heads", integer(3)}}), Contains("not divisible by model.global_kv_heads 3"));
   CHECK_THAT(fault_of({{"inputs_vocab_size", integer(30)}}), Contains("below model.vocab_size 31"));
+  CHECK_THAT(fault_of({{"routed_experts", true}, {"num_experts", integer(4)}}),
+             Contains("not all of num_experts, experts_per_token and expert_dim"));
+  auto few = experts();
+  few[1].second = integer(1);
+  CHECK_THAT(fault_of(few), Contains("model.experts_per_token 2 is more than model.num_experts 1"));
 }
 
 }  // namespace gemma4_test

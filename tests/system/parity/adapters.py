@@ -24,7 +24,7 @@ from families_grouped import deepseek_v3, glm4_moe
 from families_qwen3_5 import CASES as QWEN3_5
 from families_neox_phi_ministral import gpt_neox, ministral3, phi3
 from families_llamas import glm4, granite, olmo3, smollm3
-from families_gemma import gemma2, gemma3, gemma4
+from families_gemma import gemma2, gemma3, gemma4, gemma4_experts
 from families_wrappers import mistral3
 from models import ONLY, auto_class, make_model, random_ids
 
@@ -61,6 +61,8 @@ CASES = {
 if hasattr(transformers, "Gemma4ForCausalLM"):
     CASES["gemma4"] = (lambda: gemma4(hidden_size_per_layer_input=6),
                        dict(target_modules=["q_proj", "k_proj", "down_proj", "per_layer_projection"], r=3, lora_alpha=8))
+    CASES["gemma4_experts"] = (gemma4_experts, dict(target_modules=["o_proj", "router.proj", "up_proj"], r=4, lora_alpha=8,
+                                                    target_parameters=["experts.gate_up_proj", "experts.down_proj"]))
 if QWEN3_5:
     CASES["qwen3_5"] = (QWEN3_5["qwen3.5"], dict(target_modules=["in_proj_qkv", "in_proj_a", "out_proj", "q_proj"], r=4,
                                                  lora_alpha=8))

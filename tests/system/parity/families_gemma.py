@@ -39,6 +39,13 @@ def gemma4(**more):
                        final_logit_softcapping=3.0) | more))
 
 
+def gemma4_experts(**more):
+    # Experts beside the feed-forward layers, in blocks with keys of their own, as published.
+    return gemma4(**(dict(num_hidden_layers=3, num_kv_shared_layers=0, use_double_wide_mlp=False, enable_moe_block=True,
+                          layer_types=["sliding_attention", "sliding_attention", "full_attention"], num_experts=5,
+                          top_k_experts=2, moe_intermediate_size=36) | more))
+
+
 CASES = {
     "gemma2": lambda: gemma2(),
     "gemma2-biases": lambda: gemma2(attention_bias=True, attn_logit_softcapping=None, final_logit_softcapping=None,
@@ -54,4 +61,9 @@ if hasattr(transformers, "Gemma4ForCausalLM"):
         "gemma4-inputs": lambda: gemma4(num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"],
                                        num_kv_shared_layers=0, hidden_size_per_layer_input=6, attention_k_eq_v=False,
                                        final_logit_softcapping=None, attention_bias=True),
+        "gemma4-experts": lambda: gemma4_experts(),
+        # The feed-forward layers of blocks that use earlier ones' keys are twice as wide, and experts are not.
+        "gemma4-experts-sharing": lambda: gemma4_experts(num_kv_shared_layers=1, use_double_wide_mlp=True, top_k_experts=3,
+                                                         layer_types=["sliding_attention", "full_attention",
+                                                                      "full_attention"]),
     }

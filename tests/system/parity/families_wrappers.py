@@ -32,6 +32,16 @@ def gemma3():
                                                         mm_tokens_per_image=4, image_token_index=VOCAB - 1)
 
 
+def gemma4():
+    from families_gemma import gemma4_experts as text
+    from transformers import Gemma4Config, Gemma4ForConditionalGeneration
+    vision = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
+                  num_key_value_heads=2, head_dim=8, patch_size=4, position_embedding_size=8)
+    # The class needs a padding token, whose row PyTorch's table does not train: one more than any sample has.
+    padded = text(vocab_size=VOCAB + 1, pad_token_id=VOCAB)[1].to_dict()
+    return Gemma4ForConditionalGeneration, Gemma4Config(text_config=padded, vision_config=vision)
+
+
 def qwen3_5():
     from families_qwen3_5 import CASES as text
     from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
@@ -45,6 +55,8 @@ if hasattr(transformers, "Mistral3ForConditionalGeneration"):
     CASES["mistral3-tied"] = lambda: mistral3(tie_word_embeddings=True)
 if hasattr(transformers, "Gemma3ForConditionalGeneration"):
     CASES["gemma3-inside"] = lambda: gemma3()
+if hasattr(transformers, "Gemma4ForConditionalGeneration"):
+    CASES["gemma4-inside"] = lambda: gemma4()
 if hasattr(transformers, "Ministral3ForCausalLM"):
     CASES["ministral3-inside"] = lambda: ministral3()
 if hasattr(transformers, "Qwen3_5ForConditionalGeneration"):

@@ -68,6 +68,8 @@ inline const std::vector<Case> all_cases{
     {"gemma3-capped", "gemma3"},
     {"gemma4", "gemma4", false},
     {"gemma4-inputs", "gemma4", false},
+    {"gemma4-experts", "gemma4", false},
+    {"gemma4-experts-sharing", "gemma4", false},
     {"gpt-oss", "gpt_oss"},
     {"gpt-oss-aux", "gpt_oss", false},
     {"glm4-moe", "glm4_moe"},
@@ -88,6 +90,7 @@ inline const std::vector<Case> all_cases{
     {"mistral3-tied", "llama", true, "", true},
     {"ministral3-inside", "ministral3", false, "", true},
     {"gemma3-inside", "gemma3", true, "", true},
+    {"gemma4-inside", "gemma4", false, "", true},
     {"qwen3.5-inside", "qwen3_5", false, "", true},
 };
 
@@ -109,8 +112,8 @@ inline const std::vector<Case> cases = [] {
 /// What the long comparisons see (20 steps, 16 bits, generation): the first case of each plugin, and those that differ
 /// from it there. All, where the environment has CAPSTAN_PARITY_ALL, as tools/nightly sets it.
 inline const std::vector<Case> long_cases = [] {
-  const std::set<std::string> others{"llama-3.1",     "mistral-window",  "mixtral-aux", "qwen3-moe", "phi3-long",
-                                     "gemma4-inputs", "glm4-moe-groups", "qwen3.5-moe", "olmo3-yarn"};
+  const std::set<std::string> others{"llama-3.1",     "mistral-window", "mixtral-aux",     "qwen3-moe",   "phi3-long",
+                                     "gemma4-inputs", "gemma4-experts", "glm4-moe-groups", "qwen3.5-moe", "olmo3-yarn"};
   std::vector<Case> some;
   std::set<std::string> plugins;
   for (const auto& one : cases) {

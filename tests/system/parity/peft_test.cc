@@ -97,6 +97,8 @@ const Case all_cases[] = {
      "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"q_norm\"]\n"},
     {"gemma4", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"down_proj\", \"per_layer_projection\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"k_norm\"]\n", false},
+    {"gemma4_experts", "rank = 4\nalpha = 8\ntargets = [\"o_proj\", \"proj\", \"up_proj\", \"experts\"]\n",
+     "rank = 3\nalpha = 5\ntargets = [\"all-linear\"]\n", false},
     // Experts and routers are peft's target_parameters.
     {"gpt_oss", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\", \"router\", \"experts\"]\n",
      "rank = 3\nalpha = 5\ntargets = [\"linear_qkv\", \"router\", \"experts\"]\nbias = \"all\"\n"},
@@ -129,11 +131,16 @@ std::map<std::string, at::Tensor> reference(const std::string& plugin, const std
   return out;
 }
 
+// Some cases are further models of a plugin.
+std::string plugin_of(const std::string& name) {
+  if (name == "tied" || name == "mistral3") return "llama";
+  return name == "gemma4_experts" ? "gemma4" : name;
+}
+
 job::Job prepare(const std::string& plugin, const std::string& lora, setup::Purpose purpose = setup::Purpose::train) {
   const auto config = folders() / "job.toml";
   std::ofstream(config)
-      << "[run]\ndevice = \"cpu\"\nseed = 9\n[model]\nplugin = \""
-      << (plugin == "tied" || plugin == "mistral3" ? "llama" : plugin) << "\"\npath = \"" << plugin
+      << "[run]\ndevice = \"cpu\"\nseed = 9\n[model]\nplugin = \"" << plugin_of(plugin) << "\"\npath = \"" << plugin
       << "\"\n[data]\nplugin = \"synthetic\"\ntokenizer = \"byte\"\n"
       << "eval_samples = 1\n[train]\nmax_steps = 1\nglobal_batch = 1\nprecision = \"fp32\"\n[strategy.lora]\n"
       << lora;

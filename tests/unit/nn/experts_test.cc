@@ -30,6 +30,12 @@ nn::Router make_router(const at::Tensor& gate, std::int64_t chosen) {
   return {root(), "router", bound("gate", gate), chosen};
 }
 
+nn::RouterKind two_of_them() {
+  nn::RouterKind kind;
+  kind.experts_per_token = 2;
+  return kind;
+}
+
 struct Example {
   at::Tensor x = numbers({tokens, hidden}, 0.1);
   at::Tensor gate = numbers({count, hidden}, 0.3);
@@ -67,6 +73,39 @@ TEST_CASE("the router takes the best experts and weighs them by the softmax over
   }
   const auto narrow = make_router(e.gate.to(at::kBFloat16), 2).forward(e.x.to(at::kBFloat16));
   CHECK(narrow.weights.scalar_type() == at::kBFloat16);
+}
+
+TEST_CASE("a router's scales act on what its gate sees and on each expert's weight, and its norm has no weight") {
+  const Example e;
+  const auto input_scale = numbers({hidden}, 0.9) + 2, expert_scale = numbers({count}, 1.1) + 2;
+  auto kind = two_of_them();
+  kind.norm_epsilon = 0.01;
+  kind.input_factor = 0.25;
+  const auto scaled = [&](const std::vector<at::Tensor>& in) {
+    nn::RouterWeights weights{bound("gate", in[1])};
+    weights.input_scale = bound("input_scale", in[2]);
+    weights.expert_scale = bound("expert_scale", in[3]);
+    return nn::Router(root(), "router", std::move(weights), kind).forward(in[0]);
+  };
+  const auto routing = scaled({e.x, e.gate, input_scale, expert_scale});
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const auto seen = e.x[t] / (e.x[t].square().mean() + 0.01).sqrt() * input_scale * 0.25;
+    const auto [logits, chosen] = e.gate.mv(seen).topk(2);
+    CHECK(at::equal(routing.experts[t], chosen));
+    CHECK(difference(routing.weights[t], at::softmax(logits, -1) * expert_scale.index_select(0, chosen)) < 1e-13);
+  }
+  const auto weights = [&](const std::vector<at::Tensor>& in) { return scaled(in).weights; };
+  CHECK(jacobian_error(weights, {e.x, e.gate, input_scale, expert_scale}) < 1e-7);
+}
+
+TEST_CASE("in a mixture the experts see what a view makes of the states, and the router sees these") {
+  const Example e;
+  const nn::Mixture mixture(root(), {{bound("gate", e.gate)}, {bound("gate_up", e.gate_up), bound("down", e.down)}},
+                            two_of_them());
+  nn::RecomputeContext kept;
+  const auto got = mixture.forward(e.x.unsqueeze(0), kept, [](const at::Tensor& x) { return x.sin(); });
+  const auto expected = e.experts().forward(e.x.sin(), make_router(e.gate, 2).forward(e.x));
+  CHECK(at::equal(got.squeeze(0), expected));
 }
 
 TEST_CASE("experts compute every token by each expert that it was routed to") {
@@ -121,16 +160,10 @@ nn::ExpertsKind clamped() {
   return kind;
 }
 
-nn::RouterKind two_of_them() {
-  nn::RouterKind kind;
-  kind.experts_per_token = 2;
-  return kind;
-}
-
 // In the order of BiasedExample's members.
 nn::Mixture::Weights weights_of(const std::vector<at::Tensor>& in) {
-  return {bound("gate", in[1]),    bound("gate_up", in[2]),  bound("down", in[3]), bound("gate_bias", in[4]), nullptr,
-          bound("up_bias", in[5]), bound("down_bias", in[6])};
+  return {{bound("gate", in[1]), bound("gate_bias", in[4])},
+          {bound("gate_up", in[2]), bound("down", in[3]), bound("up_bias", in[5]), bound("down_bias", in[6])}};
 }
 
 at::Tensor mixture_of(const std::vector<at::Tensor>& in) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,13 +30,18 @@ struct RouterKind {
   std::int64_t groups = 1;
   std::int64_t groups_per_token = 1;
   double scale = 1;  ///< multiplies the weights, after the division
+  /// The gate sees x / sqrt(mean(x²) + this), times RouterWeights::input_scale, times input_factor (Gemma 4); none: x.
+  std::optional<double> norm_epsilon = {};
+  double input_factor = 1;
 };
 
 /// What a router is made of.
 struct RouterWeights {
-  WeightPtr gate;                  ///< [E, hidden] makes one logit an expert
-  WeightPtr bias = nullptr;        ///< [E], added to the logits; null: none
-  WeightPtr correction = nullptr;  ///< [E], added to the scores by which experts are chosen, not to weights; null: none
+  WeightPtr gate;                    ///< [E, hidden] makes one logit an expert
+  WeightPtr bias = nullptr;          ///< [E], added to the logits; null: none, as the following
+  WeightPtr correction = nullptr;    ///< [E], added to the scores by which experts are chosen, not to weights
+  WeightPtr input_scale = nullptr;   ///< [hidden], multiplies what the gate sees
+  WeightPtr expert_scale = nullptr;  ///< [E], multiplies each expert's weights, after all else
 };
 
 /// Chooses the k experts of highest score for each token (Shazeer et al. 2017); weights are their scores, divided by
@@ -68,11 +74,14 @@ class Router : public Layer {
   CommPort own_positions{*this, "own_positions"};
 
  private:
+  at::Tensor seen_by_gate(const at::Tensor& x) const;
   at::Tensor probabilities(const at::Tensor& x) const;
   at::Tensor chosen(const at::Tensor& probability, RecomputeContext* kept) const;
   at::Tensor of_own_positions(const at::Tensor& rows, const Batch& batch) const;
   Linear gate_;
   WeightPtr correction_;
+  WeightPtr input_scale_;
+  WeightPtr expert_scale_;
   RouterKind kind_;
 };
 
@@ -185,19 +194,15 @@ class Experts : public Layer {
 class Mixture : public Layer {
  public:
   struct Weights {
-    WeightPtr gate;                    ///< [E, hidden]
-    WeightPtr gate_up;                 ///< [E, 2, ff, hidden]
-    WeightPtr down;                    ///< [E, hidden, ff]
-    WeightPtr gate_bias = nullptr;     ///< [E]; null: none, as the following
-    WeightPtr correction = nullptr;    ///< [E], see RouterWeights
-    WeightPtr gate_up_bias = nullptr;  ///< [E, 2, ff]
-    WeightPtr down_bias = nullptr;     ///< [E, hidden]
+    RouterWeights router;
+    Experts::Weights experts;
   };
+  /// Makes of states at each position what the experts see of them: a norm.
+  using View = std::function<at::Tensor(const at::Tensor&)>;
   Mixture(Layer& parent, Weights weights, const RouterKind& router, const ExpertsKind& experts = {});
-  Mixture(Layer& parent, Weights weights, std::int64_t experts_per_token, bool sum_to_one = true);
   ~Mixture() override;
-  /// x [B, S, hidden] -> [B, S, hidden].
-  at::Tensor forward(const at::Tensor& x, RecomputeContext& kept) const;
+  /// x [B, S, hidden] -> [B, S, hidden]. The router sees x, and so do the experts, or what `view` makes of it.
+  at::Tensor forward(const at::Tensor& x, RecomputeContext& kept, const View& view = {}) const;
   /// What a block's forward adds in training: to hidden.expert_tokens, and with `balanced` the router's load to
   /// hidden.sums. `x` and `kept` as forward got them.
   void count(Hidden& hidden, const at::Tensor& x, const Batch& batch, RecomputeContext& kept, bool balanced) const;

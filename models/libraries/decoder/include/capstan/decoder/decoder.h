@@ -50,12 +50,19 @@ struct Names {
   std::map<std::string, std::vector<std::string>> fused;
   std::string router = "mlp.gate";
   std::string router_correction = "e_score_correction_bias";  ///< of the router, as RouterSpec::correction says
+  std::string router_scale = "router.scale";                  ///< the record itself, as RouterSpec::scaled says
+  std::string expert_scale = "router.per_expert_scale";       ///< the same
   /// Experts are two records of each block, ".gate_up_proj" and ".down_proj", and two more of biases,
   /// ".gate_up_proj_bias" and ".down_proj_bias". In files they are three tensors of each expert: its gate, its up and
   /// its down. Without such names a record is one tensor, with what a product sums over before its features and each
   /// feature's gate beside its up: [experts, hidden, 2 ff] and [experts, ff, hidden].
   std::string experts = "mlp.experts";
   std::vector<std::string> expert_parts{"gate_proj", "up_proj", "down_proj"};
+  bool experts_together = false;  ///< files have a tensor a record: [experts, 2 ff, hidden], gates first; the other's
+  /// These norms are after the plain layer, before the experts and after them, as MixtureSpec::beside_dense says.
+  std::string dense_post_norm = "post_feedforward_layernorm_1";
+  std::string experts_norm = "pre_feedforward_layernorm_2";
+  std::string experts_post_norm = "post_feedforward_layernorm_2";
   std::string shared = "mlp.shared_experts";           ///< as MixtureSpec::shared_dim says; its parts: expert_parts
   std::string shared_gate = "mlp.shared_expert_gate";  ///< as MixtureSpec::shared_gate says
   std::string norm = "model.norm";
@@ -72,6 +79,9 @@ struct RouterSpec {
   std::int64_t groups_per_token = 1;
   double scale = 1;         ///< of a token's weights
   bool correction = false;  ///< there is a correction of their choice
+  /// Their logits are of states over their root mean square, times a record [hidden] over the root of hidden, and a
+  /// record [experts] multiplies the weights (Gemma 4).
+  bool scaled = false;
 };
 
 /// The feed-forward layers as mixtures; count 0: they are none.
@@ -91,6 +101,9 @@ struct MixtureSpec {
   /// Width of the layer that computes every token beside the experts, whose results are added; 0: there is none.
   std::int64_t shared_dim = 0;
   bool shared_gate = false;  ///< that layer's result is multiplied by the sigmoid of one more product (Qwen 2 MoE)
+  /// Each block with experts has a plain layer of dense_ff_dim too: norm(dense(norm(x))) + norm(experts(norm(x))), with
+  /// norms of their own; routers see x itself (Gemma 4).
+  bool beside_dense = false;
 
   bool is_in(std::int64_t block) const { return count > 0 && !dense_blocks.contains(block); }
 };

@@ -1,0 +1,43 @@
+#include "norm.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "records.h"
+
+namespace capstan::decoder {
+
+using layout::Init;
+
+Init initial_factor(const Spec& spec) {
+  return spec.norm_factor == nn::RmsNorm::Factor::weight ? Init::ones() : Init::zeros();
+}
+
+StatesNorm::StatesNorm(nn::Layer& parent, const std::string& name, const Spec& spec, const std::string& module) {
+  if (module.empty()) return;
+  if (spec.own_norm) own_ = spec.own_norm(parent, name, module);
+  if (own_) return;
+  auto weight = vector_of(module + ".weight", spec.hidden_size, initial_factor(spec));
+  if (spec.norm == Spec::Norm::rms) {
+    rms_.emplace(parent, name, std::move(weight), spec.norm_epsilon, nn::Use::states, spec.norm_factor);
+  } else {
+    auto bias = vector_of(module + ".bias", spec.hidden_size, Init::zeros());
+    layer_.emplace(parent, name, std::move(weight), std::move(bias), spec.norm_epsilon);
+  }
+}
+
+at::Tensor StatesNorm::forward(const at::Tensor& x) const {
+  if (own_) return own_->forward(x);
+  if (rms_) return rms_->forward(x);
+  return layer_ ? layer_->forward(x) : x;
+}
+
+nn::SumAndNorm StatesNorm::forward_sum(const at::Tensor& x, const at::Tensor& y) const {
+  if (rms_) return rms_->forward_sum(x, y);
+  if (layer_) return layer_->forward_sum(x, y);
+  const auto sum = y.defined() ? x + y : x;
+  return {sum, own_ ? own_->forward(sum) : sum};
+}
+
+}  // namespace capstan::decoder
