@@ -35,7 +35,8 @@ nn::Attention::Kind attention_kind(const Spec& s, std::int64_t index) {
   kind.output_gate = s.output_gate;
   kind.dropout = s.attention_dropout;
   kind.norm_epsilon = s.norm_epsilon;
-  kind.layer = static_cast<std::size_t>(index);
+  // Where it has another block's keys and values, they are in that one's entry of the cache, and written there again.
+  kind.layer = static_cast<std::size_t>(s.sharing.of.value_or(index));
   return kind;
 }
 
@@ -200,7 +201,7 @@ Block::Block(const Spec& s, std::int64_t index, const std::string& file)
       dropout1_(*this, name() + ".dropout1", s.dropout),
       dropout2_(*this, name() + ".dropout2", s.dropout),
       feed_forward_(*this, s, index, file) {
-  if (s.sharing.gives || s.sharing.of) parts_.sharing.emplace(tokens_.attention(), s, index);
+  if (s.sharing.gives || s.sharing.of) parts_.sharing.emplace(tokens_.attention(), s);
   if (s.inputs.width > 0) parts_.input.emplace(*this, s, index, file);
   if (s.output_factor.empty()) return;
   parts_.factor = add(vector_of(file + s.output_factor, 1, Init::ones()), nn::Use::states);
