@@ -95,7 +95,7 @@ struct MixtureSpec {
   bool is_in(std::int64_t block) const { return count > 0 && !dense_blocks.contains(block); }
 };
 
-/// Keys and values of one block in others too (Gemma 4). Such blocks pass by nn::Region "attention": what they hand on
+/// Keys and values of one block in others too (Gemma 4). Such blocks have no nn::Region "attention": what they hand on
 /// must live as long as its readers.
 struct KeySharing {
   bool gives = false;                   ///< later blocks use this one's keys and values
