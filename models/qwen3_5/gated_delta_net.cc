@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "causal_convolution.h"
+#include "gate.h"
 #include "gated_delta_rule.h"
 #include "tensors.h"
 
@@ -163,9 +164,7 @@ at::Tensor GatedDeltaNet::mixed(const Inputs& in, const nn::Batch& batch, nn::KV
 at::Tensor GatedDeltaNet::forward(const at::Tensor& x, const nn::Batch& batch, nn::KVCache* cache) const {
   CAPSTAN_ASSERT(!batch.part);  // strategies that share columns have refused it
   const auto in = inputs_of(x);
-  const auto normed = norm_.forward(mixed(in, batch, cache));
-  const auto type = sum_type(x);
-  const auto gated = (normed.to(type) * at::silu(in.z.to(type))).to(x.scalar_type());
+  const auto gated = gated_by(norm_.forward(mixed(in, batch, cache)), in.z);
   return projection_.forward(gated.flatten(2));
 }
 
