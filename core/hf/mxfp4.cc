@@ -93,7 +93,8 @@ std::string Mxfp4Tensor::fault(const Shape& shape) const {
                layout::shape_text(needed), " of U8");
   };
   if (blocks.dtype != checkpoint::Dtype::u8 || blocks.shape != of_blocks) return other(names[0], blocks, of_blocks);
-  if (scales.dtype != checkpoint::Dtype::u8 || scales.shape != of_scales) return other(names[1], scales, of_scales);
+  const bool has_exponents = scales.dtype == checkpoint::Dtype::u8 || scales.dtype == checkpoint::Dtype::f8_e8m0;
+  if (!has_exponents || scales.shape != of_scales) return other(names[1], scales, of_scales);
   return {};
 }
 
@@ -119,12 +120,14 @@ void Mxfp4Tensor::read(const layout::FileTensor& place, const Shape& record, con
     of_blocks.size.push_back(bytes_of_group);
     auto blocks_shape = scales_shape;
     blocks_shape.push_back(bytes_of_group);
-    const auto blocks = at::empty(of_blocks.size, at::kByte), scales = at::empty(of_scales.size, at::kByte);
+    const auto blocks = at::empty(of_blocks.size, at::kByte);
+    const auto scales = at::empty(of_scales.size, checkpoint::torch_dtype(scales_->info(name_ + "_scales").dtype));
     blocks_->read(name_ + "_blocks", blocks_shape, of_blocks, blocks);
     scales_->read(name_ + "_scales", scales_shape, of_scales, scales);
     auto values_shape = of_scales.size;
     values_shape.back() *= group;
-    to.narrow(0, e, 1).copy_(decoded(blocks, scales).view(values_shape).narrow(-1, begin - first * group, size));
+    const auto values = decoded(blocks, scales.view(at::kByte)).view(values_shape);
+    to.narrow(0, e, 1).copy_(values.narrow(-1, begin - first * group, size));
   }
 }
 

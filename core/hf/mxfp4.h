@@ -20,7 +20,7 @@ inline constexpr const char* mxfp4_form = "mxfp4";
 /// tensor NAME [experts, in, out],
 ///
 ///     NAME_blocks   U8 [experts, out, in / 32, 16]   codes of two e2m1 numbers, the first in the lower bits
-///     NAME_scales   U8 [experts, out, in / 32]       e8m0: the exponent of 2 that 32 numbers share, plus 127
+///     NAME_scales   U8 or F8_E8M0 [experts, out, in / 32]   the exponent of 2 that 32 numbers share, plus 127
 ///
 /// They are decoded as they are read. Each number is exact in float32 and in bfloat16.
 class Mxfp4Tensor {

@@ -40,7 +40,7 @@ at::Tensor as_it_is(const SafetensorsFolder& tensors, const std::string& name) {
   return at::from_blob(bytes, info.shape, at::TensorOptions(checkpoint::torch_dtype(info.dtype)));
 }
 
-// Numbers in float32, wherever they lie in the file. A byte is a power of two (MX: 2^(byte - 127)).
+// Numbers in float32, wherever they lie in the file. A byte is a power of two (MX: 2^(byte - 127)), as F8_E8M0 is.
 at::Tensor read_numbers(const SafetensorsFolder& tensors, const std::string& name) {
   const auto* file = tensors.find(name);
   const auto& info = file->info(name);

@@ -92,8 +92,8 @@ struct Call {
   std::int64_t bytes = 0;  ///< bytes of inputs
   bool returns_new = false;
   std::int64_t kernels_before = 0;
-  plan::Product product;
-  std::int64_t products = 0;
+  plan::Product product = {};
+  bool multiplies = false;
 };
 
 }  // namespace
@@ -129,10 +129,10 @@ class WorkCounter::Counter : public ops::CallWatch {
     if (call.returns_new) {
       for (const auto& output : outputs) written += bytes_of(output);
     }
-    if (call.products > 0) {
+    if (call.multiplies) {
       auto product = call.product;
-      product.bytes = (call.bytes + written) / call.products;
-      work.products[product] += call.products;
+      product.bytes = call.bytes + written;
+      ++work.products[product];
     } else if (call.bytes + written > 0) {
       work.bytes += static_cast<double>(call.rule == Rule::rows ? 2 * written : call.bytes + written);
     } else {
@@ -144,10 +144,12 @@ class WorkCounter::Counter : public ops::CallWatch {
  private:
   static void multiply(Call& call, const at::Tensor& a, const at::Tensor& b) {
     if (!a.defined() || !b.defined() || !a.is_meta() || a.numel() == 0 || b.numel() == 0) return;
-    // Rows in groups meet one matrix each: together as many rows as there are.
-    call.product = {a.size(-2), b.size(-1), a.size(-1)};
+    // Rows in groups, and those of a batch, meet one matrix each: together as many rows as there are, in one launch.
+    const auto batch = a.dim() == 3 && b.dim() == 3 ? a.size(0) : 1;
+    call.product = {batch * a.size(-2), b.size(-1), a.size(-1)};
     call.product.eight_bits = a.element_size() == 1;
-    call.products = a.dim() == 3 && b.dim() == 3 ? a.size(0) : 1;
+    call.product.single = a.element_size() >= 4;
+    call.multiplies = true;
   }
 
   const Kind& kind_for(const c10::FunctionSchema& schema) {

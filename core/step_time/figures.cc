@@ -16,9 +16,10 @@ struct Rate {
   double Figures::*value;
 };
 
-const std::array<Rate, 23>& rates() {
-  static const std::array<Rate, 23> all{{{"product_flops", &Figures::product_flops},
+const std::array<Rate, 24>& rates() {
+  static const std::array<Rate, 24> all{{{"product_flops", &Figures::product_flops},
                                          {"grouped_product_flops", &Figures::grouped_product_flops},
+                                         {"single_product_flops", &Figures::single_product_flops},
                                          {"eight_bit_product_flops", &Figures::eight_bit_product_flops},
                                          {"eight_bit_grouped_product_flops", &Figures::eight_bit_grouped_product_flops},
                                          {"eight_bit_block_product_flops", &Figures::eight_bit_block_product_flops},

@@ -48,6 +48,7 @@ double bytes_of(const char* operation, const Transfers& transfers) {
 }
 
 double rate_of(const Product& product, const Figures& figures) {
+  if (product.single) return figures.single_product_flops;
   if (product.in_blocks) return figures.eight_bit_block_product_flops;
   if (product.eight_bits)
     return product.grouped ? figures.eight_bit_grouped_product_flops : figures.eight_bit_product_flops;

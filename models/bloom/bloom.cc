@@ -29,14 +29,10 @@ void BloomOptions::describe(capstan::config::OptionTable<BloomOptions>& t) {
   t.add("seq_length", &BloomOptions::seq_length)
       .min(1)
       .doc("the longest sequence; published models were trained on 2048, ALiBi itself has no limit");
-  t.add("dropout", &BloomOptions::dropout)
-      .min(0)
-      .max(0.99)
+  decoder::as_dropout(t.add("dropout", &BloomOptions::dropout))
       .spelling("hidden_dropout")
       .doc("dropout after attention and feed-forward");
-  t.add("attention_dropout", &BloomOptions::attention_dropout)
-      .min(0)
-      .max(0.99)
+  decoder::as_dropout(t.add("attention_dropout", &BloomOptions::attention_dropout))
       .doc("dropout on attention probabilities, which then take the unfused path");
   t.add("residual_after_norm", &BloomOptions::residual_after_norm)
       .spelling("apply_residual_connection_post_layernorm")

@@ -1,7 +1,7 @@
 // GLM 4's architecture (GLM team 2024), as transformers' Glm and Glm4 have it: Llama's with rotary positions that turn
 // a part of each head, in pairs, and biases of q, k and v; from 0414 on also norms after the layers.
 #include <capstan/decoder/file_keys.h>
-#include <capstan/decoder/rotary_options.h>
+#include <capstan/decoder/rotary_model.h>
 #include <capstan/model.h>
 
 namespace glm4 {
@@ -60,14 +60,9 @@ std::vector<capstan::config::FileKeys> Glm4Options::file_keys() {
   return decoder::file_keys({decoder::family_keys("glm", keys), decoder::family_keys("glm4", keys)});
 }
 
-class Glm4 : public decoder::Model {
+class Glm4 : public decoder::RotaryModel<Glm4Options> {
  public:
-  explicit Glm4(capstan::config::Options<Glm4Options> options) : options_(std::move(options)) {}
-
-  void check(capstan::Diagnostics& diagnostics) const override {
-    decoder::check_rotary(options_, diagnostics);
-    decoder::check_rotary_scaling(options_, diagnostics);
-  }
+  using RotaryModel::RotaryModel;
 
  protected:
   decoder::Spec spec() const override {
@@ -84,12 +79,8 @@ class Glm4 : public decoder::Model {
 
   void describe_files(capstan::layout::FileMap& map) const override {
     map.architecture = options_->model_type == "glm4" ? "Glm4ForCausalLM" : "GlmForCausalLM";
-    decoder::describe_rotary_files(*options_, map);
-    decoder::describe_rotary_scaling_files(*options_, map);
+    RotaryModel::describe_files(map);
   }
-
- private:
-  capstan::config::Options<Glm4Options> options_;
 };
 
 }  // namespace

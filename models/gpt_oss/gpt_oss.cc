@@ -43,8 +43,7 @@ void GptOssOptions::describe(capstan::config::OptionTable<GptOssOptions>& t) {
   decoder::describe_rotary_sizes(t, "an expert");
   decoder::describe_routers(t, "num_local_experts");
   decoder::describe_window(t, "in the blocks that layer_types says");
-  t.add("layer_types", &GptOssOptions::layer_types)
-      .doc(R"("sliding_attention" or "full_attention" for each block; by turns when empty, a sliding one first)");
+  decoder::describe_layer_types(t, "by turns when empty, a sliding one first: ");
   decoder::describe_rotary_scaling(t);
   decoder::describe_rotary_rest(t);
 }

@@ -1,7 +1,7 @@
 // OLMo 2's architecture (OLMo team 2024): Llama's with norms after its layers instead of before them, and norms
 // over all of q's and k's features.
 #include <capstan/decoder/file_keys.h>
-#include <capstan/decoder/rotary_options.h>
+#include <capstan/decoder/rotary_model.h>
 #include <capstan/model.h>
 
 namespace olmo2 {
@@ -47,14 +47,9 @@ std::vector<capstan::config::FileKeys> Olmo2Options::file_keys() {
   return decoder::file_keys({decoder::family_keys("olmo2", decoder::rotary_keys())});
 }
 
-class Olmo2 : public decoder::Model {
+class Olmo2 : public decoder::RotaryModel<Olmo2Options> {
  public:
-  explicit Olmo2(capstan::config::Options<Olmo2Options> options) : options_(std::move(options)) {}
-
-  void check(capstan::Diagnostics& diagnostics) const override {
-    decoder::check_rotary(options_, diagnostics);
-    decoder::check_rotary_scaling(options_, diagnostics);
-  }
+  using RotaryModel::RotaryModel;
 
  protected:
   decoder::Spec spec() const override {
@@ -70,12 +65,8 @@ class Olmo2 : public decoder::Model {
 
   void describe_files(capstan::layout::FileMap& map) const override {
     map.architecture = "Olmo2ForCausalLM";
-    decoder::describe_rotary_files(*options_, map);
-    decoder::describe_rotary_scaling_files(*options_, map);
+    RotaryModel::describe_files(map);
   }
-
- private:
-  capstan::config::Options<Olmo2Options> options_;
 };
 
 }  // namespace

@@ -2,7 +2,8 @@
 // positions of part of each head and a window where the options say so.
 #include <capstan/base/text.h>
 #include <capstan/decoder/file_keys.h>
-#include <capstan/decoder/rotary_options.h>
+#include <capstan/decoder/layer_norm_options.h>
+#include <capstan/decoder/rotary_model.h>
 #include <capstan/model.h>
 
 namespace phi3 {
@@ -30,9 +31,7 @@ void Phi3Options::describe(capstan::config::OptionTable<Phi3Options>& t) {
   decoder::describe_longrope(t);
   decoder::describe_partial_rotary(t);
   decoder::describe_window(t, "all blocks");
-  t.add("dropout", &Phi3Options::dropout)
-      .min(0)
-      .max(0.99)
+  decoder::as_dropout(t.add("dropout", &Phi3Options::dropout))
       .spelling("resid_pdrop")
       .doc("dropout after attention and feed-forward");
   decoder::describe_rotary_rest(t);
@@ -85,9 +84,9 @@ std::vector<capstan::config::FileKeys> Phi3Options::file_keys() {
   return decoder::file_keys({decoder::family_keys("phi3", std::move(keys))});
 }
 
-class Phi3 : public decoder::Model {
+class Phi3 : public decoder::RotaryModel<Phi3Options> {
  public:
-  explicit Phi3(capstan::config::Options<Phi3Options> options) : options_(std::move(options)) {}
+  using RotaryModel::RotaryModel;
 
   void check(capstan::Diagnostics& diagnostics) const override {
     decoder::check_rotary(options_, diagnostics);
@@ -106,12 +105,8 @@ class Phi3 : public decoder::Model {
 
   void describe_files(capstan::layout::FileMap& map) const override {
     map.architecture = "Phi3ForCausalLM";
-    decoder::describe_rotary_files(*options_, map);
-    decoder::describe_rotary_scaling_files(*options_, map);
+    RotaryModel::describe_files(map);
   }
-
- private:
-  capstan::config::Options<Phi3Options> options_;
 };
 
 }  // namespace

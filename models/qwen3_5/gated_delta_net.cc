@@ -4,11 +4,11 @@
 #include <capstan/base/text.h>
 
 #include <cmath>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "causal_convolution.h"
+#include "gate.h"
 #include "gated_delta_rule.h"
 #include "tensors.h"
 
@@ -118,15 +118,6 @@ DeltaInput rule_input(const at::Tensor& qkv, const at::Tensor& decay, const at::
   return {heads(each[0], s.key_dim), heads(each[1], s.key_dim), heads(each[2], s.value_dim), decay, beta};
 }
 
-// What the cache has of this layer; nothing on a rank without prompts, whose rows have no reader.
-std::vector<at::Tensor> kept_in(const nn::KVCache& cache, std::size_t entry) {
-  try {
-    return cache.state(entry);
-  } catch (const std::out_of_range&) {
-    return {};
-  }
-}
-
 }  // namespace
 
 // Prompts of different lengths are padded on the right: their states are those after the token `last` of each row.
@@ -146,13 +137,12 @@ at::Tensor GatedDeltaNet::prompted(Inputs in, const at::Tensor& last, nn::KVCach
 
 // One token more for each row. States are changed where they are: a graph of the device may have recorded it.
 at::Tensor GatedDeltaNet::continued(const Inputs& in, nn::KVCache& cache) const {
-  auto kept = kept_in(cache, entry_);
-  if (kept.empty()) {
+  if (!cache.has_state(entry_)) {  // a rank without prompts, whose rows have no reader
     const auto rows = in.qkv.size(0), heads = in.beta.size(2);
-    kept = {at::zeros({rows, sizes_.kernel - 1, in.qkv.size(2)}, in.qkv.options()),
-            at::zeros({rows, heads, sizes_.key_dim, sizes_.value_dim}, in.decay.options())};
-    cache.put_state(entry_, kept);
+    cache.put_state(entry_, {at::zeros({rows, sizes_.kernel - 1, in.qkv.size(2)}, in.qkv.options()),
+                             at::zeros({rows, heads, sizes_.key_dim, sizes_.value_dim}, in.decay.options())});
   }
+  const auto kept = cache.state(entry_);
   const auto window = at::cat({kept[0], in.qkv}, 1);
   const auto qkv = convolved_last(window, convolution_->value());
   const auto made = recurrent_gated_delta_rule(rule_input(qkv, in.decay, in.beta, sizes_), kept[1]);
@@ -174,9 +164,7 @@ at::Tensor GatedDeltaNet::mixed(const Inputs& in, const nn::Batch& batch, nn::KV
 at::Tensor GatedDeltaNet::forward(const at::Tensor& x, const nn::Batch& batch, nn::KVCache* cache) const {
   CAPSTAN_ASSERT(!batch.part);  // strategies that share columns have refused it
   const auto in = inputs_of(x);
-  const auto normed = norm_.forward(mixed(in, batch, cache));
-  const auto type = sum_type(x);
-  const auto gated = (normed.to(type) * at::silu(in.z.to(type))).to(x.scalar_type());
+  const auto gated = gated_by(norm_.forward(mixed(in, batch, cache)), in.z);
   return projection_.forward(gated.flatten(2));
 }
 

@@ -51,6 +51,16 @@ inline std::vector<Split> decoder_splits() {
           {4, of("context_parallel") + fsdp + packing}};
 }
 
+/// Adapters of all products, and what they have to run on.
+inline const std::string all_adapters = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n";
+inline std::vector<Split> adapter_splits() {
+  const std::string tensor = "[strategy.tensor_parallel]\nsize = 2\n";
+  return {{2, tensor},
+          {4, tensor + "sequence_parallel = true\n[strategy.fsdp]\n"},
+          {2, "[strategy.pipeline_parallel]\nsize = 2\n"},
+          {2, "[strategy.context_parallel]\nsize = 2\n"}};
+}
+
 /// A run that is stopped after two steps and continues with the same bits, and on two ranks that share the parameters.
 inline void check_resumed(const std::string& config, double tolerance) {
   const Setting setting{.world = 1, .config = config, .steps = layout_steps};

@@ -11,10 +11,11 @@ namespace {
 using c10::ScalarType;
 
 // These are in the order of Dtype.
-constexpr std::array<ScalarType, 15> torch_dtypes{
-    ScalarType::Bool,   ScalarType::Byte,   ScalarType::Char,   ScalarType::Float8_e5m2, ScalarType::Float8_e4m3fn,
-    ScalarType::Short,  ScalarType::UInt16, ScalarType::Half,   ScalarType::BFloat16,    ScalarType::Int,
-    ScalarType::UInt32, ScalarType::Float,  ScalarType::Double, ScalarType::Long,        ScalarType::UInt64};
+constexpr std::array<ScalarType, 16> torch_dtypes{
+    ScalarType::Bool,          ScalarType::Byte,           ScalarType::Char,  ScalarType::Float8_e5m2,
+    ScalarType::Float8_e4m3fn, ScalarType::Float8_e8m0fnu, ScalarType::Short, ScalarType::UInt16,
+    ScalarType::Half,          ScalarType::BFloat16,       ScalarType::Int,   ScalarType::UInt32,
+    ScalarType::Float,         ScalarType::Double,         ScalarType::Long,  ScalarType::UInt64};
 
 }  // namespace
 

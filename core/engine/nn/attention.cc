@@ -132,7 +132,8 @@ HeadsCall Attention::heads_call(const at::Tensor& fused, const Batch& batch) con
 
 // Whether q, k and v are what the product gives.
 bool Attention::is_product() const {
-  return kind_.order == Order::by_head && !query_norm_ && !key_norm_ && !kind_.rotary;
+  const bool changes_queries = query_norm_ || kind_.rotary || kind_.query_scaling;
+  return kind_.order == Order::by_head && !changes_queries && !key_norm_ && !kind_.value_norm;
 }
 
 AttentionCall Attention::planned(const at::Tensor& like, const Batch& batch, std::int64_t length) const {

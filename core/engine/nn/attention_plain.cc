@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "nn/attention_rows.h"
+#include "ops/operator.h"
 
 namespace capstan::nn {
 namespace {
@@ -16,10 +17,30 @@ struct Seen {
 
 // As at::logsumexp, which has no meta kernel.
 at::Tensor log_sum_exp(const at::Tensor& scores) {
-  const auto wide = scores.scalar_type() == at::kDouble ? scores : scores.to(at::kFloat);
-  const auto largest = wide.detach().amax(-1, /*keepdim=*/true);
-  return (wide - largest).exp().sum(-1).log() + largest.squeeze(-1);
+  const auto wide = scores.to(ops::sum_type(scores));
+  const auto largest = wide.amax(-1, /*keepdim=*/true);
+  return (wide - largest).exp_().sum(-1).log() + largest.squeeze(-1);
 }
+
+// The probabilities of scores, in the dtype that values have, and after them the sums' logarithms if they are wanted.
+// Backward keeps the probabilities only, which the product with the values keeps anyway.
+class Softmax : public ops::Function<Softmax> {
+ public:
+  static ops::variable_list forward(ops::AutogradContext* ctx, const at::Tensor& scores, at::ScalarType type,
+                                    bool with_sums) {
+    ops::variable_list results{at::softmax(scores, -1).to(type)};
+    ctx->save_for_backward({results[0]});
+    if (with_sums) results.push_back(log_sum_exp(scores));
+    return results;
+  }
+
+  static ops::variable_list backward(ops::AutogradContext* ctx, const ops::variable_list& gradients) {
+    const auto probabilities = ctx->get_saved_variables()[0];
+    auto gradient = at::_softmax_backward_data(gradients[0], probabilities, -1, probabilities.scalar_type());
+    if (gradients.size() > 1) gradient.add_(probabilities * gradients[1].unsqueeze(-1));
+    return {gradient, {}, {}};  // autograd casts it to the scores' dtype
+  }
+};
 
 AttentionResult by_products(const AttentionCall& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const Seen& seen) {
@@ -30,12 +51,9 @@ AttentionResult by_products(const AttentionCall& call, const at::Tensor& q, cons
   if (const auto cap = call.spec->soft_cap) scores = (scores / *cap).tanh() * *cap;
   if (seen.biases.defined()) scores = scores + seen.biases;
   scores = scores.masked_fill(seen.mask.logical_not(), -std::numeric_limits<double>::infinity());
-  AttentionResult result;
-  if (call.needs_log_sum_exp) result.log_sum_exp = log_sum_exp(scores);
-  auto probabilities = at::softmax(scores, -1).to(q.scalar_type());
-  if (call.dropout) probabilities = call.dropout->on_attention(probabilities, *call.batch);
-  result.out = at::matmul(probabilities, values);
-  return result;
+  auto made = Softmax::apply(scores, q.scalar_type(), call.needs_log_sum_exp);
+  if (call.dropout) made[0] = call.dropout->on_attention(made[0], *call.batch);
+  return {at::matmul(made[0], values), call.needs_log_sum_exp ? made[1] : at::Tensor()};
 }
 
 at::Tensor biases_of(const AttentionCall& call) {

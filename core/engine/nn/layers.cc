@@ -124,12 +124,10 @@ at::Tensor RmsNorm::forward(const at::Tensor& x) const {
   const bool adds_one = factor_ == Factor::one_plus_weight;
   if (!mean_square && !adds_one) return at::rms_norm(x, {x.size(-1)}, weight_->value(), epsilon_);
   const auto wide = x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-  // One kernel of ATen's between two conversions, which round no more than the formula does.
-  if (!mean_square)
-    return at::rms_norm(wide, {x.size(-1)}, weight_->value().to(wide.scalar_type()) + 1, epsilon_).to(x.scalar_type());
-  const auto own = wide.square().mean(-1, /*keepdim=*/true);
-  const auto scale = ((mean_square ? mean_square(own) : own) + epsilon_).rsqrt();
   const at::Tensor factor = adds_one ? weight_->value().to(wide.scalar_type()) + 1 : weight_->value();
+  // One kernel of ATen's between two conversions, which round no more than the formula does.
+  if (!mean_square) return at::rms_norm(wide, {x.size(-1)}, factor, epsilon_).to(x.scalar_type());
+  const auto scale = (mean_square(wide.square().mean(-1, /*keepdim=*/true)) + epsilon_).rsqrt();
   return (wide * scale * factor).to(x.scalar_type());
 }
 

@@ -49,23 +49,13 @@ class UnitRunner::Crossing : public torch::autograd::Function<Crossing> {
 
 namespace {
 
-variable_list flatten(const nn::Hidden& hidden) {
-  variable_list tensors;
-  if (hidden.states.defined()) tensors.push_back(hidden.states);
-  tensors.insert(tensors.end(), hidden.sums.begin(), hidden.sums.end());
-  tensors.insert(tensors.end(), hidden.carried.begin(), hidden.carried.end());
-  return tensors;
-}
-
-nn::Hidden unflatten(const nn::Hidden& shape, const variable_list& tensors) {
-  nn::Hidden hidden;
-  auto next = tensors.begin();
-  if (shape.states.defined()) hidden.states = *next++;
-  const auto sums_end = next + static_cast<std::ptrdiff_t>(shape.sums.size());
-  hidden.sums.assign(next, sums_end);
-  hidden.carried.assign(sums_end, tensors.end());
-  hidden.expert_tokens = shape.expert_tokens;
-  return hidden;
+// The places of what has a gradient.
+std::vector<at::Tensor*> differentiated(nn::Hidden& hidden) {
+  std::vector<at::Tensor*> all{&hidden.states};
+  for (auto* list : {&hidden.sums, &hidden.carried})
+    for (auto& tensor : *list) all.push_back(&tensor);
+  std::erase_if(all, [](const auto* tensor) { return !tensor->defined() || !tensor->requires_grad(); });
+  return all;
 }
 
 std::string forward_context(const std::string& model, const std::string& unit) {
@@ -135,11 +125,15 @@ void UnitRunner::forward(MicroContext& context, const Seen& seen) {
   }
 }
 
-nn::Hidden UnitRunner::cross(const nn::Hidden& hidden, Link& link, bool enters) {
-  const auto tensors = flatten(hidden);
-  if (std::none_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.requires_grad(); })) return hidden;
-  return unflatten(hidden,
-                   Crossing::apply(at::TensorList(tensors), c10::IValue::make_capsule(links_[link.index]), enters));
+nn::Hidden UnitRunner::cross(const nn::Hidden& in, Link& link, bool enters) {
+  auto hidden = in;
+  const auto places = differentiated(hidden);  // what needs no gradient gets none on its way
+  if (places.empty()) return hidden;
+  variable_list tensors;
+  for (const auto* place : places) tensors.push_back(*place);
+  tensors = Crossing::apply(at::TensorList(tensors), c10::IValue::make_capsule(links_[link.index]), enters);
+  for (std::size_t i = 0; i < places.size(); ++i) *places[i] = tensors[i];
+  return hidden;
 }
 
 nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const MicroContext& context) {

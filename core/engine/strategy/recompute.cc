@@ -31,13 +31,17 @@ class Recompute : public torch::autograd::Function<Recompute> {
  public:
   static variable_list forward(AutogradContext* ctx, const at::Tensor& /*anchor*/, at::TensorList inputs,
                                const c10::IValue& capsule) {
-    const variable_list list(inputs.begin(), inputs.end());
+    variable_list list(inputs.begin(), inputs.end());
     const auto segment = c10::static_intrusive_pointer_cast<Segment>(capsule.toCapsule());
     ctx->saved_data["segment"] = capsule;
     auto saved = list;
     if (segment->keep) segment->kept = segment->keep(std::exchange(saved.front(), {}));
     ctx->save_for_backward(std::move(saved));
-    return segment->run(list);
+    auto outputs = segment->run(list);
+    // An input that needs no gradient gets none where it is handed on as it came.
+    std::erase_if(list, [](const auto& input) { return input.requires_grad(); });
+    ctx->mark_non_differentiable(list);
+    return outputs;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {

@@ -14,11 +14,12 @@ struct Entry {
 };
 
 // In the order of Dtype.
-constexpr std::array<Entry, 15> dtypes{{{"BOOL", 1},
+constexpr std::array<Entry, 16> dtypes{{{"BOOL", 1},
                                         {"U8", 1},
                                         {"I8", 1},
                                         {"F8_E5M2", 1},
                                         {"F8_E4M3", 1},
+                                        {"F8_E8M0", 1},
                                         {"I16", 2},
                                         {"U16", 2},
                                         {"F16", 2},

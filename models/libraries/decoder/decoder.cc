@@ -125,13 +125,25 @@ void hold_experts(const Spec& spec, const std::string& block, layout::FileMap& m
 }
 
 // A fused q, k and v is a record [heads, 3, dim, …], and a matrix or a vector of as many rows in files.
-void flatten_fused(const Spec& spec, layout::FileMap& map) {
+void flatten_fused(const Spec& spec, const std::string& block, layout::FileMap& map) {
   const auto rows = 3 * spec.attention.heads.queries * spec.attention.heads.dim;
-  for (std::int64_t i = 0; i < spec.num_layers; ++i) {
-    const auto module = cat(spec.names.block, i, ".", spec.names.qkv.front());
-    map.tensors.at(module + ".weight").file_shape = {rows, spec.hidden_size};
-    if (spec.qkv_bias) map.tensors.at(module + ".bias").file_shape = {rows};
-  }
+  const auto module = block + spec.names.qkv.front();
+  map.tensors.at(module + ".weight").file_shape = {rows, spec.hidden_size};
+  if (spec.qkv_bias) map.tensors.at(module + ".bias").file_shape = {rows};
+}
+
+// `spec` is the block's. A layer of the model's own in attention's or a mixture's place has other records.
+void place_block(const Spec& spec, std::int64_t index, const std::map<std::string, std::int64_t>& rows,
+                 layout::FileMap& map) {
+  const auto block = cat(spec.names.block, index, ".");
+  const bool is_fused = spec.names.qkv.size() == 1 && !spec.latent;
+  if (is_fused && rows.contains(block + spec.names.qkv.front() + ".weight")) flatten_fused(spec, block, map);
+  const auto place_experts = spec.names.experts_together       ? hold_experts
+                             : spec.names.expert_parts.empty() ? order_experts
+                                                               : stack_experts;
+  const bool has_experts = spec.mixture.is_in(index) && rows.contains(block + spec.names.experts + ".gate_up_proj");
+  if (has_experts) place_experts(spec, block, map);
+  fuse_modules(spec, block, rows, map);
 }
 
 }  // namespace
@@ -153,15 +165,7 @@ layout::FileMap files(const Spec& spec) {
       rows[record->name] = record->shape.front();
     }
   }
-  if (spec.names.qkv.size() == 1) flatten_fused(spec, map);
-  for (std::int64_t i = 0; i < spec.num_layers; ++i) {
-    const auto block = cat(spec.names.block, i, ".");
-    const auto place = spec.names.experts_together       ? hold_experts
-                       : spec.names.expert_parts.empty() ? order_experts
-                                                         : stack_experts;
-    if (spec.mixture.is_in(i)) place(spec, block, map);
-    fuse_modules(spec, block, rows, map);
-  }
+  for (std::int64_t i = 0; i < spec.num_layers; ++i) place_block(spec.of_block(i), i, rows, map);
   return map;
 }
 

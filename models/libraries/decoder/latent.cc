@@ -1,20 +1,14 @@
 #include "latent.h"
 
 #include "latent_attention.h"
+#include "records.h"
 
 namespace capstan::decoder {
 namespace {
 
-using layout::Init;
-
-nn::WeightPtr weight_of(const std::string& name, const layout::Shape& shape, const Init& init) {
-  return std::make_shared<nn::Weight>(std::vector{nn::record(name, shape, init, shape.size() > 1)});
-}
-
 // [out, in], and [out] where there are biases.
 nn::LinearWeights product_of(const std::string& module, std::int64_t out, std::int64_t in, bool bias, double std) {
-  return {weight_of(module + ".weight", {out, in}, Init::normal(std)),
-          bias ? weight_of(module + ".bias", {out}, Init::zeros()) : nullptr};
+  return linear_of({{module}, {{out}}, in, bias, std});
 }
 
 }  // namespace
@@ -27,7 +21,7 @@ std::unique_ptr<nn::AttentionCore> latent_attention(nn::Layer& parent, const Spe
   const auto hidden = spec.hidden_size;
   const auto std = spec.init_std;
   const auto norm = [&](const std::string& module, std::int64_t width) {
-    return weight_of(block + module + ".weight", {width}, Init::ones());
+    return vector_of(block + module + ".weight", width, layout::Init::ones());
   };
   LatentAttention::Weights weights;
   const bool has_query_latent = latent.query_rank > 0;
@@ -42,7 +36,7 @@ std::unique_ptr<nn::AttentionCore> latent_attention(nn::Layer& parent, const Spe
   weights.keys_up = product_of(block + names.keys_up, heads.queries * (heads.dim - latent.turned + heads.values()),
                                latent.key_rank, false, std);
   weights.projection = product_of(block + spec.names.projection, hidden, heads.queries * heads.values(),
-                                  spec.projection_bias, spec.residual_init_std.value_or(std));
+                                  spec.projection_bias, residual_std(spec));
   LatentAttention::Kind kind{spec.attention, *spec.rotary};
   kind.turned = latent.turned;
   kind.turned_factor = latent.turned_factor;

@@ -1,7 +1,6 @@
 #include "sharing.h"
 
 #include <ATen/ATen.h>
-#include <capstan/base/error.h>
 
 #include <cmath>
 
@@ -13,14 +12,11 @@ double rounded(double value, at::ScalarType type) {
   return type == at::kHalf ? static_cast<float>(at::Half(single)) : value;
 }
 
-SharingAttention::SharingAttention(nn::Attention& attention, const Spec& s, std::int64_t block)
+SharingAttention::SharingAttention(nn::Attention& attention, const Spec& s)
     : attention_(attention),
       sharing_(s.sharing),
       rotary_(s.rotary),
-      place_((s.inputs.width > 0 ? 1 : 0) + 2 * s.sharing.place),
-      entry_(static_cast<std::size_t>(s.sharing.of.value_or(block))) {
-  CAPSTAN_ASSERT(!s.attention.sinks && !s.attention.alibi);
-}
+      place_((s.inputs.width > 0 ? 1 : 0) + 2 * s.sharing.place) {}
 
 ops::RotaryHeads SharingAttention::given(const at::Tensor& fused, const nn::Batch& batch) const {
   const auto call = attention_.heads_call(fused, batch);
@@ -40,16 +36,7 @@ at::Tensor SharingAttention::forward(const at::Tensor& x, const nn::Batch& batch
   const auto product = attention_.qkv().forward(x);
   const auto own = sharing_.of ? read(product, batch, carried) : given(product, batch);
   if (sharing_.gives) carried.insert(carried.end(), {own.k, own.v});
-  const auto core = [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const nn::Batch& of) {
-    nn::AttentionCall call{&attention_.spec(), q, k, v};
-    call.dropout = of.training && attention_.dropout().probability() > 0 ? &attention_.dropout() : nullptr;
-    call.batch = &of;
-    call.cache = cache;
-    call.layer = entry_;  // a reader writes the giver's keys again where they are
-    return attention_.rows().attend(call);
-  };
-  const auto q = own.q.transpose(1, 2), k = own.k.transpose(1, 2), v = own.v.transpose(1, 2);
-  const auto y = batch.part ? attention_.around(core, q, k, v, batch) : core(q, k, v, batch);
+  const auto y = attention_.attend(own.q.transpose(1, 2), own.k.transpose(1, 2), own.v.transpose(1, 2), batch, cache);
   return attention_.projection().forward(y.transpose(1, 2).flatten(2));
 }
 

@@ -14,7 +14,7 @@ namespace capstan::decoder {
 /// Attention whose keys and values are another block's too. `s` is the block's.
 class SharingAttention {
  public:
-  SharingAttention(nn::Attention& attention, const Spec& s, std::int64_t block);
+  SharingAttention(nn::Attention& attention, const Spec& s);
   /// Normed states [B, S, hidden] -> what is added to the residual. A giver adds its keys and values [B, S, key heads,
   /// dim] to `carried`, a reader finds them there.
   at::Tensor forward(const at::Tensor& x, const nn::Batch& batch, nn::KVCache* cache,
@@ -28,7 +28,6 @@ class SharingAttention {
   KeySharing sharing_;
   std::optional<nn::Rotary> rotary_;
   std::size_t place_;  // of the keys in what is carried
-  std::size_t entry_;  // in the cache
 };
 
 /// Makes the inputs of all blocks in the embedding.

@@ -1,9 +1,11 @@
 #include <ATen/ATen.h>
+#include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include <capstan/decoder/decoder.h>
 
 #include <utility>
 
+#include "check_attention.h"
 #include "feed_forward.h"
 #include "latent.h"
 #include "norm.h"
@@ -31,7 +33,8 @@ nn::Attention::Kind attention_kind(const Spec& s, std::int64_t index) {
   kind.output_gate = s.output_gate;
   kind.dropout = s.attention_dropout;
   kind.norm_epsilon = s.norm_epsilon;
-  kind.layer = static_cast<std::size_t>(index);
+  // Where it has another block's keys and values, they are in that one's entry of the cache, and written there again.
+  kind.layer = static_cast<std::size_t>(s.sharing.of.value_or(index));
   return kind;
 }
 
@@ -64,6 +67,7 @@ nn::Attention::Weights attention_of(const Spec& s, const std::string& block) {
 
 std::unique_ptr<nn::AttentionCore> make_attention(nn::Layer& parent, const Spec& s, std::int64_t index,
                                                   const std::string& block) {
+  check_attention(s, index);
   if (s.latent) return latent_attention(parent, s, index, block);
   return std::make_unique<nn::Attention>(parent, attention_kind(s, index), attention_of(s, block));
 }
@@ -102,6 +106,8 @@ class Embedding : public nn::Unit {
   nn::Dropout dropout_;
 };
 
+bool shares_keys(const Spec& s) { return s.sharing.gives || s.sharing.of; }
+
 // What mixes the tokens of a sequence: attention, or the model's own layer in its place.
 class TokenLayer {
  public:
@@ -111,8 +117,11 @@ class TokenLayer {
   at::Tensor forward(const at::Tensor& x, const Batch& batch, KVCache* cache) const {
     return mixer_ ? mixer_->forward(x, batch, cache) : attention_->forward(x, batch, cache);
   }
-  // Where keys and values are shared.
-  nn::Attention& attention() { return dynamic_cast<nn::Attention&>(*attention_); }
+  // Where keys and values are shared; a layer of the model's own has none.
+  nn::Attention& attention() {
+    CAPSTAN_ASSERT(attention_ != nullptr);
+    return dynamic_cast<nn::Attention&>(*attention_);
+  }
 
  private:
   std::unique_ptr<TokenMixer> mixer_;
@@ -145,7 +154,7 @@ class Block : public nn::Unit {
   StatesNorm post_norm2_;
   nn::Dropout dropout1_;
   nn::Dropout dropout2_;
-  nn::Region attention_region_{*this, "attention"};
+  std::unique_ptr<nn::Region> attention_region_;  // null where keys and values leave the block or come into it
   nn::Region mlp_region_{*this, "mlp"};
   BlockFeedForward feed_forward_;
 };
@@ -163,8 +172,9 @@ Block::Block(const Spec& s, std::int64_t index, const std::string& file)
       post_norm2_(*this, "post_norm2", s, in_block(file, s.names.mlp_post_norm, s.norm_after)),
       dropout1_(*this, name() + ".dropout1", s.dropout),
       dropout2_(*this, name() + ".dropout2", s.dropout),
+      attention_region_(shares_keys(s) ? nullptr : std::make_unique<nn::Region>(*this, "attention")),
       feed_forward_(*this, s, index, file) {
-  if (s.sharing.gives || s.sharing.of) parts_.sharing.emplace(tokens_.attention(), s, index);
+  if (shares_keys(s)) parts_.sharing.emplace(tokens_.attention(), s);
   if (s.inputs.width > 0) parts_.input.emplace(*this, s, index, file);
   if (s.output_factor.empty()) return;
   parts_.factor = add(vector_of(file + s.output_factor, 1, Init::ones()), nn::Use::states);
@@ -176,7 +186,8 @@ Block::Block(const Spec& s, std::int64_t index, const std::string& file)
 at::Tensor Block::attended(const at::Tensor& in, const Batch& batch, KVCache* cache,
                            std::vector<at::Tensor>& carried) const {
   if (parts_.sharing) return parts_.sharing->forward(in, batch, cache, carried);
-  return attention_region_(in, [this, batch, cache](const at::Tensor& x) { return tokens_.forward(x, batch, cache); });
+  return (*attention_region_)(in,
+                              [this, batch, cache](const at::Tensor& x) { return tokens_.forward(x, batch, cache); });
 }
 
 // A layer that takes the states themselves has the norms within its region, which has one input.

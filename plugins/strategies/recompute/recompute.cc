@@ -134,6 +134,7 @@ void Recompute::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
                     "remove it");
   }
   diagnostics.throw_if_any();
+  note_units_without_regions();
   choose_offloaded(units);
 }
 
@@ -149,6 +150,21 @@ void Recompute::check_regions(const std::vector<std::string>& known, Diagnostics
     if (contains(known, name)) continue;
     diagnostics.add(where, cat(option, " names '", name, "', but this model's regions are ", join(known)),
                     suggestion(name, known));
+  }
+}
+
+// Such as attention in blocks that share keys and values. The embedding, without regions at all, is meant by none.
+void Recompute::note_units_without_regions() {
+  for (const auto& name : options_->regions) {
+    const auto lacks = [&](const nn::Unit* unit) {
+      const auto regions = unit->all<nn::Region>();
+      return !regions.empty() &&
+             std::none_of(regions.begin(), regions.end(), [&](const auto* region) { return region->name() == name; });
+    };
+    const auto count = std::count_if(chosen_.begin(), chosen_.end(), lacks);
+    if (count == 0) continue;
+    notes_.push_back(cat("note: ", options_.name(&RecomputeOptions::regions), ": ", counted(count, "unit"),
+                         " without a region '", name, "' ", plural(count, "keeps", "keep"), " what it computes"));
   }
 }
 

@@ -47,6 +47,7 @@ class Recompute : public capstan::strategy::Strategy {
   void check_attention(const capstan::strategy::Facts& facts, capstan::Diagnostics& diagnostics) const;
   void check_regions(const std::vector<std::string>& known, capstan::Diagnostics& diagnostics) const;
   void check_tiles(const std::vector<std::unique_ptr<capstan::nn::Unit>>& units, capstan::Diagnostics& diagnostics);
+  void note_units_without_regions();
   void choose_offloaded(const std::vector<std::unique_ptr<capstan::nn::Unit>>& units);
   capstan::strategy::KeepInput keep_of(const capstan::nn::Layer& kept) const;
 

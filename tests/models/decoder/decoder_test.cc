@@ -1,6 +1,9 @@
+#include <capstan/base/error.h>
 #include <capstan/decoder/decoder.h>
 
 #include <capstan_catch.h>
+
+#include <functional>
 
 #include "models/decoder/tiny.h"
 
@@ -24,6 +27,32 @@ decoder::Spec neox() {
   spec.names.head = "embed_out";
   return spec;
 }
+
+nn::WeightPtr square(const std::string& name) {
+  return std::make_shared<nn::Weight>(
+      std::vector<layout::Param>{nn::record(name, {width, width}, layout::Init::normal(0.1), true)});
+}
+
+/// One product, in attention's or in the feed-forward layer's place.
+template <class Place>
+class Own : public Place {
+ public:
+  Own(nn::Layer& parent, const std::string& record)
+      : Place(parent, "own"), product_(*this, "linear_own", nn::WeightSplit::none, square(record), nullptr) {}
+
+ protected:
+  nn::Linear product_;
+};
+
+struct OwnFeed : Own<decoder::FeedForward> {
+  using Own::Own;
+  at::Tensor forward(const at::Tensor& x) const override { return product_.forward(x); }
+};
+
+struct OwnMixer : Own<decoder::TokenMixer> {
+  using Own::Own;
+  at::Tensor forward(const at::Tensor& x, const nn::Batch&, nn::KVCache*) const override { return product_.forward(x); }
+};
 
 std::string published(const layout::FileMap& files, const std::string& record) {
   return files.published(files.tensors.at(record).name);
@@ -65,6 +94,82 @@ TEST_CASE("files have the head under its own name, and a fused q, k and v as one
   CHECK(within.unprefixed.empty());
   CHECK(published(within, "gpt_neox.output_layer.weight") == "gpt_neox.output_layer.weight");
   CHECK(decoder::files(tiny()).unprefixed == std::vector<std::string>{"lm_head.weight"});
+}
+
+TEST_CASE("layers of the model's own stand beside mixtures and fused modules, in files too") {
+  auto spec = neox();
+  spec.num_layers = 2;
+  spec.mixture.count = 2;
+  if (GENERATE(false, true)) spec.names.expert_parts.clear();
+  spec.names.fused = {{"mlp.both", {"mlp.own", "mlp.other"}}};
+  spec.feed_forward = [](nn::Layer& parent, std::int64_t block, const std::string& records) {
+    return block == 1 ? std::make_unique<OwnFeed>(parent, records + "mlp.own.weight") : nullptr;
+  };
+  spec.token_mixer = [](nn::Layer& parent, std::int64_t block, const std::string& records) {
+    return block == 0 ? std::make_unique<OwnMixer>(parent, records + "mixer.weight") : nullptr;
+  };
+  const auto files = decoder::files(spec);
+  const std::string first = "gpt_neox.layers.0.", second = "gpt_neox.layers.1.";
+  CHECK(files.tensors.at(first + "mlp.experts.down_proj").stack.empty() == spec.names.expert_parts.empty());
+  CHECK_FALSE(files.tensors.contains(second + "mlp.experts.down_proj"));
+  CHECK(published(files, first + "mixer.weight") == first + "mixer.weight");
+  CHECK(files.tensors.at(second + "attention.query_key_value.weight").file_shape == layout::Shape{24, width});
+  CHECK(published(files, second + "mlp.own.weight") == second + "mlp.both.weight");
+}
+
+TEST_CASE("files are those of blocks that are not alike") {
+  auto spec = tiny();
+  spec.num_layers = 2;
+  spec.vary = [](decoder::Spec& block, std::int64_t index) {
+    if (index == 0) return;
+    block.attention.heads = {3, 3, 4};
+    block.names.qkv = {"attention.query_key_value"};
+    block.mixture.count = 2;
+  };
+  const auto files = decoder::files(spec);
+  const std::string second = "model.layers.1.";
+  CHECK_FALSE(files.tensors.contains("model.layers.0.mlp.experts.down_proj"));
+  CHECK(files.tensors.at(second + "mlp.experts.down_proj").stack.size() == 2);
+  CHECK(files.tensors.at(second + "attention.query_key_value.weight").file_shape == layout::Shape{36, width});
+}
+
+TEST_CASE("what a block's kind of attention does not compute is refused") {
+  const auto refusal = [](decoder::Spec spec, const std::function<void(decoder::Spec&)>& change) {
+    change(spec);
+    try {
+      (void)decoder::units(spec);
+    } catch (const Error& error) {
+      return error.diagnostics().front().text();
+    }
+    return std::string("nothing");
+  };
+  auto latent = tiny();
+  latent.attention.heads = {2, 2, 4};
+  latent.rotary.emplace(2, 1e4, nn::RotaryScaling{});
+  latent.latent = decoder::LatentSpec{.query_rank = 3, .key_rank = 3, .turned = 2};
+  auto sharing = tiny();
+  sharing.sharing.gives = true;
+  CHECK(refusal(latent, [](auto&) {}) == "nothing");
+  CHECK(refusal(sharing, [](auto& s) { s.attention.sinks = true; }) == "nothing");
+  CHECK(refusal(neox(), [](auto& s) { s.query_scaling = nn::QueryScaling{0.1, 4}; }) == "nothing");
+  CHECK_THAT(
+      refusal(latent,
+              [](auto& s) {
+                s.query_scaling = nn::QueryScaling{0.1, 4};
+                s.value_norm = true;
+              }),
+      Contains("decoder::Spec of block 0 has query_scaling, value_norm, which attention through latents does not "
+               "compute"));
+  CHECK_THAT(refusal(latent, [](auto& s) { s.sharing.gives = true; }),
+             Contains("has latent, which attention that shares"));
+  CHECK_THAT(refusal(sharing, [](auto& s) { s.output_gate = true; }),
+             Contains("has output_gate, which attention that"));
+  CHECK_THAT(refusal(sharing, [](auto& s) { s.query_scaling = nn::QueryScaling{0.1, 4}; }), Contains("query_scaling"));
+  CHECK_THAT(refusal(sharing, [](auto& s) { s.head_norms = decoder::Spec::HeadNorms::all; }), Contains("head_norms"));
+  CHECK_THAT(refusal(neox(), [](auto& s) { s.output_gate = true; }),
+             Contains("has output_gate, which attention with one module of q, k and v does not compute"));
+  CHECK_THAT(refusal(neox(), [](auto& s) { s.keys_are_values = true; }), Contains("has keys_are_values"));
+  CHECK_THAT(refusal(neox(), [](auto& s) { s.attention.heads.keys = 1; }), Contains("has fewer key heads than query"));
 }
 
 TEST_CASE("a head of values takes the place of the head of words, in files too") {

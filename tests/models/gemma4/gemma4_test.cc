@@ -109,6 +109,16 @@ TEST_CASE("the factor of a block's output is stored, and never trained") {
   CHECK(records.at("model.layers.4.layer_scalar").shape == layout::Shape{1});
 }
 
+TEST_CASE("blocks that give or read keys have no region of their attention: what would run again leaves them") {
+  const auto units = make_model("gemma4", tiny())->build();
+  std::vector<bool> has;
+  for (std::size_t i = 1; i + 1 < units.size(); ++i) {
+    const auto regions = units[i]->all<nn::Region>();
+    has.push_back(std::any_of(regions.begin(), regions.end(), [](const auto* r) { return r->name() == "attention"; }));
+  }
+  CHECK(has == std::vector<bool>{true, false, false, false, false});
+}
+
 TEST_CASE("what a Gemma 4 cannot be is refused") {
   const auto fault_of = [](const ModelOptions& more) {
     const auto faults = model_faults("gemma4", tiny(more));

@@ -1,11 +1,11 @@
 // GLM 4's mixtures on ranks that share layers, positions, stages and experts: what a single rank learns. The model has
 // no line for any of it.
-#include <capstan/testing.h>
-#include <capstan_catch.h>
+#include "support/family_ranks.h"
 
 namespace ranks_test {
 
 using namespace capstan;
+using namespace capstan::testing;
 
 namespace {
 
@@ -15,40 +15,26 @@ const std::string glm =
     "attention_bias = true\nhead_norms = true\nnum_experts = 4\nexpert_dim = 10\nshared_experts = 2\n"
     "expert_groups = 2\nweights_scale = 1.5\n";
 
-void check(const std::string& model, const std::vector<std::pair<int, std::string>>& layouts) {
-  const auto alone = testing::train({.config = model, .steps = 5});
-  CHECK(alone.losses.back() < alone.losses.front());
-  for (const auto& [world, strategies] : layouts) {
-    INFO(world << " ranks\n" << model << strategies);
-    // Sums in float64 in another order, which AdamW amplifies: what the project promises.
-    CHECK(testing::differences(testing::train({.world = world, .config = model + strategies, .steps = 5}), alone,
-                               1e-10) == "");
-  }
-}
-
-const std::string tensor = "[strategy.tensor_parallel]\nsize = 2\n";
-const std::string sequence = tensor + "sequence_parallel = true\n";
 const std::string experts = "[strategy.expert_parallel]\nsize = 2\n";
-const std::string fsdp = "[strategy.fsdp]\nmode = \"full_shard\"\n";
 
 }  // namespace
 
 TEST_CASE("GLM 4's mixtures on ranks learn what they learn on one rank", "[matrix]") {
-  check(glm, {{2, fsdp},
-              {2, tensor},
-              {2, sequence},
-              {2, experts},
-              {2, "[strategy.pipeline_parallel]\nsize = 2\n"},
-              {2, "[strategy.context_parallel]\nsize = 2\n"},
-              {1, "[strategy.recompute]\n"},
-              {1, "[data]\npacking = true\n"},
-              {2, "[data]\npacking = true\n[strategy.context_parallel]\nsize = 2\n"},
-              {4, sequence + experts + fsdp}});
+  learns_the_same(glm, {{2, full_shard},
+                        {2, tensor_parallel(2, false)},
+                        {2, tensor_parallel(2, true)},
+                        {2, experts},
+                        {2, two_stages},
+                        {2, two_parts},
+                        {1, "[strategy.recompute]\n"},
+                        {1, "[data]\npacking = true\n"},
+                        {2, "[data]\npacking = true\n" + two_parts},
+                        {4, tensor_parallel(2, true) + experts + full_shard}});
 }
 
 TEST_CASE("GLM 4's adapters of all products on ranks learn what they learn on one rank", "[matrix]") {
-  check(glm + "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n",
-        {{2, sequence}, {2, experts}, {2, fsdp}});
+  learns_the_same(glm + "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n",
+                  {{2, tensor_parallel(2, true)}, {2, experts}, {2, full_shard}});
 }
 
 }  // namespace ranks_test

@@ -12,7 +12,6 @@ const std::string model = configuration(
     "hidden_size = 16\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 22\nembedding_multiplier = 3.0\n"
     "residual_multiplier = 0.22\nattention_multiplier = 0.2\nlogits_scaling = 3.0\ntie_word_embeddings = true\n",
     "");
-const std::string adapters = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n";
 
 }  // namespace
 
@@ -22,13 +21,7 @@ TEST_CASE("Granite 3 on ranks learns what it learns on one rank", "[matrix]") {
 }
 
 TEST_CASE("Granite 3's adapters on ranks learn what they learn on one rank", "[matrix]") {
-  const std::string tensor = "[strategy.tensor_parallel]\nsize = 2\n";
-  check_splits(model + adapters,
-               {{2, tensor},
-                {4, tensor + "sequence_parallel = true\n[strategy.fsdp]\n"},
-                {2, "[strategy.pipeline_parallel]\nsize = 2\n"},
-                {2, "[strategy.context_parallel]\nsize = 2\n"}},
-               1e-10);
+  check_splits(model + all_adapters, adapter_splits(), 1e-10);
 }
 
 }  // namespace ranks_test

@@ -14,7 +14,6 @@ const std::string model = configuration(
     "layer_types = [\"sliding_attention\", \"full_attention\"]\nrope_type = \"yarn\"\nrope_factor = 4.0\n"
     "rope_original_length = 8\n",
     "");
-const std::string adapters = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n";
 
 }  // namespace
 
@@ -24,13 +23,7 @@ TEST_CASE("OLMo 3 on ranks learns what it learns on one rank", "[matrix]") {
 }
 
 TEST_CASE("OLMo 3's adapters on ranks learn what they learn on one rank", "[matrix]") {
-  const std::string tensor = "[strategy.tensor_parallel]\nsize = 2\n";
-  check_splits(model + adapters,
-               {{2, tensor},
-                {4, tensor + "sequence_parallel = true\n[strategy.fsdp]\n"},
-                {2, "[strategy.pipeline_parallel]\nsize = 2\n"},
-                {2, "[strategy.context_parallel]\nsize = 2\n"}},
-               1e-10);
+  check_splits(model + all_adapters, adapter_splits(), 1e-10);
 }
 
 }  // namespace ranks_test

@@ -15,8 +15,8 @@ using layout::Box;
 TEST_CASE("what is written is read back bit by bit, in every dtype") {
   const Scratch scratch;
   std::vector<NamedTensor> tensors;
-  for (const auto* name : {"BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "I16", "U16", "F16", "BF16", "I32", "U32", "F32",
-                           "F64", "I64", "U64"}) {
+  for (const auto* name : {"BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "I16", "U16", "F16", "BF16", "I32",
+                           "U32", "F32", "F64", "I64", "U64"}) {
     const auto named = *dtype_named(name);
     const auto dtype = torch_dtype(named);
     const auto item = static_cast<std::int64_t>(c10::elementSize(dtype));

@@ -119,8 +119,8 @@ TEST_CASE("each wrong entry of a header is named") {
   CHECK(entry("3") == "tensor 'x' is not described by an object");
   CHECK(entry(R"({"shape":[2],"data_offsets":[0,8]})") == "tensor 'x' has no 'dtype'");
   CHECK(entry(R"({"dtype":"F31","shape":[2],"data_offsets":[0,8]})") ==
-        "tensor 'x' has dtype \"F31\", none of BOOL, U8, I8, F8_E5M2, F8_E4M3, I16, U16, F16, BF16, I32, U32, F32, "
-        "F64, I64, U64");
+        "tensor 'x' has dtype \"F31\", none of BOOL, U8, I8, F8_E5M2, F8_E4M3, F8_E8M0, I16, U16, F16, BF16, I32, "
+        "U32, F32, F64, I64, U64");
   CHECK(entry(R"({"dtype":"F32","shape":[-2],"data_offsets":[0,8]})") ==
         "tensor 'x' has no valid 'shape' (a list of numbers from 0)");
   CHECK(entry(R"({"dtype":"F32","data_offsets":[0,8]})") ==

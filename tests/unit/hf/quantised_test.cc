@@ -84,6 +84,22 @@ TEST_CASE("FP8 with one scale for the matrix, in bfloat16, and a record that see
   CHECK(at::equal(out, whole.view({2, 3, 4}).narrow(0, 1, 1).narrow(2, 2, 2).to(at::kDouble)));
 }
 
+TEST_CASE("FP8 by blocks whose scales are powers of two, as F8_E8M0 or as bytes") {
+  const Scratch scratch;
+  const layout::Shape shape{7, 8};
+  const auto exponents = at::arange(124, 130, at::kByte).view({2, 3});
+  write_file(scratch / "config.json", blocks);
+  checkpoint::write_safetensors(
+      scratch / "model.safetensors",
+      {{"w.weight", codes(shape)}, {"w.weight_scale_inv", exponents.view(GENERATE(at::kByte, at::kFloat8_e8m0fnu))}});
+  hf::FolderSource source(scratch.path(), map_of("w.weight"));
+  auto out = at::empty(shape);
+  source.fill(record("w.weight", shape), layout::Box::whole(shape), out);
+  const auto scales = at::exp2(exponents.to(at::kFloat) - 127);
+  const auto of_each = scales.repeat_interleave(4, 0).repeat_interleave(3, 1).narrow(0, 0, 7).narrow(1, 0, 8);
+  CHECK(at::equal(out, codes(shape).to(at::kFloat) * of_each));
+}
+
 TEST_CASE("what an export keeps beside the model is decoded where it is in codes, and has no scales then") {
   const Scratch scratch;
   const auto scale = at::scalar_tensor(0.3);

@@ -3,6 +3,7 @@
 
 #include <capstan_catch.h>
 
+#include "plugins/strategies/recompute/memory.h"
 #include "predict/door.h"
 
 namespace attention_rows_test {
@@ -96,6 +97,24 @@ TEST_CASE("attention with caps and sinks is predicted on the meta device, backwa
     CHECK(small.x.grad().sizes() == small.x.sizes());
     CHECK(call.sinks.grad().sizes() == call.sinks.sizes());
   }
+}
+
+TEST_CASE("the plain row with sinks keeps its probabilities for backward, in 16 bits, and no other square") {
+  constexpr std::int64_t length = 128, heads = 2, square = length * length;
+  Small small;
+  small.spec.sinks = true;
+  small.x = at::ones({1, heads, length, 4}, at::kBFloat16).set_requires_grad(true);
+  auto call = small.call();
+  small.batch.positions = at::arange(length, at::kLong).unsqueeze(0);
+  call.sinks = at::zeros({heads}, at::kBFloat16);
+  at::Tensor out;
+  const LiveBytes bytes;
+  const auto before = bytes.now();
+  out = nn::attend(call);
+  // Probabilities of both heads and the mask; beside them only what has as many numbers as q or fewer.
+  CHECK(bytes.now() - before < 2 * heads * square + square + 10 * heads * length * 4 * 2);
+  out.sum().backward();
+  CHECK(small.x.grad().sizes() == small.x.sizes());
 }
 
 TEST_CASE("sinks choose only rows that give the softmax's sum with a gradient") {

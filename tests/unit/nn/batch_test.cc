@@ -251,4 +251,14 @@ TEST_CASE("prompts are put into some rows of a cache: these forget what they had
   }
 }
 
+TEST_CASE("the cache says which layers have a state, also on a rank where none was put") {
+  nn::KVCache cache(4);
+  CHECK_FALSE(cache.has_state(1));
+  cache.put_state(1, {at::ones({2, 3})});
+  CHECK(cache.has_state(1));
+  CHECK(cache.state(1).size() == 1);
+  CHECK_FALSE(cache.has_state(0));
+  CHECK_FALSE(cache.has_state(2));
+}
+
 }  // namespace batch_test

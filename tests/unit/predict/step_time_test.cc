@@ -148,6 +148,19 @@ TEST_CASE("predicted step times are those that were measured on H200s") {
   if (std::getenv("CAPSTAN_SHOW_TIMES")) std::fputs(table.c_str(), stdout);
 }
 
+TEST_CASE("products in float32 have a rate of their own") {
+  plan::Figures figures;
+  figures.product_flops = 1e12;
+  figures.single_product_flops = 5e11;
+  figures.bytes_per_second = figures.update_bytes_per_second = figures.host_elements = 1e9;
+  plan::StepWork work;
+  plan::Product product{1000, 1000, 1000, 1000};
+  product.single = true;
+  work.micro.compute.products[product] = 500;
+  work.micro.compute.kernels = 500;
+  CHECK(plan::step_time(work, 2, figures).products == Approx(4));
+}
+
 TEST_CASE("a step's parts follow from its work") {
   plan::Figures figures;
   figures.product_flops = 1e12;

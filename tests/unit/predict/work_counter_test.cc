@@ -38,6 +38,21 @@ TEST_CASE("a product counts by its shape, forward and backward") {
   CHECK(flops == 3 * 2.0 * 32 * 64 * 32);
 }
 
+TEST_CASE("products of a batch are one launch, and those of float32 are known") {
+  const auto a = on_meta({6, 4, 8}), b = on_meta({6, 8, 16});
+  const predict::WorkCounter counted;
+  (void)at::matmul(a, b);
+  REQUIRE(counted.work().products.size() == 1);
+  const auto& [product, times] = *counted.work().products.begin();
+  CHECK((product.rows == 6 * 4 && product.columns == 16 && product.depth == 8 && times == 1));
+  CHECK(product.flops() == 6 * 2.0 * 4 * 8 * 16);
+  CHECK(product.bytes == std::int64_t{2} * 6 * (4 * 8 + 8 * 16 + 4 * 16));
+  CHECK_FALSE(product.single);
+  CHECK(counted.work().kernels == 1);
+  (void)at::mm(a[0].to(at::kFloat), b[0].to(at::kFloat));
+  CHECK(counted.work().products.rbegin()->first.single != counted.work().products.begin()->first.single);
+}
+
 TEST_CASE("other operators count the bytes that they read and write, views nothing") {
   const auto x = on_meta({64, 64}), y = on_meta({64, 64});
   constexpr double size = 2.0 * 64 * 64;

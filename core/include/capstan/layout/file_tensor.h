@@ -56,7 +56,7 @@ struct FileMap {
   std::map<std::string, std::string> copies = {};
 
   /// Beginnings of the names of tensors that a folder may hold beside the model's (a vision tower, layers that predict
-  /// further tokens): they are never trained, and export writes them again byte for byte.
+  /// further tokens): they are never trained, and export writes them again, byte for byte but for codes (decoded).
   std::vector<std::string> kept = {};
   /// Key of the config.json's table that has the model's options ("text_config"); empty: the file itself.
   std::string config_table = {};

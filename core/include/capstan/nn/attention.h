@@ -54,6 +54,10 @@ class AttentionCore : public Layer {
   /// strategy has added to rows() takes.
   Port<at::Tensor(const Core&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const Batch&)> around{*this,
                                                                                                               "around"};
+  /// This rank's q, k, v [B, heads, S, head dim] -> [B, heads, S, value dim], `around` them. `fused`: as
+  /// AttentionCall's.
+  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch& batch, KVCache* cache,
+                    const at::Tensor& fused = {}) const;
 
   /// Do all heads read a part of the keys that is made once (DeepSeek V2)? Such a layer calls shared_keys.
   virtual bool shares_keys() const { return false; }
@@ -79,9 +83,6 @@ class AttentionCore : public Layer {
   /// `sinks` [query heads], where the spec has sinks. The dropout's site is "<parent>.attention.dropout"; `layer` is
   /// the entry in the cache.
   AttentionCore(Layer& parent, AttentionSpec spec, double dropout, std::size_t layer, WeightPtr sinks);
-  /// This rank's q, k, v [B, heads, S, head dim] -> [B, heads, S, value dim]. `fused`: as AttentionCall's.
-  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch& batch, KVCache* cache,
-                    const at::Tensor& fused = {}) const;
 
  private:
   AttentionSpec spec_;

@@ -186,7 +186,9 @@ class KVCache {
   /// What a layer without keys and values keeps of the tokens so far, such as a recurrent state: tensors [B, ...].
   /// While prompts are put, those of the rows that are put; they replace what the rows had.
   void put_state(std::size_t index, const std::vector<at::Tensor>& state);
-  /// All rows'; the layer may change them in place once the cache is filled.
+  /// False: nothing was put for the layer, as on a rank without prompts.
+  bool has_state(std::size_t index) const { return index < states_.size() && !states_[index].empty(); }
+  /// All rows'; the layer may change them in place once the cache is filled. There is one.
   const std::vector<at::Tensor>& state(std::size_t index) const { return states_.at(index); }
   std::int64_t capacity() const { return capacity_; }
   /// False while prompts are put: attention is then plain causal.

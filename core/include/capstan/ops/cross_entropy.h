@@ -31,7 +31,7 @@ inline constexpr std::int64_t ignored_label = -100;
 /// that are no targets; on CUDA that would wait for the device, so all rows are computed: a caller that knows on the
 /// host which rows bear loss passes only these, as nn::VocabularyHead does by the batch's loss_rows.
 ///
-/// `cap`: logits are cap · tanh(hidden weight^T / cap) instead.
+/// `cap`: logits are cap · tanh(hidden weight^T / cap) instead; for gradients their slopes are a second chunk.
 at::Tensor chunked_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
                                         std::int64_t chunk_rows, std::optional<double> cap = {});
 

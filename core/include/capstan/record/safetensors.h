@@ -15,7 +15,7 @@ namespace checkpoint {
 
 /// What elements are, in safetensors' own order (the enumeration of its reference implementation), which its writer
 /// sorts by.
-enum class Dtype { boolean, u8, i8, f8_e5m2, f8_e4m3, i16, u16, f16, bf16, i32, u32, f32, f64, i64, u64 };
+enum class Dtype { boolean, u8, i8, f8_e5m2, f8_e4m3, f8_e8m0, i16, u16, f16, bf16, i32, u32, f32, f64, i64, u64 };
 /// "BF16", as files name it.
 std::string dtype_name(Dtype dtype);
 /// Bytes of an element.

@@ -15,6 +15,7 @@ struct Figures {
   bool is_derived = false;
   double product_flops = 0;                    ///< large 16-bit matrix products, FLOP/s
   double grouped_product_flops = 0;            ///< experts' products, FLOP/s
+  double single_product_flops = 0;             ///< products in float32, FLOP/s
   double eight_bit_product_flops = 0;          ///< large products whose operands have 8 bits, FLOP/s
   double eight_bit_grouped_product_flops = 0;  ///< … of experts
   double eight_bit_block_product_flops = 0;    ///< … with a scale for each block

@@ -11,13 +11,14 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace plan {
 
-/// A matrix product [rows, depth] x [depth, columns].
+/// A matrix product [rows, depth] x [depth, columns]. Where one launch multiplies several, rows are those of all.
 struct Product {
   std::int64_t rows = 0, columns = 0, depth = 0;
   std::int64_t bytes = 0;   ///< bytes that it reads and writes
   bool grouped = false;     ///< each expert multiplies its own tokens, all in one launch
   bool eight_bits = false;  ///< its operands are
   bool in_blocks = false;   ///< … with a scale for each block of them
+  bool single = false;      ///< its operands have 32 bits or more, which no tensor core takes as they are
   auto operator<=>(const Product&) const = default;
   double flops() const {
     return 2.0 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(depth);

@@ -262,6 +262,29 @@ TEST_CASE("regions that the model does not have, and a distance that leaves noth
         "    fix: remove it\n");
 }
 
+TEST_CASE("units that lack a named region are said to keep what it computes, and nothing of them waits") {
+  std::vector<std::unique_ptr<nn::Unit>> units;
+  units.push_back(std::make_unique<Named>("embedding", std::vector<std::string>{}));
+  for (const auto* region : {"attention", "mlp", "mlp"})
+    units.push_back(std::make_unique<Named>("block", std::vector<std::string>{"mlp", region}));
+  units.push_back(std::make_unique<Named>("head", std::vector<std::string>{}));
+  const auto strategy = make({regions({"attention"}), {"offload", 1.0, {}, {}}});
+  strategy->structure(units);
+  CHECK(strategy->notes() ==
+        std::vector<std::string>{"note: strategy.recompute.regions: 2 units without a region 'attention' keep what it "
+                                 "computes"});
+  strategy::Facts facts;
+  facts.sequence_length = 10;
+  facts.model.hidden_size = 4;
+  facts.precision = "fp32";
+  facts.device = "cpu";
+  REQUIRE(strategy->footprint(facts).size() == 1);
+  CHECK(strategy->footprint(facts).front().bytes == 10 * 4 * 4);
+  const auto whole = make({regions({"mlp"})});
+  whole->structure(units);
+  CHECK(whole->notes().empty());
+}
+
 TEST_CASE("attention is not kept where its kernels do not run, or run in other hands") {
   const auto said = [](const std::string& more, int world, const std::vector<std::string>& overrides) -> std::string {
     try {

@@ -108,7 +108,7 @@ struct MixtureSpec {
   bool is_in(std::int64_t block) const { return count > 0 && !dense_blocks.contains(block); }
 };
 
-/// Keys and values of one block in others too (Gemma 4). Such blocks pass by nn::Region "attention": what they hand on
+/// Keys and values of one block in others too (Gemma 4). Such blocks have no nn::Region "attention": what they hand on
 /// must live as long as its readers.
 struct KeySharing {
   bool gives = false;                   ///< later blocks use this one's keys and values
@@ -220,8 +220,9 @@ struct Spec {
   /// The same of a layer in attention's place. `block` is also its entry in the cache.
   std::function<std::unique_ptr<TokenMixer>(nn::Layer& parent, std::int64_t block, const std::string& records)>
       token_mixer = {};
-  /// The same of a norm of the states, as the child `name` of a block ("norm1", "norm2", "post_norm1", "post_norm2"),
-  /// of the embedding or of the head ("norm"). `module` is its entry in `names`, after a block's prefix: its records
+  /// The same of a norm of the states, as the child `name` of a block ("norm1", "norm2", "post_norm1", "post_norm2";
+  /// with a plain layer beside experts "post_norm_dense", "norm_experts", "post_norm_experts" too), of the embedding or
+  /// of the head ("norm"). `module` is its entry in `names`, after a block's prefix: its records
   /// are module + ".weight" and whatever else it has.
   std::function<std::unique_ptr<decoder::Norm>(nn::Layer& parent, const std::string& name, const std::string& module)>
       own_norm = {};
