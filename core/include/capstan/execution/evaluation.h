@@ -38,5 +38,9 @@ struct Evaluation {
   std::vector<Answer> answers;  ///< all ranks' answers, in the split's order, on every rank
 };
 
+/// {id: text} as JSON, white space around a text left out: what SQuAD's official script reads. Each answer stands in
+/// it: one without an id as "question 4", by its index, and one whose id an earlier one has as "ID (question 4)".
+std::string predictions_text(const std::vector<Answer>& answers);
+
 }  // namespace execution
 CAPSTAN_END_NAMESPACE
