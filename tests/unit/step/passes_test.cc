@@ -86,7 +86,7 @@ TEST_CASE("passes without gradient come first, and change nothing") {
   CHECK(given->seen.first[0][0].item<float>() == -7);
   CHECK(given->seen.first[1][0].item<float>() == 1);
   CHECK(given->seen.second.training);
-  (void)passes.evaluate(batch);
+  (void)passes.evaluate({batch});
   CHECK(forwards.size() == 3);
   CHECK(forwards.back().pass.adapters);
 }
