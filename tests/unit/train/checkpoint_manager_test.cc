@@ -248,7 +248,7 @@ TEST_CASE("metrics and reports for which a disk has no room follow when it has, 
   CHECK(run.finish(std::chrono::milliseconds(0)).empty());
   REQUIRE(lines().size() == 4);
   for (const auto& text : lines()) CHECK(Json::parse(text).at("step") == 0);
-  CHECK(Json::parse(read_file(folder / "predictions-eval.json")).size() == 1);
+  CHECK(read_file(folder / "predictions-eval.json") == std::string(1000, 'x'));
 }
 
 TEST_CASE("a lack of host memory for the copy is known before anything is allocated") {
