@@ -167,7 +167,7 @@ Keys refused_models() {
       refused("reward_model process_reward_model center_rewards_coefficient num_labels",
               "train a head that scores with an objective of your own and model.head_values"),
       refused("ebft diffusion llmcompressor kto_desirable_weight kto_undesirable_weight",
-              "the objectives are causal_lm, distill and dpo, or a plugin of yours"),
+              "the objectives are causal_lm, distill, dpo and kto, or a plugin of yours"),
       refused("processor_type processor_kwargs image_size image_resize_algorithm freeze_mm_modules role_boundaries",
               "samples are texts; remove it to train the text model, where its family is here"),
       refused("tokens added_tokens_overrides shrink_embeddings",

@@ -115,10 +115,10 @@ TEST_CASE("kto teaches the same in micro-batches and on ranks, and its options c
   auto packed = setting();
   packed.overrides = {"data.packing=true"};
   CHECK(testing::differences(testing::train(packed), alone, 1e-10) == "");
-  for (const auto* strategy : {"[strategy.fsdp]\n", "[strategy.tensor_parallel]\nsize = 2\n"}) {
+  for (const auto* strategy : {"[strategy.fsdp]\n", "[strategy.tensor_parallel]\nsize = 3\nvocab_parallel = false\n"}) {
     INFO(strategy);
     auto shared = setting(strategy);
-    shared.world = 2;
+    shared.world = 3;
     CHECK(testing::differences(testing::train(shared), alone, 1e-10) == "");
   }
   CHECK(testing::without_effect(setting(), {"objective.beta=0.3", "objective.desirable_weight=2.0",
