@@ -38,7 +38,8 @@ def gemma4():
     vision = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
                   num_key_value_heads=2, head_dim=8, patch_size=4, position_embedding_size=8)
     # The class needs a padding token, whose row PyTorch's table does not train: one more than any sample has.
-    padded = text(vocab_size=VOCAB + 1, pad_token_id=VOCAB)[1].to_dict()
+    # Each token goes to all experts: 20 steps in float32 would else round some token to another one.
+    padded = text(vocab_size=VOCAB + 1, pad_token_id=VOCAB, top_k_experts=5)[1].to_dict()
     return Gemma4ForConditionalGeneration, Gemma4Config(text_config=padded, vision_config=vision)
 
 
