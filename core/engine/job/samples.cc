@@ -60,7 +60,7 @@ void check_final_weights(const config::Options<setup::CheckpointOptions>& option
 void check_monitors(const setup::Configuration& config, const Plugins& plugins, const Samples& samples,
                     Diagnostics& faults) {
   if (!config.trains() || config.request.sizes_only) return;
-  const monitor::PlannedRun run{config.request.world_size, samples.plan.steps};
+  const monitor::PlannedRun run{config.request.world_size, samples.plan.steps, config.request.rank};
   for (const auto& made : plugins.monitors) {
     const auto* asked = dynamic_cast<const monitor::PlannedRunCheck*>(made.object.get());
     if (asked == nullptr) continue;

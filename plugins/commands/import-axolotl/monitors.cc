@@ -21,6 +21,8 @@ void take_wandb(Import& import) {
   import.set("monitor.wandb.enabled", true, import.has("use_wandb") ? "use_wandb" : "wandb_project");
   take_text(import, "wandb_project", "monitor.wandb.project");
   take_text(import, "wandb_name", "monitor.wandb.name");
+  if (const auto mode = import.text("wandb_mode"); mode == "online" || mode == "offline")
+    import.set("monitor.wandb.mode", mode, "wandb_mode");
 }
 
 void take_mlflow(Import& import) {

@@ -225,7 +225,7 @@ Keys run_keys() {
       used("use_wandb", JsonType::boolean, "monitor.wandb", "also where wandb_project is set"),
       used("wandb_project", JsonType::text, "monitor.wandb.project"),
       used("wandb_name", JsonType::text, "monitor.wandb.name"),
-      used("wandb_mode", JsonType::text, "monitor.wandb", "\"disabled\": no table"),
+      used("wandb_mode", JsonType::text, "monitor.wandb.mode", "\"disabled\": no table"),
       used("use_mlflow", JsonType::boolean, "monitor.mlflow", "also where mlflow_tracking_uri is set"),
       used("mlflow_tracking_uri", JsonType::text, "monitor.mlflow.folder", "a folder; a server is to be chosen"),
       used("mlflow_experiment_name", JsonType::text, "monitor.mlflow.experiment"),

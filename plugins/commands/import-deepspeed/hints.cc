@@ -140,7 +140,7 @@ Lines model_variables() {
 }
 
 Lines environment_variables() {
-  return {{"WANDB_API_KEY", "", "nothing is sent anywhere while a run trains"},
+  return {{"WANDB_API_KEY", "", "only wandb's own client reads it, where monitor.wandb.mode is \"online\""},
           {"CONDA_SH_PATH", "", no_python},
           {"CONDA_ENV", "", no_python},
           {"HF_HOME", "", "the variable itself is read: models are looked for in its cache"},

@@ -225,13 +225,13 @@ class Streams {
   std::string waiting_;  // input that was not taken yet
 };
 
-// Until the program has ended and all that it wrote is read, or it hangs.
-void watch(const Child& child, Streams& streams, EndedProgram& ended) {
+// Until the program has ended and all that it wrote is read, or it hangs, or a stop is asked for.
+void watch(const Child& child, Streams& streams, EndedProgram& ended, const std::stop_token& stop) {
   constexpr milliseconds look{50};
   constexpr milliseconds last_look{2};  // its streams are closed: it ends
   auto last = Clock::now();
   bool is_over = false;
-  for (;;) {
+  while (!stop.stop_requested()) {
     if (!is_over && child.has_ended()) {
       is_over = true;
       child.kill_group();  // processes that it has left would hold its streams open
@@ -271,7 +271,9 @@ std::string EndedProgram::last_words() const {
   return last.empty() ? "" : cat("; it said: ", printable(last));
 }
 
-EndedProgram run_program(const Program& program) {
+EndedProgram run_program(const Program& program) { return run_program(program, {}); }
+
+EndedProgram run_program(const Program& program, const std::stop_token& stop) {
   CAPSTAN_ASSERT(!program.arguments.empty());
   EndedProgram ended;
   ended.patience = program.patience;
@@ -287,7 +289,7 @@ EndedProgram run_program(const Program& program) {
   if (const int reason = start_fault(fault.ours); reason != 0)
     throw Error(cat("cannot start ", program.arguments.front(), ": ", meaning_of(reason)));
   Streams streams(program, ended, in, out, errors);
-  watch(child, streams, ended);
+  watch(child, streams, ended, stop);
   const int status = child.end();
   if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);
   if (WIFEXITED(status)) ended.status = WEXITSTATUS(status);

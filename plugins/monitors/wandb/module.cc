@@ -1,14 +1,23 @@
+#include <capstan/base/log.h>
 #include <capstan/base/output.h>
 #include <capstan/base/text.h>
+#include <capstan/data_parts/derived_file.h>
+#include <capstan/data_parts/subprocess.h>
 #include <capstan/monitor.h>
+#include <capstan/monitor/planned.h>
 #include <capstan/monitor/resident.h>
 #include <capstan/monitor_parts/metrics.h>
 #include <capstan/nvml/nvml.h>
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 
+#include "client.h"
 #include "offline_run.h"
+#include "options.h"
+#include "sender.h"
 
 namespace wandb {
 namespace {
@@ -34,32 +43,72 @@ OfflineRun::SystemMetrics system_of(const monitor::RunStarted& run) {
   };
 }
 
-/// Rank 0 writes the run; nothing is sent.
-class Wandb final : public monitor::Monitor {
+// After a stop or a failure: what started the run may not wait for long.
+constexpr double hurried_wait_s = 10;
+
+/// Rank 0 writes the run; a Sender sends what is written where that is asked for.
+class Wandb final : public monitor::Monitor, public monitor::PlannedRunCheck {
  public:
-  explicit Wandb(const config::Options<WandbOptions>& options) : options_(*options) {}
+  explicit Wandb(const config::Options<WandbOptions>& options) : options_(options) {}
+  void check(const monitor::PlannedRun& run, Diagnostics& diagnostics) const override {
+    if (run.rank == 0 && mode_of(*options_, data::process_environment()) == Mode::online)
+      check_client(options_, diagnostics);
+  }
   void run_started(const monitor::RunStarted& run) override {
-    if (run.rank == 0 && !is_disabled(run)) run_.emplace(options_, run, system_of(run));
+    const auto mode = mode_of(*options_, run.environment);
+    if (run.rank != 0 || mode == Mode::disabled) return;
+    steps_ = run.steps;
+    run_.emplace(*options_, run, system_of(run));
+    if (mode != Mode::online) return;
+    sender_.emplace(Sender::Start{python_program(options_->python), run_->log_file(), options_->system_interval_s});
   }
   monitor::Values step_ended(const monitor::StepEnded& step) override {
     if (run_) run_->log(monitor::step_metrics(step));
+    tell();
     return {};
   }
   void eval_ended(const monitor::EvalEnded& eval) override {
     if (run_) run_->log(monitor::eval_metrics(eval));
   }
   void run_ended(const monitor::RunEnded& run) override {
-    if (run_) output_.write(cat("W&B run, offline; to send it: ", run_->finish(run), "\n"));
+    if (!run_) return;
+    const auto sync_line = run_->finish(run);
+    finish(sync_line, run.steps < steps_ ? std::min(options_->wait_s, hurried_wait_s) : options_->wait_s);
+  }
+  void run_failed(const monitor::RunFailed&) override {
+    if (run_) finish(run_->fail(), std::min(options_->wait_s, hurried_wait_s));
   }
 
  private:
-  WandbOptions options_;
+  void tell() {
+    if (!sender_) return;
+    const auto news = sender_->news();
+    if (!news.url.empty()) log::info(cat("W&B run: ", url_ = news.url));
+    for (const auto& warning : news.warnings) log::warning(warning);
+  }
+
+  void finish(const std::string& sync_line, double wait_s) {
+    const bool is_sent = sender_ && sender_->finish(std::chrono::duration<double>(wait_s));
+    tell();
+    if (is_sent) {
+      output_.write(cat("W&B run: ", url_, "\n"));
+    } else if (sender_) {
+      output_.write(cat("W&B run, not all of which is sent; to send it again: ", sync_line, "\n"));
+    } else {
+      output_.write(cat("W&B run, offline; to send it: ", sync_line, "\n"));
+    }
+  }
+
+  config::Options<WandbOptions> options_;
+  std::int64_t steps_ = 0;
+  std::string url_;
   Output output_;
   std::optional<OfflineRun> run_;
+  std::optional<Sender> sender_;
 };
 
 }  // namespace
 }  // namespace wandb
 
-CAPSTAN_MONITOR("wandb", "1.0", "an offline run of Weights & Biases, which wandb sync sends", wandb::Wandb,
-                wandb::WandbOptions)
+CAPSTAN_MONITOR("wandb", "1.0", "a run of Weights & Biases, as a folder that wandb sync sends, or online too",
+                wandb::Wandb, wandb::WandbOptions)

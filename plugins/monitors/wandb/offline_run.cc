@@ -21,10 +21,6 @@ namespace {
 
 double now_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-std::string variable(const monitor::RunStarted& run, const char* name) {
-  return run.environment ? run.environment(name).value_or("") : "";
-}
-
 std::string first_of(const std::vector<std::string>& texts) {
   const auto found = std::find_if(texts.begin(), texts.end(), [](const auto& text) { return !text.empty(); });
   return found == texts.end() ? "" : *found;
@@ -38,15 +34,28 @@ std::string new_id() {
   return id;
 }
 
-// The id of the newest run there: a run that resumes is the same one. Empty: none.
-std::string earlier_id(const fs::path& folder) {
-  std::string newest;
+// Where a run keeps its id, also if others share the folder that its own is in.
+fs::path id_file(const monitor::RunStarted& run) { return fs::path(run.folder) / "wandb" / "id"; }
+
+// A run that resumes is the same one. Empty: it was not there before.
+std::string earlier_id(const monitor::RunStarted& run) {
+  const auto file = id_file(run);
+  if (is_there(file)) return trim(read_file(file));
+  std::string newest;  // earlier versions left it in the folder's name only
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
+  for (const auto& entry : fs::directory_iterator(file.parent_path(), error)) {
     const auto name = entry.path().filename().string();
     if (name.starts_with("offline-run-")) newest = std::max(newest, name);
   }
   return newest.substr(newest.rfind('-') + 1);
+}
+
+void keep_id(const monitor::RunStarted& run, const std::string& id) {
+  const auto file = id_file(run);
+  std::error_code error;
+  fs::create_directories(file.parent_path(), error);
+  if (error) throw FileError(file.parent_path(), "make", error.value());
+  write_file(file, id + "\n");
 }
 
 std::string time_text(double seconds) {
@@ -71,31 +80,17 @@ Items config_of(const monitor::RunStarted& run) {
 
 }  // namespace
 
-void WandbOptions::describe(config::OptionTable<WandbOptions>& t) {
-  t.add("project", &WandbOptions::project).doc("empty: WANDB_PROJECT of the environment, else capstan");
-  t.add("name", &WandbOptions::name).doc("the run's name there; empty: WANDB_NAME of the environment, else run.name");
-  t.add("folder", &WandbOptions::folder)
-      .path()
-      .doc("folder that gets the folder wandb; not set: WANDB_DIR of the environment, else the run's");
-  t.add("system_interval_s", &WandbOptions::system_interval_s)
-      .min(0)
-      .max(1e8)
-      .doc("seconds between two samples of the system metrics");
-}
-
-bool is_disabled(const monitor::RunStarted& run) { return variable(run, "WANDB_MODE") == "disabled"; }
-
 OfflineRun::OfflineRun(const WandbOptions& options, const monitor::RunStarted& run, SystemMetrics system)
     : resumes_(run.first_step > 0), system_(std::move(system)), interval_s_(options.system_interval_s) {
   const fs::path root =
-      fs::path(first_of({options.folder.value_or(""), variable(run, "WANDB_DIR"), run.folder})) / "wandb";
+      fs::path(first_of({options.folder.value_or(""), variable(run.environment, "WANDB_DIR"), run.folder})) / "wandb";
   RunFacts facts;
-  if (resumes_) facts.id = earlier_id(root);
+  if (resumes_) facts.id = earlier_id(run);
   if (facts.id.empty()) facts.id = new_id();
-  facts.name = first_of({options.name, variable(run, "WANDB_NAME"), run.name});
-  facts.project = first_of({options.project, variable(run, "WANDB_PROJECT"), "capstan"});
-  facts.entity = variable(run, "WANDB_ENTITY");
-  facts.group = variable(run, "WANDB_RUN_GROUP");
+  facts.name = first_of({options.name, variable(run.environment, "WANDB_NAME"), run.name});
+  facts.project = first_of({options.project, variable(run.environment, "WANDB_PROJECT"), "capstan"});
+  facts.entity = variable(run.environment, "WANDB_ENTITY");
+  facts.group = variable(run.environment, "WANDB_RUN_GROUP");
   facts.host = run.hosts.empty() ? "" : run.hosts.front();
   facts.config = config_of(run);
   facts.start_s = now_s();
@@ -104,7 +99,9 @@ OfflineRun::OfflineRun(const WandbOptions& options, const monitor::RunStarted& r
   std::error_code error;
   fs::create_directories(folder_ / "files", error);
   if (error) throw FileError(folder_, "make", error.value());
-  log_ = std::make_unique<RunLog>(folder_ / cat("run-", facts.id, ".wandb"), facts);
+  keep_id(run, facts.id);
+  file_ = folder_ / cat("run-", facts.id, ".wandb");
+  log_ = std::make_unique<RunLog>(file_, facts);
   std::string config;  // YAML: JSON is some of it
   for (const auto& [key, json] : facts.config) config += cat(key, ":\n  value: ", json, "\n");
   write_file(folder_ / "files" / "config.yaml", config);
@@ -137,7 +134,16 @@ std::string OfflineRun::finish(const monitor::RunEnded& run) {
   std::string json;
   for (const auto& [key, value] : items) json += cat(json.empty() ? "{" : ", ", monitor::json_text(key), ": ", value);
   write_file(folder_ / "files" / "wandb-summary.json", json + "}\n");
-  return cat("wandb sync ", resumes_ ? "--append " : "", "'", fs::absolute(folder_).string(), "'");
+  return sync_line();
+}
+
+std::string OfflineRun::fail() {
+  log_->ended(now_s(), 1);
+  return sync_line();
+}
+
+std::string OfflineRun::sync_line() const {
+  return cat(resumes_ ? "(before wandb 0.30 with --append) " : "", "wandb sync '", fs::absolute(folder_).string(), "'");
 }
 
 }  // namespace wandb

@@ -36,12 +36,13 @@ inline std::string one_fault(const std::string& where, const std::string& what, 
 
 /// All that is said of this configuration's faults; empty: it has none.
 inline std::string refusal(const std::string& config, const Overrides& overrides = {}, int ranks = 1,
-                           const std::map<std::string, std::string>& variables = {}) {
+                           const std::map<std::string, std::string>& variables = {}, int rank = 0) {
   auto host = capstan::cli::plugin_host(capstan::launch::environment(variables));
   capstan::setup::JobRequest request;
   request.file = config;
   request.overrides = overrides;
   request.world_size = request.ranks_per_node = ranks;
+  request.rank = rank;
   request.activations = true;
   capstan::Diagnostics faults;
   try {

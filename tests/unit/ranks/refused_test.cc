@@ -243,6 +243,19 @@ TEST_CASE("steps and ranks to be traced that the run will not have are refused b
              Contains("monitor.memory_snapshot.steps names step 4"));
 }
 
+TEST_CASE("a run that cannot be sent as it is to be is refused on the rank that would send it") {
+  const test::Folder work;
+  const auto file =
+      work.write("a.toml", small_config({}, "[monitor.wandb]\nmode = \"online\"\npython = \"/nowhere/python3\"\n"));
+  const Overrides two{"train.micro_batch=2"};
+  CHECK_THAT(refusal(file, two, 2),
+             Contains(test::line_of(file, "mode = ") + ": monitor.wandb.mode is \"online\", and "
+                                                       "cannot start /nowhere/python3: No such file or directory") &&
+                 Contains("fix: install Python 3 and wandb"));
+  CHECK(refusal(file, two, 2, {}, 1).empty());
+  CHECK(refusal(file, {"train.micro_batch=2", "monitor.wandb.mode=offline"}, 2).empty());
+}
+
 TEST_CASE("a metric that evaluations do not give is refused with those that they do") {
   const test::Folder work;
   const auto file = work.write("a.toml", small_config({}, "[checkpoint]\nkeep_best = true\nmetric = \"eval_los\"\n"));

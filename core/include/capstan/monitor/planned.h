@@ -11,6 +11,7 @@ namespace monitor {
 struct PlannedRun {
   std::int64_t ranks = 1;
   std::int64_t steps = 0;  ///< in the whole run; 0: not known
+  int rank = 0;            ///< who asks; `check` is rank 0 (SDK 1.25.1)
 };
 
 /// A monitor derives from this too if its options name something that a run need not have. `check` and each start of a

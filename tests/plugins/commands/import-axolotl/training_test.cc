@@ -164,6 +164,7 @@ TEST_CASE("monitors have tables where axolotl would log") {
                                                                      Contains("\nname = \"n\""));
   CHECK_THAT(toml(R"("wandb_project": null, "wandb_name": null)"), !Contains("[monitor.wandb]"));
   CHECK_THAT(toml(R"("wandb_project": "p", "wandb_mode": "disabled")"), !Contains("[monitor.wandb]"));
+  CHECK_THAT(toml(R"("wandb_project": "p", "wandb_mode": "online")"), Contains("\nmode = \"online\""));
   CHECK_THAT(
       toml(R"("mlflow_tracking_uri": "runs/mlflow", "mlflow_experiment_name": "e")"),
       Contains("\n[monitor.mlflow]") && Contains("\nfolder = \"runs/mlflow\"") && Contains("\nexperiment = \"e\""));

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <stdexcept>
+#include <stop_token>
 #include <thread>
 
 #include "support/folder.h"
@@ -84,6 +85,15 @@ TEST_CASE("a program that hangs is killed, with what it has started") {
   CHECK(ended.is_hung);
   CHECK(ended.text() == "gave no sign of life for 0.2 s and was ended");
   CHECK(goes(static_cast<pid_t>(std::stoi(ended.output))));
+}
+
+TEST_CASE("a program is killed when a stop is asked for") {
+  std::stop_source source;
+  auto program = shell("echo begun; sleep 100");
+  program.on_output = [&](std::string_view) { source.request_stop(); };
+  const auto ended = run_program(program, source.get_token());
+  CHECK(ended.signal == SIGKILL);
+  CHECK_FALSE(ended.is_hung);
 }
 
 TEST_CASE("a sign of life is enough, and a process that it leaves holds nothing up") {

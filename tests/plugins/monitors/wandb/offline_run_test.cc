@@ -5,6 +5,7 @@
 #include <capstan_catch.h>
 
 #include <map>
+#include <optional>
 
 #include "support/folder.h"
 
@@ -64,8 +65,22 @@ TEST_CASE("options count more than the environment, which counts more than the r
   CHECK(by_env.folder().parent_path() == folder / "elsewhere" / "wandb");
   const OfflineRun by_option({.project = "chosen", .name = "mine"}, started(folder, variables), {});
   CHECK_THAT(log_of(by_option), Contains("chosen") && Contains("mine") && !Contains("from-env"));
-  CHECK(is_disabled(started(folder, {{"WANDB_MODE", "disabled"}})));
-  CHECK_FALSE(is_disabled(started(folder, {{"WANDB_MODE", "online"}})));
+}
+
+TEST_CASE("a run is offline, unless the option or else the environment says otherwise") {
+  const auto mode = [](const std::optional<std::string>& option, const std::string& variable) {
+    return mode_of({.mode = option}, [&](const std::string& name) -> std::optional<std::string> {
+      return name == "WANDB_MODE" && !variable.empty() ? std::optional(variable) : std::nullopt;
+    });
+  };
+  CHECK(mode({}, "") == Mode::offline);
+  CHECK(mode({}, "dryrun") == Mode::offline);
+  CHECK(mode({}, "online") == Mode::online);
+  CHECK(mode("online", "") == Mode::online);
+  CHECK(mode("online", "offline") == Mode::online);
+  CHECK(mode("offline", "online") == Mode::offline);
+  CHECK(mode("online", "disabled") == Mode::disabled);
+  CHECK(mode_of({}, {}) == Mode::offline);
 }
 
 TEST_CASE("a run that resumes keeps its id and says so") {
@@ -76,7 +91,29 @@ TEST_CASE("a run that resumes keeps its id and says so") {
   OfflineRun second({}, again, {});
   const auto id = [](const OfflineRun& run) { return run.folder().string().substr(run.folder().string().size() - 8); };
   CHECK(id(first) == id(second));
-  CHECK_THAT(second.finish({}), Contains("wandb sync --append '"));
+  CHECK_THAT(second.finish({}), Catch::Matchers::StartsWith("(before wandb 0.30 with --append) wandb sync '"));
+}
+
+TEST_CASE("a run that resumes keeps its id in a folder that it shares with others") {
+  const test::Folder mine, others, shared;
+  const WandbOptions options{.folder = shared.path().string()};
+  const OfflineRun first(options, started(mine), {});
+  const OfflineRun other(options, started(others), {});
+  auto again = started(mine);
+  again.first_step = 5;
+  const OfflineRun second(options, again, {});
+  CHECK(first.log_file().filename() == second.log_file().filename());
+  CHECK(first.log_file().filename() != other.log_file().filename());
+}
+
+TEST_CASE("a run that fails says so in its folder, which can be sent") {
+  const test::Folder folder;
+  OfflineRun run({}, started(folder), {});
+  run.log({{"train/loss", 1.5}});
+  const auto before = log_of(run);
+  CHECK(run.fail() == "wandb sync '" + run.folder().string() + "'");
+  // Its exit record has the code 1: field 18 of a record, in which field 1 is the code.
+  CHECK_THAT(log_of(run).substr(before.size()), Contains(std::string("\x08\x01", 2)));
 }
 
 TEST_CASE("system metrics come with steps, not with each") {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,9 @@ struct EndedProgram {
 /// are called on the calling thread. Throws Error for a program that cannot be started, and FileError for an input file
 /// that cannot be read. Thread-safe.
 EndedProgram run_program(const Program& program);
+/// The same, until somebody asks for the stop: the group is then killed within 50 ms, which EndedProgram tells as
+/// signal 9.
+EndedProgram run_program(const Program& program, const std::stop_token& stop);
 
 /// The Python 3 that an option names; empty: that of $VIRTUAL_ENV, else python3 of PATH.
 std::string python_program(const std::string& named);
