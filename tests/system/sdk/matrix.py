@@ -43,8 +43,10 @@ def standard_library(bench, compiler):
 
 def train_plugin(bench, kind, name):
     """A run of the installed program, whose objects and exceptions pass to and from what this compiler has made."""
-    said = bench.run(bench.program, 'run', '-n', 2, bench.folder / f'out/own_{kind}/own_{kind}.toml', 'train.max_steps=2',
-                     f'run.dir={bench.folder}/runs/{name}', CAPSTAN_PLUGIN_PATH=str(bench.folder / name / 'plugins'))
+    folder = bench.folder / f'out/own_{kind}'
+    (folder / 'build').unlink(missing_ok=True)
+    (folder / 'build').symlink_to(bench.folder / name)   # where its configuration looks for it
+    said = bench.run(bench.program, 'run', '-n', 2, folder / f'own_{kind}.toml', 'train.max_steps=2', f'run.dir={bench.folder}/runs/{name}')
     check_words(said, '2 ranks', 'Weights: ')
 
 
@@ -94,6 +96,13 @@ def container_program():
     return None
 
 
+def libtorch(bench):
+    """Its folder, and all folders that an image has to see for it: NVIDIA's libraries may be links to a toolkit's."""
+    torch = pathlib.Path(bench.torch).resolve()
+    links = [file.readlink() for file in torch.parent.glob('nvidia/*/lib/*.so*') if file.is_symlink()]
+    return torch, {torch.parent, *(link.parent for link in links if link.is_absolute())}
+
+
 IN_IMAGE = 'ldd --version 2>&1 | head -1; cp -r {tree} /tmp/capstan && /tmp/capstan/use-torch {torch} && /tmp/capstan/bin/capstan --version && ' \
     '/tmp/capstan/bin/capstan run -n 2 /tmp/capstan/share/capstan/configs/quickstart.toml train.max_steps=2 train.micro_batch=1 ' \
     'train.global_batch=2 train.generate_samples=0 train.generate_train_samples=0 run.dir=/tmp/runs'
@@ -108,8 +117,8 @@ def in_image(bench, image):
     if got.returncode != 0 and subprocess.run([program, 'image', 'inspect', image], capture_output=True, check=False).returncode != 0:
         raise NotTried(f'{program} cannot pull {image}: {got.stderr.strip().splitlines()[-1]}')
     archive = next(bench.folder.glob('dist/*.tar.zst'))
-    tree, torch = unpack(bench, archive), pathlib.Path(bench.torch).resolve()
-    mounted = [word for folder in {bench.folder, torch.parent} for word in ('-v', f'{folder}:{folder}:ro')]
+    tree, (torch, folders) = unpack(bench, archive), libtorch(bench)
+    mounted = [word for folder in sorted({bench.folder, *folders}) for word in ('-v', f'{folder.resolve()}:{folder}:ro')]
     done = subprocess.run([program, 'run', '--rm', '--network', 'none', *mounted, image, 'sh', '-c', IN_IMAGE.format(tree=tree, torch=torch)],
                           capture_output=True, text=True, check=False)
     said = done.stdout + done.stderr
