@@ -25,9 +25,11 @@ find_program() {
     [ -f "$container" ] || fail "no container image $container (container in ${CAPSTAN_SITE:-slurm/site.sh})"
     capstan=(apptainer exec "${container_options[@]}" --bind "$PWD" ${cache:+--bind "$cache"} "$container" "${program:-capstan}")
   else
+    # Beside a tree its build, beside a copy of this folder what is installed.
+    [ -n "$program" ] || [ -x build/cuda/bin/capstan ] || program=$(command -v capstan) || true
     capstan=("${CAPSTAN:-${program:-build/cuda/bin/capstan}}")
     [ -x "${capstan[0]}" ] ||
-      fail "no ${capstan[0]}: build it (cmake --preset cuda && ninja -C build/cuda), or name one in CAPSTAN or in ${CAPSTAN_SITE:-slurm/site.sh}"
+      fail "no ${capstan[0]}: build it (cmake --preset cuda && ninja -C build/cuda), have capstan on the PATH, or name one in CAPSTAN or in ${CAPSTAN_SITE:-slurm/site.sh}"
   fi
 }
 

@@ -11,7 +11,7 @@ memory=             # sbatch --mem, a node's, such as 256G; 0: all of it; empty:
 time=04:00:00       # sbatch --time; a run that needs longer saves, and is queued again
 modules=()          # module load …, such as (cuda/13.0); not needed where LibTorch brings its own CUDA
 
-program=            # capstan; empty: build/cuda/bin/capstan, or the container's own
+program=            # capstan; empty: build/cuda/bin/capstan, else the PATH's, or the container's own
 container=          # an apptainer image (.sif) in which it runs; empty: none
 container_options=(--nv)
 cache=.cache        # folder that all runs share, for tokenized samples and compiled kernels; not under a small $HOME

@@ -1,6 +1,6 @@
 # cmake --install: a prefix that works wherever it is moved, shaped like the build tree.
 #
-#   bin/capstan, bin/capstan-new-plugin      share/capstan/{configs,templates,examples}
+#   bin/capstan, bin/capstan-new-plugin      share/capstan/{configs,templates,examples,slurm}
 #   lib/libcapstan*.so, libcapstan_*.a       share/doc/capstan
 #   lib/capstan/plugins/<kind>/*.so          lib/cmake/Capstan: find_package(Capstan)
 #   include/capstan: the SDK
@@ -57,6 +57,8 @@ endforeach()
 install(PROGRAMS "${PROJECT_SOURCE_DIR}/tools/new-plugin" DESTINATION bin RENAME capstan-new-plugin)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/tools/templates" "${PROJECT_SOURCE_DIR}/configs" "${PROJECT_SOURCE_DIR}/docs/examples"
   DESTINATION share/capstan)
+# For a copy in a folder of one's own, where site.sh is filled in and logs are written.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/slurm" DESTINATION share/capstan USE_SOURCE_PERMISSIONS)
 # Capstan's own plugins that docs/plugins.md shows: their very sources.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/plugins/strategies/fsdp" "${PROJECT_SOURCE_DIR}/plugins/strategies/zero"
   DESTINATION share/capstan/examples/strategies)

@@ -38,15 +38,31 @@ set(CAPSTAN_PLUGIN_CMAKE_DIR "${CMAKE_CURRENT_LIST_DIR}")
 set(CAPSTAN_PLUGIN_EXPORTS "${CMAKE_CURRENT_LIST_DIR}/plugin.exports")
 set(CAPSTAN_PLUGIN_INSTALL_DIR lib/capstan/plugins)
 
+# The compiler, as far as objects of C++ depend on it: the GCC whose standard library it uses. clang++ follows GCC's ABI, so
+# with the headers of g++ 12 it is gcc12 too; with libc++ it is no GCC.
+function(capstan_compiler_field result)
+  string(REGEX MATCH "^[0-9]+" major "${CMAKE_CXX_COMPILER_VERSION}")
+  string(TOLOWER "${CMAKE_CXX_COMPILER_ID}" id)
+  string(REPLACE "gnu" "gcc" id "${id}")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_COMPILER_ARG1} ${CMAKE_CXX_FLAGS}")
+    execute_process(COMMAND "${CMAKE_CXX_COMPILER}" ${flags} -std=c++20 -x c++ -E -dM -include version /dev/null
+      OUTPUT_VARIABLE macros COMMAND_ERROR_IS_FATAL ANY)
+    if(macros MATCHES "define _GLIBCXX_RELEASE ([0-9]+)")
+      set(id gcc)
+      set(major "${CMAKE_MATCH_1}")
+    endif()
+  endif()
+  set(${result} "${id}${major}" PARENT_SCOPE)
+endfunction()
+
 # The ABI tag: what must match between host and plugin, since C++ objects pass between them. Capstan 1.N.M has
 # sdk=N.M, and takes plugins of the same N whose M is not above its own; all other fields must be equal. GPU files add
 # their CUDA and NCCL versions.
 string(REGEX REPLACE "^1[.]" "" CAPSTAN_SDK_VERSION "${CAPSTAN_VERSION}")
-string(REGEX MATCH "^[0-9]+" _cxx_major "${CMAKE_CXX_COMPILER_VERSION}")
-string(TOLOWER "${CMAKE_CXX_COMPILER_ID}" _cxx_id)
-string(REPLACE "gnu" "gcc" _cxx_id "${_cxx_id}")
+capstan_compiler_field(_cxx)
 string(JOIN " " CAPSTAN_HOST_TAG "sdk=${CAPSTAN_SDK_VERSION}" "arch=${CMAKE_SYSTEM_PROCESSOR}"
-  "cxx=${_cxx_id}${_cxx_major}" "std=c++20" "cxx11abi=1")
+  "cxx=${_cxx}" "std=c++20" "cxx11abi=1")
 set(CAPSTAN_ABI_TAG "${CAPSTAN_HOST_TAG} torch=${CAPSTAN_TORCH_VERSION}")
 set(CAPSTAN_GPU_ABI_TAG "${CAPSTAN_ABI_TAG} ${CAPSTAN_GPU_ABI_FIELDS}")
 

@@ -64,8 +64,9 @@ function(capstan_add_test name)
       target_include_directories(${name} PRIVATE ${folders})
     endif()
     get_target_property(speaks_tensors ${TEST_PLUGIN} PRECOMPILE_HEADERS_REUSE_FROM)
-    if(speaks_tensors)
-      target_compile_options(${name} PRIVATE -fPIC)   # as the header was compiled; programs are -fPIE otherwise
+    if(speaks_tensors)   # as the header was compiled: programs are -fPIE otherwise, and clang++ takes no header of another visibility
+      target_compile_options(${name} PRIVATE -fPIC)
+      set_target_properties(${name} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
       capstan_precompiled(${name})
     endif()
   endif()

@@ -13,8 +13,9 @@ UNNAMED = 'NOASSERTION'   # SPDX's word for what this list does not say
 
 
 def owner(library):
-    """The Debian package of a library, by its path; None where it is of none."""
-    said = subprocess.run(['dpkg-query', '-S', f'*/{library.name}'], text=True, capture_output=True, check=False).stdout
+    """The Debian package of a library, by its path, which packages may have with or without /usr; None where it is of none."""
+    below = str(library.resolve()).removeprefix('/usr')
+    said = subprocess.run(['dpkg-query', '-S', below, f'/usr{below}'], text=True, capture_output=True, check=False).stdout
     return said.split(':', maxsplit=1)[0] or None
 
 
@@ -25,6 +26,11 @@ def libraries(package):
         said = subprocess.run(['ldd', file], text=True, capture_output=True, check=False).stdout
         found |= set(re.findall(r'=> (/(?:usr/)?lib/\S+)', said))
     return {pathlib.Path(file) for file in found}
+
+
+def built(folder):
+    """Package -> version, of what tools/packages/manylinux_2_28/libraries has built or copied there."""
+    return dict(line.split() for line in (folder / 'share/versions.txt').read_text(encoding='utf-8').splitlines())
 
 
 def packages(installed):
@@ -38,11 +44,11 @@ def packages(installed):
     return found
 
 
-def licences(found, folder):
+def licences(found, folder, libraries=None):
     """Each package's copyright file, which its licence asks to be passed on."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in found:
-        text = pathlib.Path('/usr/share/doc') / name / 'copyright'
+        text = libraries / f'share/licences/{name}.txt' if libraries else pathlib.Path('/usr/share/doc') / name / 'copyright'
         if text.exists():
             shutil.copyfile(text, folder / f'{name}.txt')
 
@@ -55,11 +61,11 @@ def part(name, version, purl=None):
     return out
 
 
-def spdx(found, words, file, date):
-    """SPDX 2.3 (spdx.github.io/spdx-spec/v2.3): Capstan, what it contains, and torch, which it needs."""
+def spdx(found, kind, words, file, date):
+    """SPDX 2.3 (spdx.github.io/spdx-spec/v2.3): Capstan, what it contains (packages of a kind, such as deb/debian), and torch, which it needs."""
     own = part('capstan', words['VERSION'])
     torch = part('torch', words['TORCH'], f'pkg:pypi/torch@{words["TORCH"]}')
-    parts = [part(name, version, f'pkg:deb/debian/{name}@{version}') for name, version in found.items()]
+    parts = [part(name, version, f'pkg:{kind}/{name}@{version}') for name, version in found.items()]
     relations = [('SPDXRef-DOCUMENT', 'DESCRIBES', own), (own['SPDXID'], 'DEPENDS_ON', torch), *((own['SPDXID'], 'CONTAINS', each) for each in parts)]
     commit = run('git', 'rev-parse', 'HEAD').strip()
     document = {

@@ -40,7 +40,7 @@ def add_option(parser, line):
         return
     choices = CHOICES.search(value)
     added = parser.add_argument(*names.split(','), metavar=re.split('[: ]', value)[0], help=words, choices=choices.group(1).split(',') if choices else None)
-    if not choices and re.search(r'\b(file|folder)', words):
+    if value.startswith('TEXT') and not choices and re.search(r'\b(file|folder)', words):
         added.complete = shtab.FILE
 
 

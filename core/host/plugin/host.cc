@@ -115,6 +115,7 @@ void Host::fail_not_found(const std::string& kind, const std::string& name, cons
   for (const auto& place : files()) {
     if (place.kind == kind || place.kind.empty()) names.push_back(place.file.stem().string());
   }
+  std::erase(names, name);  // one that another folder has: a path that leads nowhere was given
   std::string what = cat("there is no ", kind, " plugin '", name, "'; looked for");
   for (const auto& file : tried) what += "\n      " + file.string();
   auto fix = suggestion(name, names);

@@ -79,6 +79,26 @@ std::string one_text(const plugin::Registration& about) {
   throw Error(cat("there is no plugin '", word, "', nor such a kind"), suggestion(word, names));
 }
 
+/// Each problem once: without LibTorch every plugin that needs the engine has the same.
+std::string problems_text(const std::vector<Found>& found) {
+  std::vector<std::pair<std::string, int>> problems;
+  for (const auto& one : found) {
+    if (one.registration) continue;
+    const auto same =
+        std::find_if(problems.begin(), problems.end(), [&](const auto& has) { return has.first == one.problem; });
+    if (same == problems.end()) {
+      problems.emplace_back(one.problem, 1);
+    } else {
+      ++same->second;
+    }
+  }
+  std::string out;
+  for (const auto& [problem, files] : problems) {
+    out += cat(problem, files > 1 ? cat("\n    so it is with ", files, " files") : "", "\n");
+  }
+  return out;
+}
+
 /// capstan plugins [KIND | NAME]
 int run(const command::Call& call) {
   command::Arguments arguments;
@@ -102,10 +122,7 @@ std::string list_text(const std::vector<Found>& found) {
   }
   std::string out = rows.size() > 1 ? table_text(rows) : "No plugin was found that can be used.\n";
   const auto broken = std::count_if(found.begin(), found.end(), [](const auto& one) { return !one.registration; });
-  if (broken > 0) out += cat("\n", counted(broken, "file"), " cannot be used:\n");
-  for (const auto& one : found) {
-    if (!one.registration) out += one.problem + "\n";
-  }
+  if (broken > 0) out += cat("\n", counted(broken, "file"), " cannot be used:\n", problems_text(found));
   return out;
 }
 

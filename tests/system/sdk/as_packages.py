@@ -90,11 +90,16 @@ def from_wheel(bench, wheel):
     check(not any(path.is_file() for path in left), f'left behind: {sorted(map(str, left))[:5]}')
 
 
+def unpack(bench, archive):
+    """The archive's folder."""
+    code = 'import sys, tarfile, zstandard; tarfile.open(fileobj=zstandard.ZstdDecompressor().stream_reader(open(sys.argv[1], "rb")), mode="r|").extractall(sys.argv[2])'
+    bench.run(ROOT / '.deps/venv-release/bin/python', '-W', 'ignore', '-c', code, archive, bench.folder / 'unpacked')
+    return next((bench.folder / 'unpacked').glob('capstan-*'))
+
+
 def from_archive(bench, archive):
     """Unpacked where it happens to be, it says what it needs, is told, and trains."""
-    unpack = 'import sys, tarfile, zstandard; tarfile.open(fileobj=zstandard.ZstdDecompressor().stream_reader(open(sys.argv[1], "rb")), mode="r|").extractall(sys.argv[2])'
-    bench.run(ROOT / '.deps/venv-release/bin/python', '-W', 'ignore', '-c', unpack, archive, bench.folder / 'unpacked')
-    tree = next((bench.folder / 'unpacked').glob('capstan-*'))
+    tree = unpack(bench, archive)
     check_relative(bench, tree)
     quickstart = tree / 'share/capstan/configs/quickstart.toml'
     check_words(bench.run(tree / 'bin/capstan', 'check', quickstart, status=None), 'libtorch', 'use-torch FOLDER')

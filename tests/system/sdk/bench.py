@@ -14,6 +14,10 @@ class Failed(Exception):
     """A check that did not hold; its text says which and what was seen."""
 
 
+class NotTried(Exception):
+    """What this machine lacks for a check."""
+
+
 def check(condition, text):
     if not condition:
         raise Failed(text)

@@ -81,8 +81,9 @@ TEST_CASE("a plugin that is not there names every path tried and the nearest nam
   CHECK_THAT(message, Contains((Host::builtin_folder() / "monitor/goood.so").string() + "\n"));
   CHECK_THAT(message, Contains("fix: did you mean 'good'?"));
   CHECK_THAT(test::error_of([&] { host.load("kindless", "x"); }), Contains("CAPSTAN_PLUGIN_PATH"));
-  CHECK_THAT(test::error_of([&] { host.load("monitor", "good", "/nowhere/good.so"); }),
-             Contains("there is no monitor plugin 'good'; looked for\n      /nowhere/good.so"));
+  CHECK_THAT(
+      test::error_of([&] { host.load("monitor", "good", "/nowhere/good.so"); }),
+      Contains("there is no monitor plugin 'good'; looked for\n      /nowhere/good.so") && !Contains("did you mean"));
 }
 
 TEST_CASE("the built-in plugins lie next to libcapstan.so") {

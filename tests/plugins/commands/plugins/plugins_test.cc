@@ -43,6 +43,15 @@ TEST_CASE("the list of plugins is sorted, and broken files stand below with thei
   CHECK(plugins::list_text({}) == "No plugin was found that can be used.\n");
 }
 
+TEST_CASE("a reason that several files have stands once") {
+  const auto broken = [](const char* name, const char* problem) {
+    return plugin::Found{"model", name, name, problem, nullptr};
+  };
+  CHECK(plugins::list_text({broken("a", "no libtorch"), broken("b", "cut short"), broken("c", "no libtorch")}) ==
+        "No plugin was found that can be used.\n\n3 files cannot be used:\nno libtorch\n    so it is with 2 files\ncut "
+        "short\n");
+}
+
 TEST_CASE("one plugin is shown with each option") {
   const Listing listing;
   CHECK(plugins::text_of(listing.found, "good") ==

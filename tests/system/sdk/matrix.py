@@ -1,0 +1,149 @@
+"""The wheel and the archive with the compilers, the torch and the systems of others.
+
+The wheel stands in a Python environment; each g++ and clang++ that this machine has builds and tests the eight kinds of
+plugins against it, or is refused by name where its standard library is of another GCC. The newest torch on PyPI is
+refused in one sentence. The archive runs in images of other systems, by podman or docker, with this machine's LibTorch:
+where glibc is too old the loader says so. What a machine lacks is listed as not tried, with the reason.
+"""
+import functools
+import pathlib
+import re
+import shutil
+import subprocess
+
+from as_packages import environment, train, unpack
+from bench import HERE, ROOT, Failed, NotTried, check, check_words
+from kinds import build_outside, make_plugins, test_outside
+
+COMPILERS = (*(f'g++-{major}' for major in range(11, 16)), *(f'clang++-{major}' for major in range(14, 22)))
+IMAGES = ('debian:12', 'debian:13', 'ubuntu:22.04', 'ubuntu:24.04', 'almalinux:9')   # the last is as RHEL 9
+KINDS_THAT_TRAIN = ('strategy', 'model', 'monitor')   # of those that are made, each with a run of its own
+
+
+def install(bench):
+    """The packages, and the wheel where pip puts it; from here on that is the Capstan that is tried."""
+    shutil.rmtree(bench.folder, ignore_errors=True)
+    bench.folder.joinpath('home').mkdir(parents=True)
+    bench.run(ROOT / 'tools/release', '--build', bench.build, '--out', bench.folder / 'dist')
+    folder, site = environment(bench)
+    wheel = next(bench.folder.glob('dist/*.whl'))
+    bench.run(folder / 'bin/pip', 'install', '--quiet', '--no-index', '--no-deps', wheel)
+    bench.prefix = site / 'capstan'
+    bench.program = bench.prefix / 'bin/capstan'
+    return wheel.name
+
+
+def standard_library(bench, compiler):
+    """The GCC whose standard library it uses, as "12"."""
+    macros = bench.run(compiler, '-std=c++20', '-x', 'c++', '-E', '-dM', '-include', 'version', '/dev/null')
+    found = re.search(r'define _GLIBCXX_RELEASE (\d+)', macros)
+    check(found, f'{compiler} uses no standard library of a GCC')
+    return found[1]
+
+
+def train_plugin(bench, kind, name):
+    """A run of the installed program, whose objects and exceptions pass to and from what this compiler has made."""
+    folder = bench.folder / f'out/own_{kind}'
+    (folder / 'build').unlink(missing_ok=True)
+    (folder / 'build').symlink_to(bench.folder / name)   # where its configuration looks for it
+    said = bench.run(bench.program, 'run', '-n', 2, folder / f'own_{kind}.toml', 'train.max_steps=2', f'run.dir={bench.folder}/runs/{name}')
+    check_words(said, '2 ranks', 'Weights: ')
+
+
+def compile_plugins(bench, made, compiler):
+    if not shutil.which(compiler):
+        raise NotTried('it is not installed')
+    if not made:
+        made.extend(make_plugins(bench))
+    tag = (bench.prefix / 'lib/cmake/Capstan/CapstanConfig.cmake').read_text(encoding='utf-8')
+    ours, theirs, name = re.search(r' cxx=gcc(\d+)', tag)[1], standard_library(bench, compiler), f'build-{compiler}'
+    if ours != theirs:
+        said = bench.configure(HERE / 'project', name, f'-DCMAKE_CXX_COMPILER={compiler}', status=None)
+        check_words(said, 'would refuse plugins built here', f'cxx=gcc{ours}', f'cxx=gcc{theirs}', 'Use the same compiler')
+        return f"refused by name: its standard library is GCC {theirs}'s, Capstan's GCC {ours}'s"
+    build_outside(bench, made, name, f'-DCMAKE_CXX_COMPILER={compiler}')
+    test_outside(bench, made, name)
+    for kind in KINDS_THAT_TRAIN:
+        train_plugin(bench, kind, name)
+    return 'eight kinds built and tested, three of them trained'
+
+
+def newest_torch(bench):
+    """PyPI's, without what it requires: only its version is looked at before Capstan ends."""
+    folder = bench.folder / 'newest'
+    bench.run('python3', '-m', 'venv', folder)
+    try:
+        bench.run(folder / 'bin/pip', 'install', '--quiet', '--no-deps', 'torch')
+    except Failed as failure:
+        raise NotTried(f'pip has no torch: {str(failure).strip().splitlines()[-1]}') from failure
+    found = bench.run(folder / 'bin/python', '-c', 'from importlib.metadata import version; print(version("torch"))').strip().split('+')[0]
+    bench.run(folder / 'bin/pip', 'install', '--quiet', '--no-index', '--no-deps', next(bench.folder.glob('dist/*.whl')))
+    pinned = re.search(r'^torch (\S+)', (ROOT / 'tools/pins.txt').read_text(encoding='utf-8'), re.M)[1]
+    if found == pinned:
+        raise NotTried(f'{found} is the newest, which Capstan is built for')
+    said = bench.run(folder / 'bin/capstan', '--version', status=1)
+    shutil.rmtree(folder)
+    check_words(said, f'this environment has torch {found}, and this Capstan was built for {pinned}', f'fix: pip install torch=={pinned}')
+    return said.splitlines()[0]
+
+
+@functools.cache
+def container_program():
+    """The first that answers, or nothing."""
+    for name in ('podman', 'docker'):
+        if shutil.which(name) and subprocess.run([name, 'info'], capture_output=True, check=False).returncode == 0:
+            return name
+    return None
+
+
+def libtorch(bench):
+    """Its folder, and all folders that an image has to see for it: NVIDIA's libraries may be links to a toolkit's."""
+    torch = pathlib.Path(bench.torch).resolve()
+    links = [file.readlink() for file in torch.parent.glob('nvidia/*/lib/*.so*') if file.is_symlink()]
+    return torch, {torch.parent, *(link.parent for link in links if link.is_absolute())}
+
+
+IN_IMAGE = 'ldd --version 2>&1 | head -1; cp -r {tree} /tmp/capstan && /tmp/capstan/use-torch {torch} && /tmp/capstan/bin/capstan --version && ' \
+    '/tmp/capstan/bin/capstan run -n 2 /tmp/capstan/share/capstan/configs/quickstart.toml train.max_steps=2 train.micro_batch=1 ' \
+    'train.global_batch=2 train.generate_samples=0 train.generate_train_samples=0 run.dir=/tmp/runs'
+
+
+def in_image(bench, image):
+    """The archive as it is unpacked, in an image of that system in which nothing is installed."""
+    program = container_program()
+    if not program:
+        raise NotTried('neither podman nor docker answers')
+    got = subprocess.run([program, 'pull', '--quiet', image], capture_output=True, text=True, check=False)
+    if got.returncode != 0 and subprocess.run([program, 'image', 'inspect', image], capture_output=True, check=False).returncode != 0:
+        raise NotTried(f'{program} cannot pull {image}: {got.stderr.strip().splitlines()[-1]}')
+    archive = next(bench.folder.glob('dist/*.tar.zst'))
+    tree, (torch, folders) = unpack(bench, archive), libtorch(bench)
+    mounted = [word for folder in sorted({bench.folder, *folders}) for word in ('-v', f'{folder.resolve()}:{folder}:ro')]
+    done = subprocess.run([program, 'run', '--rm', '--network', 'none', *mounted, image, 'sh', '-c', IN_IMAGE.format(tree=tree, torch=torch)],
+                          capture_output=True, text=True, check=False)
+    said = done.stdout + done.stderr
+    glibc = tuple(map(int, re.search(r'(\d+)\.(\d+)$', said.splitlines()[0]).groups()))
+    needed = tuple(map(int, re.search(r'manylinux_(\d+)_(\d+)', next(bench.folder.glob('dist/*.whl')).name).groups()))
+    if glibc < needed:
+        check(done.returncode != 0 and re.search(r"version `GLIBC(XX)?_[\d.]+' not found", said), f'{image} has glibc {glibc}, and Capstan ran or failed otherwise:\n{said}')
+        return f'refused by the loader: glibc {glibc[0]}.{glibc[1]} is older than {needed[0]}.{needed[1]}'
+    check_words(said, 'Capstan uses torch', '2 ranks', 'Weights: ')
+    return f'glibc {glibc[0]}.{glibc[1]}: two steps on two ranks, in an image without any other package'
+
+
+def apptainer_image(bench):
+    """The recipe that comes with the archive, by its own test."""
+    if not shutil.which('apptainer'):
+        raise NotTried('apptainer is not installed')
+    wheel = next(bench.folder.glob('dist/*.whl'))
+    bench.run('apptainer', 'build', '--build-arg', f'wheel={wheel}', bench.folder / 'capstan.sif', ROOT / 'tools/packages/capstan.def')
+    return bench.run('apptainer', 'run', bench.folder / 'capstan.sif', '--version').strip()
+
+
+def stages():
+    made = []
+    return [('the wheel', install),
+            *((compiler, lambda bench, compiler=compiler: compile_plugins(bench, made, compiler)) for compiler in COMPILERS),
+            ('the newest torch on PyPI', newest_torch),
+            *((image, lambda bench, image=image: in_image(bench, image)) for image in IMAGES),
+            ("apptainer's recipe", apptainer_image)]
