@@ -26,7 +26,8 @@ class Run:
 
     def __init__(self, name, command, limit_s=HANG_S, environment=None, is_catch=True):
         self.name, self.command, self.limit_s, self.environment, self.is_catch = name, command, limit_s, environment or {}, is_catch
-        self.begun, self.passed, self.skipped, self.seconds, self.output = False, False, False, 0.0, ''
+        self.begun, self.passed, self.skipped, self.output = False, False, False, ''
+        self.seconds, self.processor_s = 0.0, 0.0          # elapsed; and what it and all that it waited for computed
         self.ended, self.died, self.cases = [], '', None   # cases: how many there must be, where that is known
 
     def __call__(self):
@@ -64,16 +65,19 @@ class Run:
 
     def wait(self, process, output):
         """False: nothing came for limit_s, and the process was killed."""
-        size, heard = 0, time.monotonic()
-        while process.poll() is None:
+        size, heard, hangs = 0, time.monotonic(), False
+        while True:
+            ended, status, used = os.wait4(process.pid, 0 if hangs else os.WNOHANG)
+            if ended:
+                process.returncode = os.waitstatus_to_exitcode(status)
+                self.processor_s += used.ru_utime + used.ru_stime
+                return not hangs
             time.sleep(0.1)
             if (now := os.fstat(output.fileno()).st_size) != size:
                 size, heard = now, time.monotonic()
             elif time.monotonic() - heard > self.limit_s:
                 process.kill()
-                process.wait()
-                return False
-        return True
+                hangs = True
 
     def without_the_dead(self):
         """Runs the cases after the one that the program died in, until all have a verdict."""

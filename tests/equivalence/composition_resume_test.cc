@@ -17,8 +17,9 @@ using capstan::testing::train;  // capstan::train is a namespace, too
 
 namespace {
 
-constexpr std::int64_t steps = 6;
-constexpr std::int64_t saved_after = 3;
+// What a step leaves in the states counts in the next one: once before the resume, once in it and once after it.
+constexpr std::int64_t steps = 4;
+constexpr std::int64_t saved_after = 2;
 // float64 sums in another order, amplified by AdamW: what the project promises.
 constexpr double tolerance = 1e-10;
 
@@ -71,23 +72,23 @@ std::vector<Composition> of(const Family& family) {
   return list;
 }
 
-// Each layout is left for two others, with adapters for one of them, and taken up from two.
-void check_cut(const Family& family) {
+// Each layout is left for another one and taken up from another one, `far` or next to it in the list; every second one
+// with adapters, which of the two families' are not the same.
+void check_cut(const Family& family, bool far) {
   const auto list = of(family);
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    check(family, i % 2 == 0, list[i], list[(i + 1) % list.size()]);
-    check(family, i % 2 == 1, list[i], list[(i + list.size() / 2) % list.size()]);
-  }
+  const std::size_t distance = far ? list.size() / 2 : 1;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    check(family, (i % 2 == 1) == far, list[i], list[(i + distance) % list.size()]);
 }
 
 }  // namespace
 
 TEST_CASE("float64: a mixture saved in one layout of strategies continues in another", "[matrix][train]") {
-  check_cut(mixture());
+  check_cut(mixture(), false);
 }
 
 TEST_CASE("float64: a dense model saved in one layout of strategies continues in another", "[matrix][train]") {
-  check_cut(dense());
+  check_cut(dense(), true);
 }
 
 TEST_CASE("float64: every way from one layout of strategies to another", "[.][full][matrix][train]") {

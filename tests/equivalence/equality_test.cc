@@ -3,9 +3,14 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
+#include <map>
+
+#include "support/pairwise.h"
+
 namespace equality_test {
 
 using namespace capstan;
+using testing::Choice;
 using testing::differences;
 using testing::train;
 using testing::TrainResult;
@@ -18,28 +23,45 @@ constexpr double tolerance = 1e-10;
 
 std::string fsdp(const std::string& mode) { return "[strategy.fsdp]\nmode = \"" + mode + "\"\n"; }
 
+enum Factor : std::size_t { dropout_, accumulation_, ranks_, mode_ };
+const std::vector<std::string> dropouts{"0.0", "0.2"};
+const std::vector<std::string> accumulations{"1", "4"};
+const std::vector<int> worlds{1, 2, 3, 6};
+const std::vector<std::string> modes{"full_shard", "no_shard"};
+const std::vector<std::size_t> levels{dropouts.size(), accumulations.size(), worlds.size(), modes.size()};
+
+// One rank without accumulation and sharding is the reference itself.
+bool allowed(const Choice& c) { return worlds[c[ranks_]] > 1 || c[accumulation_] == 1 || c[mode_] == 0; }
+
+const TrainResult& reference_of(const std::string& dropout) {
+  static std::map<std::string, TrainResult> references;
+  if (!references.count(dropout)) {
+    references[dropout] = train({.overrides = {dropout}});
+    REQUIRE(references[dropout].losses.back() < 0.8 * references[dropout].losses.front());
+  }
+  return references[dropout];
+}
+
+void check(const Choice& c) {
+  const auto dropout = "model.dropout=" + dropouts[c[dropout_]];
+  const auto accumulation = "train.accumulation=" + accumulations[c[accumulation_]];
+  INFO(dropout << " " << accumulation << " world " << worlds[c[ranks_]] << " " << modes[c[mode_]]);
+  const auto run =
+      train({.world = worlds[c[ranks_]], .config = fsdp(modes[c[mode_]]), .overrides = {dropout, accumulation}});
+  CHECK(differences(run, reference_of(dropout), tolerance) == "");
+}
+
 }  // namespace
 
-TEST_CASE("float64: every layout learns the same as one rank without sharding", "[matrix][train]") {
-  const std::string dropout = GENERATE(as<std::string>(), "0.0", "0.2");
-  static std::map<std::string, TrainResult> references;  // Catch runs this body once a section
-  if (!references.count(dropout)) references[dropout] = train({.overrides = {"model.dropout=" + dropout}});
-  const auto& reference = references.at(dropout);
-  REQUIRE(reference.losses.back() < 0.8 * reference.losses.front());
-  for (const std::string accumulation : {"1", "4"}) {
-    for (const int world : {1, 2, 3, 6}) {
-      for (const std::string mode : {"full_shard", "no_shard"}) {
-        if (world == 1 && accumulation == "1" && mode == "no_shard") continue;
-        DYNAMIC_SECTION("dropout " << dropout << " accumulation " << accumulation << " world " << world << " "
-                                   << mode) {
-          const auto run = train({.world = world,
-                                  .config = fsdp(mode),
-                                  .overrides = {"model.dropout=" + dropout, "train.accumulation=" + accumulation}});
-          CHECK(differences(run, reference, tolerance) == "");
-        }
-      }
-    }
-  }
+TEST_CASE("float64: a pairwise cover of layouts, each of which learns the same as one rank without sharding",
+          "[matrix][train]") {
+  for (const auto& choice : testing::pairwise(levels, allowed)) check(choice);
+}
+
+TEST_CASE("float64: every layout learns the same as one rank without sharding", "[.][full][matrix][train]") {
+  testing::each_choice(levels, [](const Choice& choice) {
+    if (allowed(choice)) check(choice);
+  });
 }
 
 TEST_CASE("fp32, deterministic, same world size: full_shard and no_shard are bit-equal", "[matrix][train]") {

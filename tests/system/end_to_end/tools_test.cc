@@ -100,8 +100,8 @@ TEST_CASE("tools/test runs a long program as several, each with its own cases") 
               "echo \"All tests passed (9 assertions in $(wc -l <\"$2\") test cases)\"");
   const auto text = tree.test("end_to_end");
   INFO(text);
-  CHECK_THAT(text,
-             Contains("ok   end_to_end 1/4 ") && Contains("9 assertions in 2 test cases") && Contains("4 of 4 passed"));
+  CHECK_THAT(text, Contains("ok   end_to_end 1/4 ") && Contains(" of a processor  9 assertions in 2 test cases") &&
+                       Contains("4 of 4 passed"));
   const auto cases = [&](int number) {
     return capstan::read_file(tree.root() / cat("build/cpu/tests/test_end_to_end.", number, ".cases"));
   };
@@ -124,11 +124,12 @@ TEST_CASE("tools/test knows the verdicts of the cases after the one that its pro
 TEST_CASE("tools/build-times says what a build's targets took, and which of them grew on one machine or another") {
   const Tree tree;
   write_build(tree, 4, 10, 20);
-  tree.write("a.log", "== setup: 7 s\nok   shard                  12.5 s  3 assertions in 2 test cases\n");
+  tree.write("a.log", "== setup: 7 s\nok   shard    12.5 s     9.5 of a processor  3 assertions in 2 test cases\n");
   const auto text = tree.run("tools/build-times build/cpu --log a.log --json then.json");
   INFO(text);
   CHECK_THAT(text, Contains("35 s in 4 steps") && Contains("20.0 s  test shard") && Contains("10.0 s  host"));
-  CHECK_THAT(text, Contains("1.0 s  links") && Contains("7.0 s  setup") && Contains("12.5 s  shard"));
+  CHECK_THAT(text, Contains("1.0 s  links") && Contains("7.0 s  setup") && Contains("12.5 s  shard") &&
+                       Contains("a processor for programs\n        9.5 s  shard"));
   write_build(tree, 8, 20, 60);  // a machine half as fast, on which one target takes more
   const auto grown = tree.run("tools/build-times build/cpu --against then.json");
   CHECK_THAT(grown, Contains("needs 2.00 of the time of the one before, by capstan_catch_main"));

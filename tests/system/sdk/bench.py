@@ -43,10 +43,13 @@ class Bench:
         self.torch = re.search(r'^Torch_ROOT:\w+=(.*)$', cache, re.M).group(1) or str(ROOT / '.deps' / 'torch')
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith('CAPSTAN_') and key != 'Torch_ROOT'}
         self.environment['HOME'] = str(self.folder / 'home')
+        launcher = [] if whole else [str(HERE / 'once'), str(self.folder / 'once')]
         if shutil.which('ccache'):   # the same folder each time: what did not change comes from the cache
-            self.environment['CMAKE_CXX_COMPILER_LAUNCHER'] = 'ccache'
+            launcher.append('ccache')
             self.environment['CCACHE_SLOPPINESS'] = 'pch_defines,time_macros'   # what it needs for precompiled headers
             self.environment.setdefault('CCACHE_DIR', subprocess.run(['ccache', '-k', 'cache_dir'], capture_output=True, text=True, check=True).stdout.strip())
+        if launcher:
+            self.environment['CMAKE_CXX_COMPILER_LAUNCHER'] = ';'.join(launcher)
 
     def run(self, *command, status=0, cwd=None, **environment):
         """Output of a command that has to end with this status; None: anything but 0."""
