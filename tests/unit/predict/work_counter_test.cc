@@ -41,7 +41,7 @@ TEST_CASE("a product counts by its shape, forward and backward") {
 TEST_CASE("products of a batch are one launch, and those of float32 are known") {
   const auto a = on_meta({6, 4, 8}), b = on_meta({6, 8, 16});
   const predict::WorkCounter counted;
-  (void)at::matmul(a, b);
+  (void)at::bmm(a, b);
   REQUIRE(counted.work().products.size() == 1);
   const auto& [product, times] = *counted.work().products.begin();
   CHECK((product.rows == 6 * 4 && product.columns == 16 && product.depth == 8 && times == 1));
