@@ -35,7 +35,8 @@ void check_sequences(const Plugins& plugins, Diagnostics& faults) {
     faults.add(source.where,
                cat("a sample of the data plugin '", source.name, "' is ", form.meaning, ", and the objective '",
                    made.name, "' would learn ", plan.meaning.empty() ? "all of it alike" : "it as " + plan.meaning),
-               "set [objective] plugin to one that compares them, or take out what asks for such samples (data.pairs, data.labels)");
+               "set [objective] plugin to one that compares them, or take out what asks for such samples (data.pairs, "
+               "data.labels)");
   }
 }
 

@@ -21,24 +21,42 @@ static inline int close_range(unsigned first, unsigned last, int flags) {
 /* "KILL" for SIGKILL; NULL for what has no name here. */
 static inline const char* sigabbrev_np(int signal) {
   switch (signal) {
-    case SIGHUP: return "HUP";
-    case SIGINT: return "INT";
-    case SIGQUIT: return "QUIT";
-    case SIGILL: return "ILL";
-    case SIGTRAP: return "TRAP";
-    case SIGABRT: return "ABRT";
-    case SIGBUS: return "BUS";
-    case SIGFPE: return "FPE";
-    case SIGKILL: return "KILL";
-    case SIGUSR1: return "USR1";
-    case SIGSEGV: return "SEGV";
-    case SIGUSR2: return "USR2";
-    case SIGPIPE: return "PIPE";
-    case SIGALRM: return "ALRM";
-    case SIGTERM: return "TERM";
-    case SIGXCPU: return "XCPU";
-    case SIGSYS: return "SYS";
-    default: return NULL;
+    case SIGHUP:
+      return "HUP";
+    case SIGINT:
+      return "INT";
+    case SIGQUIT:
+      return "QUIT";
+    case SIGILL:
+      return "ILL";
+    case SIGTRAP:
+      return "TRAP";
+    case SIGABRT:
+      return "ABRT";
+    case SIGBUS:
+      return "BUS";
+    case SIGFPE:
+      return "FPE";
+    case SIGKILL:
+      return "KILL";
+    case SIGUSR1:
+      return "USR1";
+    case SIGSEGV:
+      return "SEGV";
+    case SIGUSR2:
+      return "USR2";
+    case SIGPIPE:
+      return "PIPE";
+    case SIGALRM:
+      return "ALRM";
+    case SIGTERM:
+      return "TERM";
+    case SIGXCPU:
+      return "XCPU";
+    case SIGSYS:
+      return "SYS";
+    default:
+      return NULL;
   }
 }
 #endif
