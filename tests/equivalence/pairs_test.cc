@@ -10,6 +10,7 @@ namespace pairs_test {
 
 using namespace capstan;
 using namespace capstan::testing;
+using capstan::testing::train;  // capstan::train is a namespace, too
 
 namespace {
 
@@ -54,6 +55,22 @@ TEST_CASE("float64: products in 8 bits, in stages", "[matrix][train]") {
                {splits[0], splits[2]}, tolerance);
   check_splits(of_four_blocks(configuration("llama", whole_blocks, fp8 + "recipe = \"blockwise\"\n")),
                {splits[0], {2, pipeline("zero_bubble")}}, tolerance);
+}
+
+// Routers score by matrices of their own precision, beside experts and projections of fewer bits.
+TEST_CASE("float64: sigmoid routers beside products in 8 bits, and beside frozen weights in 4", "[matrix][train]") {
+  const std::string shared = "hidden_size = 128\nnum_heads = 4\nff_dim = 64\nnum_experts = 4\nexpert_dim = 256\n";
+  const std::string ep = "[strategy.expert_parallel]\nsize = 2\n";
+  const std::vector<Split> splits{{2, tp}, {2, ep}, {2, fsdp + recompute}, {2, pipeline("1f1b")}};
+  for (const auto& [plugin, sizes] : std::vector<std::pair<std::string, std::string>>{
+           {"glm4_moe", "num_kv_heads = 4\nhead_dim = 16\nexpert_groups = 2\nweights_scale = 1.5\n"},
+           {"deepseek_v3", "query_rank = 32\nkey_rank = 32\nstill_dim = 16\nturned_dim = 16\nvalue_dim = 16\n"}}) {
+    const auto run = [&](const std::string& tables) {
+      check_splits(configuration(plugin, shared + sizes, tables), splits, tolerance);
+    };
+    run("[strategy.fp8]\nbackward = \"bf16\"\n");
+    run("[strategy.lora]\ntargets = [\"all-linear\"]\ninit = \"random\"\n[strategy.nf4]\ntargets = [\"experts\"]\n");
+  }
 }
 
 // Rows are tokens: where no sum over tokens is rounded, it does not matter which rank has which.

@@ -199,6 +199,22 @@ std::string config_text(const nn::Adapter& adapter, const std::vector<PeftTensor
   return json.sorted().dump(2) + "\n";
 }
 
+// What a run saved, and where that has no buffers, as beside a folder that it started from, this folder's.
+class WithBuffers : public layout::Source {
+ public:
+  explicit WithBuffers(const strategy::Exported& run) : run_(run) {}
+  bool has(const layout::Param& param) const override { return run_.values.has(param) || !run_.base.empty(); }
+  void fill(const layout::Param& param, const Box& box, const at::Tensor& out) override {
+    if (run_.values.has(param)) return run_.values.fill(param, box, out);
+    if (!base_) base_ = checkpoint::open_folder(run_.base, run_.files);
+    base_->fill(param, box, out);
+  }
+
+ private:
+  const strategy::Exported& run_;
+  std::unique_ptr<layout::Source> base_;
+};
+
 }  // namespace
 
 std::vector<PeftTensor> peft_tensors(const std::vector<const nn::Adapter*>& adapters, const layout::FileMap& files) {
@@ -241,7 +257,8 @@ std::string PeftExporter::write(const std::filesystem::path& folder, const strat
     }
     values.push_back({tensor.key, value});
   }
-  for (auto& value : checkpoint::folder_tensors(contents.trained, whole.map, run.values, at::kFloat))
+  WithBuffers saved(run);
+  for (auto& value : checkpoint::folder_tensors(contents.trained, whole.map, saved, at::kFloat))
     values.push_back(std::move(value));
   for (auto& value : checkpoint::folder_tensors(whole.tied, whole.map, run.values, at::kFloat))
     values.push_back({tied_head_key, std::move(value.tensor)});

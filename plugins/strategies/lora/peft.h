@@ -58,9 +58,10 @@ struct Adapted {
 /// What a PEFT folder is made of.
 struct PeftContents {
   std::vector<const nn::Adapter*> adapters;
-  std::vector<const layout::Param*> trained;  ///< the model's own records that are trained too, each once
-  std::vector<const layout::Param*> tied;     ///< the model's own that two units use, trained or not
-  std::vector<const layout::Param*> coded;    ///< those of `trained` that the model holds in another form
+  /// The model's own records that are trained too, each once, and buffers of modules that are trained whole.
+  std::vector<const layout::Param*> trained;
+  std::vector<const layout::Param*> tied;   ///< the model's own that two units use, trained or not
+  std::vector<const layout::Param*> coded;  ///< those of `trained` that the model holds in another form
 };
 PeftContents peft_contents(const Adapted& adapted);
 /// Why a PEFT folder cannot hold what is trained; empty: it can.

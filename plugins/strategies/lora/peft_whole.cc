@@ -60,6 +60,17 @@ const char* bias_of(const std::map<std::string, Module>& modules) {
   return all ? "all" : "lora_only";
 }
 
+// peft saves a module that was trained whole with what of it is never trained, such as a router's correction.
+void add_buffers(const std::vector<const layout::Param*>& buffers, PeftContents& contents) {
+  std::set<std::string> modules;
+  for (const auto* record : contents.trained) {
+    if (!is_bias(record->name)) modules.insert(record->module);
+  }
+  for (const auto* record : buffers) {
+    if (!record->module.empty() && modules.contains(record->module)) contents.trained.push_back(record);
+  }
+}
+
 bool is_packed(const nn::Weight& weight) { return weight.codec() && weight.codec()->capabilities().packs; }
 
 }  // namespace
@@ -131,6 +142,7 @@ PeftContents peft_contents(const Adapted& adapted) {
     }
   }
   std::set<const nn::Weight*> seen;
+  std::vector<const layout::Param*> buffers;
   for (const auto* unit : adapted.units) {
     for (const auto& weight : unit->weights()) {
       const bool again = !seen.insert(weight.get()).second;
@@ -140,9 +152,11 @@ PeftContents peft_contents(const Adapted& adapted) {
         if (again) contents.tied.push_back(&record);
         if (is_trained && !again) contents.trained.push_back(&record);
         if (is_trained && is_packed(*weight)) contents.coded.push_back(&record);
+        if (record.usage == layout::Usage::buffer && !again) buffers.push_back(&record);
       }
     }
   }
+  add_buffers(buffers, contents);
   return contents;
 }
 

@@ -57,6 +57,8 @@ TEST_CASE("Gemma 4 on ranks learns what it learns on one rank", "[matrix]") {
                   {2, fsdp + recompute},
                   {1, recompute + "regions = [\"attention\", \"mlp\"]\n"},
                   {2, of("pipeline_parallel")},
+                  {2, of("pipeline_parallel") + recompute},
+                  {2, of("pipeline_parallel") + "schedule = \"zero_bubble\"\n" + recompute},
                   {2, of("context_parallel")},
                   {1, packing},
                   {4, of("tensor_parallel") + sequence + of("pipeline_parallel") + packing},

@@ -37,4 +37,13 @@ TEST_CASE("GLM 4's adapters of all products on ranks learn what they learn on on
                   {{2, tensor_parallel(2, true)}, {2, experts}, {2, full_shard}});
 }
 
+TEST_CASE("a router trained whole beside GLM 4's adapters learns on ranks what it learns on one rank", "[matrix]") {
+  const std::string gate = "model.layers.1.mlp.gate.";
+  const std::string model = glm + "[strategy.lora]\nrank = 3\ninit = \"random\"\nmodules_to_save = [\"gate\"]\n";
+  const auto gradients = testing::train({.config = model, .steps = 1}).gradients;
+  CHECK(gradients.contains(gate + "weight"));
+  CHECK_FALSE(gradients.contains(gate + "e_score_correction_bias"));  // which no gradient reaches
+  check(model, {{2, sequence}, {2, experts}, {2, fsdp}, {2, "[strategy.pipeline_parallel]\nsize = 2\n"}});
+}
+
 }  // namespace ranks_test

@@ -14,6 +14,8 @@ namespace {
 const std::string model =
     "[model]\nplugin = \"ministral\"\nvocab_size = 261\nhidden_size = 16\nnum_layers = 2\nnum_heads = 4\n"
     "num_kv_heads = 2\nff_dim = 22\nseq_length = 24\nsliding_window = 4\ninit_std = 0.2\n";
+const std::string two_kinds = "layer_types = [\"sliding_attention\", \"full_attention\"]\n";
+const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n";
 
 }  // namespace
 
@@ -28,8 +30,12 @@ TEST_CASE("every block has the window, or those that the list names") {
 }
 
 TEST_CASE("Ministral on ranks learns what it learns on one rank", "[matrix]") {
-  learns_the_same(model + "layer_types = [\"sliding_attention\", \"full_attention\"]\n",
-                  {{4, tensor_parallel(2, true) + full_shard}, {2, two_stages}, {2, two_parts}});
+  learns_the_same(model + two_kinds, {{4, tensor_parallel(2, true) + full_shard}, {2, two_stages}, {2, two_parts}});
+}
+
+TEST_CASE("Ministral's adapters on ranks, and packed rows", "[matrix]") {
+  learns_the_same(model + two_kinds + lora, {{2, tensor_parallel(2, true)}, {2, full_shard}, {2, two_stages}});
+  packs_the_same(model + two_kinds);
 }
 
 }  // namespace ministral_test

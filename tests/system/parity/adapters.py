@@ -4,13 +4,15 @@
                                  saves it with every B drawn, and adapter-reference.safetensors: ids int64 [2, 9], logits
                                  float32 [2, 9, vocab]
     adapters.py load FOLDER NAME FOLDER/<case>/NAME is an adapter: NAME-reference.safetensors gets its logits on the same
-                                 ids, from peft. Fails where peft finds tensors missing or unexpected, or warns.
+                                 ids, from peft. Fails where peft finds tensors missing or unexpected, or warns; and where
+                                 FOLDER/<case>/merged is not the model that peft merges it into.
     adapters.py fields FOLDER    FOLDER/fields.json: {"field": its default or null} of peft's LoraConfig
 """
 import dataclasses
 import json
 import pathlib
 import sys
+import tempfile
 import warnings
 
 import torch
@@ -22,7 +24,7 @@ from families_gpt_oss import gpt_oss
 from families import VOCAB, bloom, gpt2, llama, mixtral, olmo2, qwen3
 from families_grouped import deepseek_v3, glm4_moe
 from families_qwen3_5 import CASES as QWEN3_5
-from families_neox_phi_ministral import gpt_neox, ministral3, phi3
+from families_neox_phi_ministral import gpt_neox, ministral, ministral3, phi3
 from families_llamas import glm4, granite, olmo3, smollm3
 from families_gemma import gemma2, gemma3, gemma4, gemma4_experts
 from families_wrappers import mistral3
@@ -42,13 +44,15 @@ CASES = {
     "mistral3": (mistral3, dict(target_modules=r"model\.language_model\..*\.(q_proj|v_proj|down_proj)", r=4, lora_alpha=8,
                                 modules_to_save=["lm_head"])),
     # Not at shared experts: peft with transformers 5 takes their names for those of the fused experts.
-    "glm4_moe": (glm4_moe, dict(target_modules=["q_proj", "o_proj"], r=3, lora_alpha=8)),
+    "glm4_moe": (glm4_moe, dict(target_modules=["q_proj", "o_proj"], r=3, lora_alpha=8, modules_to_save=["mlp.gate"])),
     "deepseek_v3": (deepseek_v3, dict(target_modules=["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"], r=3,
                                       lora_alpha=8)),
     "olmo2": (olmo2, dict(target_modules=["k_proj", "down_proj"], r=3, lora_alpha=8)),
     "gpt_neox": (gpt_neox, dict(target_modules=["query_key_value", "dense_h_to_4h"], r=3, lora_alpha=6, bias="all")),
     "phi3": (phi3, dict(target_modules=["qkv_proj", "gate_up_proj", "o_proj"], r=4, lora_alpha=8,
                         modules_to_save=["model.norm"])),
+    "ministral": (ministral, dict(target_modules=["q_proj", "v_proj", "gate_proj"], r=3, lora_alpha=8,
+                                  modules_to_save=["model.norm"])),
     "smollm3": (smollm3, dict(target_modules=["v_proj", "gate_proj"], r=3, lora_alpha=8)),
     "granite": (granite, dict(target_modules=["q_proj", "down_proj"], r=3, lora_alpha=8, modules_to_save=["lm_head"])),
     "olmo3": (olmo3, dict(target_modules=["q_proj", "o_proj"], r=3, lora_alpha=8)),
@@ -68,6 +72,8 @@ if QWEN3_5:
                                                  lora_alpha=8))
 if hasattr(transformers, "Ministral3ForCausalLM"):
     CASES["ministral3"] = (ministral3, dict(target_modules=["q_proj", "k_proj", "down_proj"], r=4, lora_alpha=8))
+# How far apart merged tensors may be, in parts of the largest element: both add sums of at most 5 products in float32.
+MERGED = 2 ** -20
 CASES = {name: case for name, case in CASES.items() if not ONLY or name in ONLY.split(",")}
 
 
@@ -109,6 +115,17 @@ def make(folder):
         save_file(logits(adapted), folder / name / "adapter-reference.safetensors")
 
 
+def check_merged(case, adapted, exported):
+    """Tensor by tensor, under the names of files."""
+    with tempfile.TemporaryDirectory() as own:
+        adapted.merge_and_unload().save_pretrained(own)
+        theirs, ours = (load_file(pathlib.Path(folder) / "model.safetensors") for folder in (own, exported))
+    assert set(theirs) == set(ours), (case, set(theirs) ^ set(ours))
+    for key, tensor in theirs.items():
+        difference = (tensor - ours[key]).abs().max() / tensor.abs().max()
+        assert difference <= MERGED, (case, key, difference)
+
+
 def load(folder, name):
     for case in CASES:
         base = auto_class(folder / case).from_pretrained(folder / case, attn_implementation="eager").eval()
@@ -127,6 +144,7 @@ def load(folder, name):
         out = logits(adapted)
         assert not torch.equal(out["logits"], plain), (case, "the adapter does nothing")
         save_file(out, folder / case / f"{name}-reference.safetensors")
+        check_merged(case, adapted, folder / case / "merged")
 
 
 def fields(folder):

@@ -1,4 +1,4 @@
-// peft and Capstan compute the same from each other's adapter files.
+// peft and Capstan compute the same from each other's adapter files, and merge them into the same model.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -13,6 +13,8 @@
 #include <map>
 
 #include "checkpoint/scratch.h"
+#include "hf/door.h"
+#include "job/assemble.h"
 #include "nn/init_source.h"
 #include "parity/python.h"
 #include "step/session.h"
@@ -61,9 +63,10 @@ const Case all_cases[] = {
     {"mistral3",
      "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"v_proj\", \"down_proj\"]\nmodules_to_save = [\"lm_head\"]\n",
      "rank = 4\ntargets = [\"linear_qkv\", \"o_proj\"]\nmodules_to_save = [\"norm\"]\n"},
-    {"glm4_moe", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\"]\n",
+    // A router has a correction, which is not trained.
+    {"glm4_moe", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\"]\nmodules_to_save = [\"mlp.gate\"]\n",
      "rank = 4\nalpha = 3\ntargets = [\"linear_qkv\", \"linear_proj\"]\nmodules_to_save = "
-     "[\"post_attention_layernorm\"]\n"},
+     "[\"post_attention_layernorm\", \"mlp.gate\"]\n"},
     {"deepseek_v3",
      "rank = 3\nalpha = 8\ntargets = [\"q_a_proj\", \"q_b_proj\", \"kv_a_proj_with_mqa\", \"kv_b_proj\"]\n",
      "rank = 4\nalpha = 3\ntargets = [\"linear_q_down\", \"linear_q_up\", \"linear_kv_down\", \"linear_kv_up\", "
@@ -76,6 +79,9 @@ const Case all_cases[] = {
      "rank = 4\nalpha = 8\ntargets = [\"qkv_proj\", \"gate_up_proj\", \"o_proj\"]\nmodules_to_save = "
      "[\"model.norm\"]\n",
      "rank = 4\nalpha = 6\ntargets = [\"all-linear\"]\nmodules_to_save = [\"lm_head\"]\n"},
+    {"ministral",
+     "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"v_proj\", \"gate_proj\"]\nmodules_to_save = [\"model.norm\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"lm_head\"]\n"},
     {"ministral3", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"down_proj\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\n", false},
     // q, k and v are one module of the file.
@@ -187,6 +193,20 @@ class Trained : public layout::Source {
   std::unique_ptr<layout::Source> base_;
 };
 
+// What a checkpoint of such a run has: nothing frozen.
+class Saved : public layout::Source {
+ public:
+  explicit Saved(Trained& trained) : trained_(trained) {}
+  bool has(const layout::Param& param) const override { return param.trainable && trained_.has(param); }
+  void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override {
+    if (!param.trainable) throw Error(cat("no checkpoint has ", param.name));
+    trained_.fill(param, box, out);
+  }
+
+ private:
+  Trained& trained_;
+};
+
 std::string error_of(const std::string& plugin, const std::string& lora) {
   try {
     const auto job = prepare(plugin, lora);
@@ -214,7 +234,8 @@ TEST_CASE("an adapter that peft saved gives peft's logits", "[transformers4]") {
   }
 }
 
-TEST_CASE("peft loads adapters that Capstan writes, to the same logits", "[transformers4]") {
+TEST_CASE("peft loads adapters that Capstan writes, to the same logits, and merges them to what Capstan exports",
+          "[transformers4]") {
   at::set_num_threads(1);
   std::map<std::string, at::Tensor> ours;
   for (const auto& one : cases) {
@@ -222,11 +243,15 @@ TEST_CASE("peft loads adapters that Capstan writes, to the same logits", "[trans
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       auto session = step::materialise(job, communicator);
       Trained trained(folders() / one.plugin, job.plugins.model->object->file_map());
+      Saved saved(trained);
       session.engine->fill(trained);
       ours[one.plugin] = logits_of(session, reference(one.plugin, "adapter").at("ids"));
       const auto peft = job::exports_of(job.plugins.strategies).front();
       CHECK(train::refusal_of(peft, job.plugins) == "");
-      train::write_export(peft, job.plugins, trained, folders() / one.plugin / "ours");
+      train::write_export(peft, job.plugins, saved, folders() / one.plugin / "ours");
+      const hf::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
+                                   job::pointers(job.model->units)};
+      hf::door().write(model, saved, folders() / one.plugin / "merged", {.merge = true}, communicator);
     });
     // And starting from that folder is where this run was.
     const auto again = prepare(one.plugin, cat(one.ours, "adapter = \"", one.plugin, "/ours\"\n"));

@@ -38,7 +38,9 @@ TEST_CASE("adapters beside experts in MXFP4 learn on ranks what they learn on on
   CHECK(testing::differences(alone, train(1, lora), 1e-10) != "");  // 4 bits are another model
   for (const std::string layout :
        {"[strategy.tensor_parallel]\nsize = 2\n", "[strategy.tensor_parallel]\nsize = 2\nsequence_parallel = true\n",
-        "[strategy.expert_parallel]\nsize = 2\n", "[strategy.fsdp]\nmode = \"full_shard\"\n"}) {
+        "[strategy.expert_parallel]\nsize = 2\n", "[strategy.fsdp]\nmode = \"full_shard\"\n",
+        "[strategy.pipeline_parallel]\nsize = 2\n",
+        "[strategy.pipeline_parallel]\nsize = 2\nschedule = \"zero_bubble\"\n[strategy.recompute]\n"}) {
     INFO(layout);
     CHECK(testing::differences(train(2, cat(lora, kept, layout)), alone, 1e-10) == "");
   }
