@@ -111,6 +111,7 @@ def begin(facts):
             return run
         except Exception as error:
             say(trouble=described(error))
+            wandb.teardown()  # what is left of the attempt holds the run's id
             time.sleep(pause)
             pause = min(2 * pause, 60)
 
