@@ -73,6 +73,18 @@ void add_buffers(const std::vector<const layout::Param*>& buffers, PeftContents&
 
 bool is_packed(const nn::Weight& weight) { return weight.codec() && weight.codec()->capabilities().packs; }
 
+// What of a weight of the model is trained whole, and which buffers it has. `again`: another unit's weight is the same.
+void add_weight(const nn::Weight& weight, bool again, const Adapted& adapted,
+                std::vector<const layout::Param*>& buffers, PeftContents& contents) {
+  for (const auto& record : weight.records()) {
+    const bool is_trained = adapted.trained.contains(record.name);
+    if (again) contents.tied.push_back(&record);
+    if (is_trained && !again) contents.trained.push_back(&record);
+    if (is_trained && is_packed(weight)) contents.coded.push_back(&record);
+    if (record.usage == layout::Usage::buffer && !again) buffers.push_back(&record);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> names_in(const layout::FileTensor& tensor) {
@@ -146,14 +158,7 @@ PeftContents peft_contents(const Adapted& adapted) {
   for (const auto* unit : adapted.units) {
     for (const auto& weight : unit->weights()) {
       const bool again = !seen.insert(weight.get()).second;
-      if (of_adapters.contains(weight.get())) continue;
-      for (const auto& record : weight->records()) {
-        const bool is_trained = adapted.trained.contains(record.name);
-        if (again) contents.tied.push_back(&record);
-        if (is_trained && !again) contents.trained.push_back(&record);
-        if (is_trained && is_packed(*weight)) contents.coded.push_back(&record);
-        if (record.usage == layout::Usage::buffer && !again) buffers.push_back(&record);
-      }
+      if (!of_adapters.contains(weight.get())) add_weight(*weight, again, adapted, buffers, contents);
     }
   }
   add_buffers(buffers, contents);
