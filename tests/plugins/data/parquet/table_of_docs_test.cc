@@ -54,6 +54,10 @@ void write_files(const Folder& folder) {
                "{% if add_generation_prompt %}<assistant>{% endif %}");
   folder.write("qa.jsonl", "{\"question\": \"a\", \"answer\": \"b\"}\n");
   folder.write("pairs.jsonl", "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
+  folder.write("answers.jsonl", R"({"prompt": "a", "completion": "b", "label": true})"
+                                "\n"
+                                R"({"prompt": "c", "completion": "d", "label": false})"
+                                "\n");
   folder.write("texts.jsonl", "{\"text\": \"a\"}\n");
   folder.write("squad.json", R"({"data": [{"paragraphs": [{"context": "A b", "qas": [)"
                              R"({"id": "1", "question": "b?", "answers": [{"text": "b", "answer_start": 2}]}]}]}]})");
