@@ -13,8 +13,8 @@
 
 #include "comm/planned_group.h"
 #include "job/assemble.h"
+#include "predict/action_counter.h"
 #include "predict/watched_model.h"
-#include "predict/work_counter.h"
 #include "strategy/passed_over.h"
 
 namespace capstan::predict {
@@ -41,86 +41,13 @@ void start_at(const objective::Sums& sums, step::MicroContext& context) {
   context.gradients = {at::empty({}, minimised.options())};
 }
 
-// What a program's actions compute and move: of those that differ in their micro-batch the last one, and the gathers of
-// the first.
-class ActionCounter {
- public:
-  ActionCounter(WatchedModel& model, const job::Topology& topology) : model_(model), topology_(topology) {}
-  void begin(const strategy::Action& action) {
-    end();
-    auto found = find(action.kind, action.stage);
-    is_first_ = found == actions_.end();
-    if (is_first_) found = actions_.insert(found, plan::ActionWork{{action.kind, action.stage, 0}, {}});
-    now_ = &found->work;
-    *now_ = {{}, std::move(now_->gathers), {}, {}};
-    copies_.clear();
-    model_.count_gathers_into(is_first_ ? &now_->gathers : &now_->later_gathers);
-    is_first_ = is_first_ && action.kind != Kind::forward;
-    listening_.emplace([this](const comm::PlannedCall& call) { hear(call); });
-    compute_.emplace();
-  }
-  void end() {
-    if (!now_) return;
-    add_computed();
-    if (is_first_) now_->later_gathers = now_->gathers;  // it may be the part's only backward in the stage
-    compute_.reset();
-    listening_.reset();
-    model_.count_gathers_into(nullptr);
-    now_ = nullptr;
-  }
-  // A receive only starts a transfer. What it computes, the micro-batch's fields, is the forward's.
-  std::vector<plan::ActionWork> take() {
-    end();
-    for (auto& [action, work] : actions_) {
-      if (action.kind != Kind::forward) continue;
-      const auto receive = find(Kind::receive_states, action.stage);
-      if (receive != actions_.end()) add(work, receive->work);
-    }
-    std::erase_if(actions_, [](const auto& one) {
-      return one.action.kind == Kind::receive_states || one.action.kind == Kind::receive_gradients;
-    });
-    return std::move(actions_);
-  }
-
- private:
-  std::vector<plan::ActionWork>::iterator find(Kind kind, int stage) {
-    return std::find_if(actions_.begin(), actions_.end(),
-                        [&](const auto& one) { return one.action.kind == kind && one.action.stage == stage; });
-  }
-  void hear(const comm::PlannedCall& call) {
-    if (!call.key) {
-      const auto nodes = nodes_of(call.ranks, topology_.ranks_per_node);
-      ++waited_[{call.operation, static_cast<int>(call.ranks.size()), nodes, call.bytes}];
-    } else if (call.bytes > 0 || copies_.contains(call.key)) {  // what an earlier action began to copy is there
-      if (call.bytes > 0) copies_[call.key] = now_->copies.size();
-      now_->copies.push_back({add_computed(), call.bytes, copies_.at(call.key)});
-    }
-  }
-  // What was computed since this was last asked.
-  plan::Computing add_computed() {
-    plan::Computing computed{std::exchange(compute_->work(), {}), std::exchange(waited_, {})};
-    add(*now_, computed);
-    return computed;
-  }
-
-  WatchedModel& model_;
-  const job::Topology& topology_;
-  std::vector<plan::ActionWork> actions_;
-  plan::MicroStepWork* now_ = nullptr;
-  plan::Transfers waited_;                     // the action's, since add_computed()
-  std::map<const void*, std::size_t> copies_;  // begun in the action: their places
-  bool is_first_ = false;
-  std::optional<comm::PlannedCalls> listening_;
-  std::optional<WorkCounter> compute_;
-};
-
 using Models = std::vector<std::unique_ptr<WatchedModel>>;
 
-// Forward of a batch through the stages of all positions, without gradient: what comes into each stage. `seen` is told
-// what each takes.
+// Forward of a batch through the stages of all positions: what comes into each stage. `seen` is told what each takes.
 std::vector<nn::Hidden> through_stages(const Models& models, const nn::Batch& batch, nn::KVCache* cache,
-                                       const std::function<void(std::size_t position, const AtPeak&)>& seen) {
-  const at::NoGradGuard no_grad;
+                                       const std::function<void(std::size_t position, const AtPeak&)>& seen,
+                                       bool with_gradients = false) {
+  const at::AutoGradMode mode(with_gradients);
   std::vector<nn::Hidden> inputs(1);
   const auto& positions = models.front()->model().stages.positions;
   for (std::size_t s = 0; s < positions.size(); ++s) {
@@ -249,7 +176,7 @@ class CountedStep : public step::Workload {
   }
   void start(int /*micro*/, step::MicroContext& context) override {
     const auto& output = context.out.states;
-    // In stages other passes come before the step, and give the same as the one that is trained.
+    // In stages other passes come before the step; what they give has the shapes of their batches.
     if (!is_whole()) others_ = others_like(output);
     start_at(model_.passes().sums(context.batch, std::move(others_), output), context);
   }
@@ -302,8 +229,27 @@ void run_step(WatchedModel& model, const DryRunOf& what, const std::vector<nn::H
   result.computed.recomputes = model.runner().recomputes();
 }
 
+Models models_of(const std::vector<DryRunOf>& positions) {
+  Models models;
+  for (const auto& what : positions) models.push_back(std::make_unique<WatchedModel>(what));
+  return models;
+}
+
+// Which units made what stages carry decides whether it has a gradient. Models of its own run that forward, since no
+// backward follows it.
+void mark_carried(const std::vector<DryRunOf>& positions, const nn::Batch& batch, std::vector<nn::Hidden>& inputs) {
+  if (std::all_of(inputs.begin(), inputs.end(), [](const auto& input) { return input.carried.empty(); })) return;
+  const auto marked = through_stages(
+      models_of(positions), batch, nullptr, [](std::size_t, const AtPeak&) {}, true);
+  for (std::size_t s = 1; s < inputs.size(); ++s) {
+    for (std::size_t i = 0; i < inputs[s].carried.size(); ++i)
+      inputs[s].carried[i].set_requires_grad(marked[s].carried[i].requires_grad());
+  }
+}
+
 // What comes into each stage in training, where gradients of some of it are wanted.
-std::vector<nn::Hidden> inputs_of(const Models& models, const DryRunOf& what) {
+std::vector<nn::Hidden> inputs_of(const Models& models, const std::vector<DryRunOf>& positions) {
+  const auto& what = positions.front();
   const auto& model = models.front()->model();
   const auto reached = strategy::last_in_backward(job::pointers(model.units));
   const auto longest = longest_batches(what, model.sequence_cut, what.topology.batch.micro_batch, true);
@@ -314,20 +260,20 @@ std::vector<nn::Hidden> inputs_of(const Models& models, const DryRunOf& what) {
     inputs[s].states.set_requires_grad(wanted);
     for (auto& sum : inputs[s].sums) sum.set_requires_grad(wanted);
   }
+  mark_carried(positions, batch, inputs);
   return inputs;
 }
 
 }  // namespace
 
 std::vector<MicroStepMemory> dry_run(const std::vector<DryRunOf>& positions) {
-  Models models;
-  for (const auto& what : positions) models.push_back(std::make_unique<WatchedModel>(what));
+  const auto models = models_of(positions);
   const auto& first = positions.front();
   std::vector<MicroStepMemory> results(positions.size());
   std::vector<nn::Hidden> inputs;
   const bool is_whole = models.front()->runner().stages().is_whole();
   const bool trains = first.config.trains();
-  if (!is_whole && trains) inputs = inputs_of(models, first);
+  if (!is_whole && trains) inputs = inputs_of(models, positions);
   // What is in use when a part of a program ends stays gathered.
   const bool evaluates_last = is_whole && !first.options.gathers_once;
   if (!evaluates_last) evaluate(models, first, results);

@@ -80,6 +80,7 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
   std::shared_ptr<const AssembledModel> model;
   std::vector<FrozenModel> frozen;
   std::optional<Prediction> prediction;
+  CAPSTAN_ASSERT(plugins.model && plugins.minimised);
   setup::collect(faults, [&] {
     auto built = build_model(*plugins.model);
     own = built.own;
@@ -113,6 +114,7 @@ std::optional<ModelJob> prepare_model(const setup::JobRequest& request, plugin::
   auto plugins = load_plugins(config, Needs::model_and_strategies, host, faults);
   auto tokenizer = open_tokenizer(config, plugins, host, faults);
   if (!faults.empty()) return {};
+  CAPSTAN_ASSERT(plugins.model);
   auto model = build_model(*plugins.model);
   job::structure(model, plugins.strategies);
   return ModelJob{std::move(config), std::move(plugins), std::move(*tokenizer), std::move(model)};

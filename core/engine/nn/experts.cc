@@ -278,7 +278,7 @@ at::Tensor Mixture::forward(const at::Tensor& x, RecomputeContext& kept, const V
   const auto all = enter ? enter(x) : x;
   const auto tokens = all.flatten(0, 1);
   const auto routing = router_.forward(tokens, &kept);
-  const auto mixed = experts_.forward(view ? view(tokens) : tokens, routing, &kept).view_as(all);
+  const auto mixed = experts_.forward(view ? view(all).flatten(0, 1) : tokens, routing, &kept).view_as(all);
   auto y = leave ? leave(mixed) : mixed;
   const auto& bias = experts_.down_bias();
   if (!bias) return y;

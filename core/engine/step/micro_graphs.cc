@@ -37,6 +37,10 @@ GraphSetting graph_setting(const Session& session) {
     log::info("micro-steps do not run as CUDA graphs: the objective needs numbers of the whole step before it");
     return {};
   }
+  if (job.plugins.minimised->choices().size() > 1) {
+    log::info("micro-steps do not run as CUDA graphs: the objective's passes go over different sequences");
+    return {};
+  }
   if (splits_layers(job.topology.mesh)) {
     log::info("micro-steps do not run as CUDA graphs: ranks that share layers communicate in the middle of them");
     return {};

@@ -161,7 +161,10 @@ std::vector<checkpoint::TensorBox> parameter_boxes(const Session& session, bool 
   const bool with_frozen = job::settled_save(job.config, job.plugins, *job.model) != "trainable";
   std::vector<checkpoint::TensorBox> boxes;
   for (const auto& stored : session.engine->stored_boxes()) {
-    const bool wanted = (every_copy || stored.copy == 0) && (with_frozen || stored.record->trainable);
+    const auto& record = *stored.record;
+    // A buffer may have come with an adapter, and is small.
+    const bool is_saved = with_frozen || record.trainable || record.usage == layout::Usage::buffer;
+    const bool wanted = (every_copy || stored.copy == 0) && is_saved;
     if (wanted && stored.writes_to_checkpoint) boxes.push_back(box_of("model", stored));
   }
   return boxes;

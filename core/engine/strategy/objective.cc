@@ -84,12 +84,16 @@ void check_scalars(const std::vector<at::Tensor>& sums, std::size_t wanted, cons
   }
 }
 
-// Other micro-batches' forwards come before the matrix is needed.
-void check_baselines(const Plan& plan) {
+// Where other micro-batches' forwards come before the matrix is needed, it is no longer there.
+void check_states(const Plan& plan) {
   const auto states = std::find_if(plan.passes.begin(), plan.passes.end(),
                                    [](const auto& pass) { return pass.output == nn::HeadOutput::states; });
-  if (!plan.baselines.empty() && states != plan.passes.end())
-    refuse(cat("has baselines, and wants states of pass '", states->name, "'"));
+  if (states == plan.passes.end()) return;
+  if (!plan.baselines.empty()) refuse(cat("has baselines, and wants states of pass '", states->name, "'"));
+  const auto some =
+      std::find_if(plan.passes.begin(), plan.passes.end(), [](const auto& pass) { return !pass.sequences.empty(); });
+  if (some != plan.passes.end())
+    refuse(cat("has pass '", some->name, "' over some sequences, and wants states of pass '", states->name, "'"));
 }
 
 }  // namespace
@@ -103,7 +107,7 @@ Objective::Objective(std::string plugin, std::shared_ptr<const objective::Object
     check_counts(plan_, plan_.terms, "a term");
     check_counts(plan_, plan_.figures, "a figure");
     check_counts(plan_, plan_.baselines, "a baseline");
-    check_baselines(plan_);
+    check_states(plan_);
   });
   while (!plan_.passes[trained_].gradient) ++trained_;
   choices_.push_back(plan_.passes[trained_].sequences);

@@ -86,7 +86,7 @@ void Evaluations::answer(const data::DataSource* source, const std::string& spli
                          std::int64_t steps_done) {
   if (!source || samples == 0) return;
   const auto result = generation::library().answers(session_, *source, samples, &agreement_);
-  folder_.predictions(split, execution::predictions_text(result.answers));
+  folder_.predictions(split, result.answers);
   const auto shown = std::min(result.answers.size(), shown_of_a_split);
   answers_.insert(answers_.end(), result.answers.begin(), result.answers.begin() + static_cast<std::ptrdiff_t>(shown));
   observers_.eval_ended(event_of(result, split, steps_done));

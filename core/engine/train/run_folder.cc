@@ -191,8 +191,8 @@ void RunFolder::checkpoint_saved(const monitor::CheckpointSaved& saved) {
   metrics_.add(json.dump());
 }
 
-void RunFolder::predictions(const std::string& split, const std::string& text) {
-  if (rank_ == 0) report(cat("predictions-", split, ".json"), text);
+void RunFolder::predictions(const std::string& split, const std::vector<execution::Answer>& answers) {
+  if (rank_ == 0) report(cat("predictions-", split, ".json"), execution::predictions_text(answers));
 }
 
 void RunFolder::report(const std::string& name, std::string text) {

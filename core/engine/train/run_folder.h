@@ -64,7 +64,7 @@ class RunFolder : public monitor::Monitor {
   void eval_ended(const monitor::EvalEnded& evaluation) override;
   void checkpoint_saved(const monitor::CheckpointSaved& saved) override;
   /// predictions-<split>.json: {id: text}, as SQuAD's official script reads it.
-  void predictions(const std::string& split, const std::string& text);
+  void predictions(const std::string& split, const std::vector<execution::Answer>& answers);
   void write_summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,
                      const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates,
                      const std::optional<SaveTotals>& checkpoints, const std::vector<execution::Answer>& answers);

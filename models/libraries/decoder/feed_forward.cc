@@ -1,6 +1,7 @@
 #include "feed_forward.h"
 
 #include <ATen/ATen.h>
+#include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
 #include <cmath>
@@ -95,7 +96,9 @@ BlockFeedForward::BlockFeedForward(nn::Layer& block, const Spec& spec, std::int6
   mixture_.emplace(block, nn::Mixture::Weights{router_of(spec, file), experts_of(spec, file)}, router_kind(spec),
                    mixture.experts);
   if (mixture.shared_dim > 0) shared_.emplace(block, spec, file);
-  if (mixture.beside_dense) beside_.emplace(block, spec, file);
+  if (!mixture.beside_dense) return;
+  CAPSTAN_ASSERT(!spec.residual_after_norm);  // its norms are within the layer
+  beside_.emplace(block, spec, file);
 }
 
 void BlockFeedForward::add_dense(nn::Layer& block, const Spec& spec, std::int64_t width, const std::string& file) {

@@ -21,8 +21,11 @@ void take_wandb(Import& import) {
   import.set("monitor.wandb.enabled", true, import.has("use_wandb") ? "use_wandb" : "wandb_project");
   take_text(import, "wandb_project", "monitor.wandb.project");
   take_text(import, "wandb_name", "monitor.wandb.name");
-  if (const auto mode = import.text("wandb_mode"); mode == "online" || mode == "offline")
-    import.set("monitor.wandb.mode", mode, "wandb_mode");
+  const auto mode = import.text("wandb_mode");
+  if (mode.empty()) return;
+  const bool is_known = mode == "online" || mode == "offline" || mode == "dryrun";
+  if (!is_known) return import.fault("wandb_mode", cat("is ", mode), "use online, offline or disabled");
+  import.set("monitor.wandb.mode", mode == "online" ? "online" : "offline", "wandb_mode");
 }
 
 void take_mlflow(Import& import) {

@@ -39,6 +39,9 @@ void take_reference(Import& import) {
 void take_objective(Import& import) {
   const auto rl = import.text("rl");
   if (rl.empty()) return;
+  if (rl == "kto")
+    return import.fault("rl", "is kto, whose data are not translated",
+                        "write [objective] plugin = \"kto\" and data.labels = true by hand: docs/preferences.md");
   if (rl != "dpo" && rl != "ipo" && rl != "orpo" && rl != "simpo")
     return import.fault("rl", cat("is ", rl, ", which Capstan does not offer"), "use dpo, ipo, orpo or simpo");
   import.set("objective.plugin", "dpo", "rl");

@@ -261,6 +261,19 @@ JsonlSource::JsonlSource(std::shared_ptr<const Rows> file, std::int64_t samples,
   const auto end = turns_.renderings ? turns_.renderings->head().turn_end : turns_.assistant_end();
   const Conversations conversations(*file_, options_.pairs, turns_);
   if (!end.empty() && conversations.any(samples_)) end_ = turn_end(end, *request_.tokenizer);
+  if (options_.labels) check_prompts();
+}
+
+// A sample has the answer to another prompt, too.
+void JsonlSource::check_prompts() const {
+  const auto prompt_at = [this](std::int64_t line) {
+    return prompt_of(read_record(*file_, line, turns_, options_.known));
+  };
+  for (std::int64_t line = 1; line < samples_; ++line) {
+    if (prompt_at(line) != prompt_at(0)) return;
+  }
+  throw Error("no line has another prompt: with data.labels a sample has the answer to another one, too",
+              "add lines with other prompts", file_->path());
 }
 
 data::Sample JsonlSource::get(std::int64_t index) const {
@@ -280,16 +293,18 @@ data::Sample JsonlSource::get(std::int64_t index) const {
 
 // With the answer of the nearest line before it that has another prompt; the last line is before the first.
 data::Sample JsonlSource::labelled(const Record& record, std::int64_t index) const {
+  const auto where = file_->where(index);
+  const auto label = read_label(*file_, index, record);
+  if (record.reference.empty())
+    throw Error("no answer of the assistant's follows the prompt, but data.labels says whether one is wanted",
+                "end it with an answer that is not empty, or remove it", where);
   const auto prompt = prompt_of(record);
-  for (std::int64_t back = 1; back < samples_; ++back) {
-    const auto other = read_record(*file_, (index + samples_ - back) % samples_, turns_, options_.known);
-    if (prompt_of(other) == prompt) continue;
-    auto sample = make_mixed_sample(record, other, file_->where(index), request_, options_);
-    sample.fields.emplace_back(std::vector<std::int64_t>{read_label(*file_, index, record) ? 1 : 0});
-    return sample;
-  }
-  throw Error("no line has another prompt: with data.labels a sample has the answer to another one, too",
-              "add lines with other prompts", file_->path());
+  auto other = record;
+  for (std::int64_t back = 1; back < samples_ && prompt_of(other) == prompt; ++back)
+    other = read_record(*file_, (index + samples_ - back) % samples_, turns_, options_.known);
+  auto sample = make_mixed_sample(record, other, where, request_, options_);
+  sample.fields.emplace_back(std::vector<std::int64_t>{label ? 1 : 0});
+  return sample;
 }
 
 std::string JsonlSource::content() const {

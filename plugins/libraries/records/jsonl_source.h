@@ -73,6 +73,7 @@ class JsonlSource final : public capstan::data::DataSource {
   CutSamples cuts() const { return options_.cuts ? *options_.cuts : CutSamples(); }
 
  private:
+  void check_prompts() const;
   capstan::data::Sample labelled(const Record& record, std::int64_t index) const;
   std::shared_ptr<const Rows> file_;
   std::int64_t samples_;

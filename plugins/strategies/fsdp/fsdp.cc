@@ -168,7 +168,7 @@ class Fsdp : public strategy::Strategy {
   void shard(strategy::ShardPolicy& policy) override {
     const bool cut = !is("no_shard");
     policy.shard_param = policy.shard_grad = policy.shard_optim = cut;
-    policy.bucket_size.number = options_->wrap;
+    policy.bucket_size = {strategy::BucketSize::By::units, options_->wrap};
     if (const auto least = options_->min_num_params; least > 0)
       policy.bucket_size = {strategy::BucketSize::By::at_least, least};
     policy.reshard_after_forward = options_->reshard_after_forward && !is("shard_grad_op");

@@ -60,6 +60,30 @@ const char* bias_of(const std::map<std::string, Module>& modules) {
   return all ? "all" : "lora_only";
 }
 
+// The module of `listed` that `name` is in; none: null. A module that peft saves has all that is in it.
+const std::string* around(const std::string& name, const std::vector<std::string>& listed) {
+  const auto found = std::find_if(listed.begin(), listed.end(),
+                                  [&](const std::string& outer) { return name.starts_with(outer + "."); });
+  return found == listed.end() ? nullptr : &*found;
+}
+
+// Why peft's files cannot have these modules; empty: they can. An outer module comes before what is in it.
+std::string not_whole(const std::map<std::string, Module>& modules, const std::set<std::string>& adapted) {
+  std::vector<std::string> listed;
+  for (const auto& [name, module] : modules) {
+    const auto* outer = around(name, listed);
+    if (!outer && !module.has_trained_weight()) continue;
+    if (adapted.contains(name)) {
+      const auto what = outer ? cat(*outer, " was trained whole and ", name, " in it has an adapter")
+                              : cat(name, " was trained whole and has an adapter");
+      return cat(what, ", but peft knows only one of these");
+    }
+    if (!module.is_whole()) return cat(outer ? *outer : name, " was trained in part, which peft does not know");
+    if (!outer) listed.push_back(name);
+  }
+  return {};
+}
+
 // peft saves a module that was trained whole with what of it is never trained, such as a router's correction.
 void add_buffers(const std::vector<const layout::Param*>& buffers, PeftContents& contents) {
   std::set<std::string> modules;
@@ -119,7 +143,7 @@ PeftWhole peft_whole(const PeftContents& contents, const layout::FileMap& files)
   const auto modules = modules_of(contents, files);
   PeftWhole whole;
   for (const auto& [name, module] : modules) {
-    if (module.has_trained_weight()) whole.modules_to_save.push_back(name);
+    if (module.has_trained_weight() && !around(name, whole.modules_to_save)) whole.modules_to_save.push_back(name);
   }
   for (const auto* record : contents.tied) {
     if (std::find(contents.trained.begin(), contents.trained.end(), record) == contents.trained.end()) continue;
@@ -167,7 +191,6 @@ PeftContents peft_contents(const Adapted& adapted) {
 
 std::string not_peft(const PeftContents& contents, const layout::FileMap& files) {
   if (contents.adapters.empty()) return "the run has no adapters";
-  const auto merged = [](const std::string& why) { return cat(why, ": export it merged, --to hf --merge"); };
   for (const auto* record : contents.trained) {
     if (!files.tensors.contains(record->name)) return cat(record->name, " has no place in the model's files");
   }
@@ -179,13 +202,8 @@ std::string not_peft(const PeftContents& contents, const layout::FileMap& files)
   const auto modules = adapted_modules(tensors);
   std::set<std::string> adapted(modules.begin(), modules.end());
   for (const auto& parameter : adapted_parameters(tensors)) adapted.insert(parameter.substr(0, parameter.rfind('.')));
-  for (const auto& [name, module] : modules_of(contents, files)) {
-    if (!module.has_trained_weight()) continue;
-    if (adapted.contains(name))
-      return merged(cat(name, " was trained whole and has an adapter, but peft knows only one of these"));
-    if (!module.is_whole()) return merged(cat(name, " was trained in part, which peft does not know"));
-  }
-  return {};
+  const auto why = not_whole(modules_of(contents, files), adapted);
+  return why.empty() ? why : cat(why, ": export it merged, --to hf --merge");
 }
 
 }  // namespace lora

@@ -94,8 +94,9 @@ def move_whole(adapted):
 
 def of_file(state, key):
     """peft's own tensor for a key of adapter_model.safetensors that is no adapter's."""
-    module, leaf = key.rsplit(".", 1)
-    return state[key] if key in state else state[f"{module}.modules_to_save.default.{leaf}"]
+    parts = key.split(".")
+    wrapped = [".".join(parts[:i]) + ".modules_to_save.default." + ".".join(parts[i:]) for i in range(1, len(parts))]
+    return next(state[name] for name in [key, *wrapped] if name in state)
 
 
 def comparable(keys):

@@ -104,7 +104,8 @@ const Case all_cases[] = {
     {"gemma4", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"down_proj\", \"per_layer_projection\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"k_norm\"]\n", false},
     {"gemma4_experts", "rank = 4\nalpha = 8\ntargets = [\"o_proj\", \"proj\", \"up_proj\", \"experts\"]\n",
-     "rank = 3\nalpha = 5\ntargets = [\"all-linear\"]\n", false},
+     // A router is a module with another one in it: peft saves the outer one.
+     "rank = 3\nalpha = 5\ntargets = [\"linear_qkv\", \"experts\"]\nmodules_to_save = [\"router\"]\n", false},
     // Experts and routers are peft's target_parameters.
     {"gpt_oss", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\", \"router\", \"experts\"]\n",
      "rank = 3\nalpha = 5\ntargets = [\"linear_qkv\", \"router\", \"experts\"]\nbias = \"all\"\n"},

@@ -111,6 +111,24 @@ TEST_CASE("what crosses is counted with its bytes, once, where it is sent") {
   CHECK(sent(0, Action::Kind::receive_gradients).empty());
 }
 
+TEST_CASE("of what stages carry, gradients are counted where the run sends them") {
+  const std::string gemma4 =
+      "plugin = \"gemma4\"\nnum_kv_heads = 2\nff_dim = 160\nturned_part = 0.25\nlocal_rope_theta = 1e4\ninputs_width = "
+      "6\ninputs_vocab_size = 261\n";
+  constexpr std::int64_t carried_bytes = rows * length * 2 * 6 * 2;  // both blocks' inputs, in 16 bits
+  const auto sent = [&](const std::string& strategies) {
+    const auto stages = dry_runs(job_in_stages(gemma4, stages_table("two") + strategies, 2, 4));
+    std::map<std::int64_t, std::int64_t> bytes;
+    for (const auto& [action, work] : stages[1].actions) {
+      if (action.kind != Action::Kind::send_gradients) continue;
+      for (const auto& [transfer, times] : work.waited) bytes[transfer.bytes] += times;
+    }
+    return bytes;
+  };
+  CHECK(sent("").contains(carried_bytes));
+  CHECK_FALSE(sent(lora).contains(carried_bytes));  // made by the embedding, which is frozen
+}
+
 TEST_CASE("a receive only starts a transfer: the columns of the batch that come with it are the forward's work") {
   const auto kernels = [](const std::string& strategies, int world) {
     std::int64_t sum = 0;

@@ -86,7 +86,7 @@ TEST_CASE("a run's files are not written through links that stand in their place
   const fs::path other = folder.write("other", "{}\n");
   fs::create_directories(folder / "run");
   fs::create_symlink(other, folder / "run/predictions-eval.json");
-  RunFolder(folder / "run", 0).predictions("eval", "{}\n");
+  RunFolder(folder / "run", 0).predictions("eval", {{0, "id", "", "text", {}}});
   CHECK_FALSE(fs::is_symlink(folder / "run/predictions-eval.json"));
   fs::remove(folder / "run/metrics.jsonl");
   fs::create_symlink(other, folder / "run/metrics.jsonl");
