@@ -46,10 +46,14 @@ def program_of_a_module(bench):
     (programs / 'capstan').chmod(0o755)
     with (folder / 'site.sh').open('a') as site:
         site.write(f'program= modules=(capstan/1)\nmodule() {{ [ "$*" != "load capstan/1" ] || PATH={programs}:$PATH; }}\n')
-    job = submitted_job(bench, folder, bench.config().name, 'train.max_steps=2')
-    output = f'tree/logs/small-1x1-{job}.out'
-    check(bench.wait_for_end(job) == 'COMPLETED', bench.output(output))
-    check_words(bench.output(output), ' Exit code  : 0')
+    file = bench.config()
+    submit(bench, folder, '--dry-run', file.name)
+    # Not by slurm/submit, whose PATH the job would have.
+    done = bench.slurm.run('sbatch', '--parsable', '--output=job.out', '--time=5', '--signal=USR1@0', 'slurm/train.sbatch', file, 'train.max_steps=2',
+                           cwd=folder, env=bench.variables(CAPSTAN_SITE=folder / 'site.sh'))
+    check(done.returncode == 0, done.stderr)
+    check(bench.wait_for_end(done.stdout.strip()) == 'COMPLETED', bench.output('tree/job.out'))
+    check_words(bench.output('tree/job.out'), ' Exit code  : 0')
 
 
 def submitted_job(bench, folder, *words, env=None):
