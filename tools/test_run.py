@@ -6,6 +6,7 @@ processes of their own, without the one that it died in.
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import tempfile
 import time
@@ -59,7 +60,8 @@ class Run:
         elif process.returncode < 0:
             said += f'\nended by signal {-process.returncode}\n'
         self.ended = CASE_ENDED.findall(said)
-        self.died = '' if process.returncode >= 0 and not hangs else 'seen' if CAUGHT in said else 'unseen'
+        stopped = process.returncode == -signal.SIGINT   # by who waits for the tests: no other case is to run then
+        self.died = '' if (process.returncode >= 0 or stopped) and not hangs else 'seen' if CAUGHT in said else 'unseen'
         self.output += said if hangs else CASE_ENDED.sub('', said)
         return process.returncode in (0, SKIPPED), process.returncode == SKIPPED
 
@@ -76,7 +78,7 @@ class Run:
             if (now := os.fstat(output.fileno()).st_size) != size:
                 size, heard = now, time.monotonic()
             elif time.monotonic() - heard > self.limit_s:
-                process.kill()
+                os.kill(process.pid, signal.SIGKILL)   # process.kill() may reap it, and wait4 would find none
                 hangs = True
 
     def without_the_dead(self):

@@ -44,11 +44,11 @@ def packages(installed):
     return found
 
 
-def licences(found, folder, libraries=None):
-    """Each package's copyright file, which its licence asks to be passed on."""
+def licences(found, folder, built_in=None):
+    """Each package's copyright file, which its licence asks to be passed on; built_in is the folder of libraries that `built` reads."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in found:
-        text = libraries / f'share/licences/{name}.txt' if libraries else pathlib.Path('/usr/share/doc') / name / 'copyright'
+        text = built_in / f'share/licences/{name}.txt' if built_in else pathlib.Path('/usr/share/doc') / name / 'copyright'
         if text.exists():
             shutil.copyfile(text, folder / f'{name}.txt')
 

@@ -37,7 +37,8 @@ def standard_library(bench, compiler):
     """The GCC whose standard library it uses, as "12"."""
     macros = bench.run(compiler, '-std=c++20', '-x', 'c++', '-E', '-dM', '-include', 'version', '/dev/null')
     found = re.search(r'define _GLIBCXX_RELEASE (\d+)', macros)
-    check(found, f'{compiler} uses no standard library of a GCC')
+    if not found:
+        raise NotTried('it uses no standard library of a GCC')
     return found[1]
 
 
@@ -75,7 +76,7 @@ def newest_torch(bench):
     try:
         bench.run(folder / 'bin/pip', 'install', '--quiet', '--no-deps', 'torch')
     except Failed as failure:
-        raise NotTried(f'pip has no torch: {str(failure).strip().splitlines()[-1]}') from failure
+        raise NotTried(f'pip has no torch: {last_line(str(failure))}') from failure
     found = bench.run(folder / 'bin/python', '-c', 'from importlib.metadata import version; print(version("torch"))').strip().split('+')[0]
     bench.run(folder / 'bin/pip', 'install', '--quiet', '--no-index', '--no-deps', next(bench.folder.glob('dist/*.whl')))
     pinned = re.search(r'^torch (\S+)', (ROOT / 'tools/pins.txt').read_text(encoding='utf-8'), re.M)[1]
@@ -85,6 +86,10 @@ def newest_torch(bench):
     shutil.rmtree(folder)
     check_words(said, f'this environment has torch {found}, and this Capstan was built for {pinned}', f'fix: pip install torch=={pinned}')
     return said.splitlines()[0]
+
+
+def last_line(text):
+    return (text.strip().splitlines() or ['it said nothing'])[-1]
 
 
 @functools.cache
@@ -115,14 +120,18 @@ def in_image(bench, image):
         raise NotTried('neither podman nor docker answers')
     got = subprocess.run([program, 'pull', '--quiet', image], capture_output=True, text=True, check=False)
     if got.returncode != 0 and subprocess.run([program, 'image', 'inspect', image], capture_output=True, check=False).returncode != 0:
-        raise NotTried(f'{program} cannot pull {image}: {got.stderr.strip().splitlines()[-1]}')
+        raise NotTried(f'{program} cannot pull {image}: {last_line(got.stderr)}')
     archive = next(bench.folder.glob('dist/*.tar.zst'))
     tree, (torch, folders) = unpack(bench, archive), libtorch(bench)
     mounted = [word for folder in sorted({bench.folder, *folders}) for word in ('-v', f'{folder.resolve()}:{folder}:ro')]
     done = subprocess.run([program, 'run', '--rm', '--network', 'none', *mounted, image, 'sh', '-c', IN_IMAGE.format(tree=tree, torch=torch)],
                           capture_output=True, text=True, check=False)
     said = done.stdout + done.stderr
-    glibc = tuple(map(int, re.search(r'(\d+)\.(\d+)$', said.splitlines()[0]).groups()))
+    if done.returncode == 125:   # the program's own failure, not that of what it ran
+        raise NotTried(f'{program} cannot run {image}: {last_line(done.stderr)}')
+    version = re.search(r'^ldd .*?(\d+)\.(\d+)$', done.stdout, re.M)
+    check(version, f'{program} did not run {image}, which ended with {done.returncode}:\n{said}')
+    glibc = tuple(map(int, version.groups()))
     needed = tuple(map(int, re.search(r'manylinux_(\d+)_(\d+)', next(bench.folder.glob('dist/*.whl')).name).groups()))
     if glibc < needed:
         check(done.returncode != 0 and re.search(r"version `GLIBC(XX)?_[\d.]+' not found", said), f'{image} has glibc {glibc}, and Capstan ran or failed otherwise:\n{said}')

@@ -37,6 +37,25 @@ def helped_unbuilt(bench):
     check_words(submit(bench, folder, bench.config().name, status=2).stderr, 'no none: build it')
 
 
+def program_of_a_module(bench):
+    """The capstan that `module load` puts on the PATH is found, on the login node and in the job."""
+    folder = tree(bench)
+    programs = bench.folder / 'programs'
+    programs.mkdir()
+    (programs / 'capstan').write_text(f'#!/bin/sh\nexec {bench.program} "$@"\n')
+    (programs / 'capstan').chmod(0o755)
+    with (folder / 'site.sh').open('a') as site:
+        site.write(f'program= modules=(capstan/1)\nmodule() {{ [ "$*" != "load capstan/1" ] || PATH={programs}:$PATH; }}\n')
+    file = bench.config()
+    submit(bench, folder, '--dry-run', file.name)
+    # Not by slurm/submit, whose PATH the job would have.
+    done = bench.slurm.run('sbatch', '--parsable', '--output=job.out', '--time=5', '--signal=USR1@0', 'slurm/train.sbatch', file, 'train.max_steps=2',
+                           cwd=folder, env=bench.variables(CAPSTAN_SITE=folder / 'site.sh'))
+    check(done.returncode == 0, done.stderr)
+    check(bench.wait_for_end(done.stdout.strip()) == 'COMPLETED', bench.output('tree/job.out'))
+    check_words(bench.output('tree/job.out'), ' Exit code  : 0')
+
+
 def submitted_job(bench, folder, *words, env=None):
     """The number of the job that slurm/submit made."""
     return re.search(r'Submitted batch job (\d+)', submit(bench, folder, *words, env=env).stdout).group(1)
@@ -341,6 +360,6 @@ def documented(bench):
         check(list(ROOT.glob(pattern)), f'docs/slurm.md names {name}, and nothing is called so')
 
 
-CASES = (shellcheck, documented, helped_unbuilt, submitted, swept, refused_on_the_login_node, nodes_told_to_check, dry_run, names_of_jobs, dry_runs_of_gres, dry_runs_of_times,
+CASES = (shellcheck, documented, helped_unbuilt, program_of_a_module, submitted, swept, refused_on_the_login_node, nodes_told_to_check, dry_run, names_of_jobs, dry_runs_of_gres, dry_runs_of_times,
          short_time, tasks_that_are_not_the_ranks, queued_again_by_the_script, gate, gate_of_the_file, array,
          array_of_one_name, in_a_container)
