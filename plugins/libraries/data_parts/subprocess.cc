@@ -212,6 +212,7 @@ class Streams {
 
   // The last ones say why a program ended.
   void keep_errors(std::string_view piece) {
+    if (program_.on_errors) program_.on_errors(piece);
     ended_.errors += piece;
     if (ended_.errors.size() > program_.most_errors)
       ended_.errors.erase(0, ended_.errors.size() - program_.most_errors);

@@ -4,6 +4,7 @@
 #include <capstan/base/text.h>
 #include <capstan/data_parts/subprocess.h>
 
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -31,12 +32,16 @@ Lack lack_of(const std::string& python) {
   constexpr const char* get_client = "pip install wandb there, or set monitor.wandb.python to a Python 3 that has it";
   std::optional<EndedProgram> ended;
   try {
-    ended = run_program({.arguments = {python, "-c", probe_script}});
+    // The first import from a shared file system that has nothing of it in memory takes minutes.
+    ended = run_program({.arguments = {python, "-c", probe_script}, .patience = std::chrono::minutes(5)});
   } catch (const Error& error) {
     return {error.diagnostics().front().what,
             "install Python 3 and wandb, or set monitor.wandb.python to one that has it"};
   }
   const auto answer = try_parse_json(ended->output);
+  if (ended->is_hung)
+    return {cat(python, ", asked for wandb, ", ended->text(), ended->last_words()),
+            cat("see whether ", python, " -c 'import wandb' hangs too, as on a file system that does not answer")};
   if (!answer.is_object()) return {cat(python, ", asked for wandb, ", ended->text(), ended->last_words()), get_client};
   const auto lacks = text_in(answer, "lacks");
   const auto why = text_in(answer, "why");

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "client.h"
 #include "offline_run.h"
@@ -50,6 +51,16 @@ constexpr double hurried_wait_s = 10;
 class Wandb final : public monitor::Monitor, public monitor::PlannedRunCheck {
  public:
   explicit Wandb(const config::Options<WandbOptions>& options) : options_(options) {}
+  /// Where another rank failed nobody has called run_failed().
+  ~Wandb() override {
+    try {
+      if (run_) end_failed();
+    } catch (const std::exception& error) {
+      log::warning(cat("W&B run: ", error.what()));
+    }
+  }
+  Wandb(const Wandb&) = delete;
+  Wandb& operator=(const Wandb&) = delete;
   void check(const monitor::PlannedRun& run, Diagnostics& diagnostics) const override {
     if (run.rank == 0 && mode_of(*options_, data::process_environment()) == Mode::online)
       check_client(options_, diagnostics);
@@ -63,23 +74,37 @@ class Wandb final : public monitor::Monitor, public monitor::PlannedRunCheck {
     sender_.emplace(Sender::Start{python_program(options_->python), run_->log_file(), options_->system_interval_s});
   }
   monitor::Values step_ended(const monitor::StepEnded& step) override {
-    if (run_) run_->log(monitor::step_metrics(step));
+    write(monitor::step_metrics(step));
     tell();
     return {};
   }
-  void eval_ended(const monitor::EvalEnded& eval) override {
-    if (run_) run_->log(monitor::eval_metrics(eval));
-  }
+  void eval_ended(const monitor::EvalEnded& eval) override { write(monitor::eval_metrics(eval)); }
   void run_ended(const monitor::RunEnded& run) override {
     if (!run_) return;
-    const auto sync_line = run_->finish(run);
+    const auto sync_line = std::exchange(run_, std::nullopt)->finish(run);
     finish(sync_line, run.steps < steps_ ? std::min(options_->wait_s, hurried_wait_s) : options_->wait_s);
   }
   void run_failed(const monitor::RunFailed&) override {
-    if (run_) finish(run_->fail(), std::min(options_->wait_s, hurried_wait_s));
+    if (run_) end_failed();
   }
 
  private:
+  // Without the folder there is nothing to send.
+  void write(const monitor::Values& values) {
+    try {
+      if (run_) run_->log(values);
+    } catch (...) {
+      run_.reset();
+      sender_.reset();
+      throw;
+    }
+  }
+
+  void end_failed() {
+    const auto sync_line = std::exchange(run_, std::nullopt)->fail();
+    finish(sync_line, std::min(options_->wait_s, hurried_wait_s));
+  }
+
   void tell() {
     if (!sender_) return;
     const auto news = sender_->news();

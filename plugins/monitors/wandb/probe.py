@@ -6,16 +6,18 @@ import sys
 from urllib.parse import urlsplit
 
 
-def has_key(server):
-    if os.environ.get('WANDB_API_KEY') or os.environ.get('WANDB_IDENTITY_TOKEN_FILE'):
+def has_key(settings):
+    if settings.api_key or os.environ.get('WANDB_API_KEY') or os.environ.get('WANDB_IDENTITY_TOKEN_FILE'):
         return True
     for name in (os.environ.get('NETRC'), '~/.netrc', '~/_netrc'):
         try:
             known = netrc.netrc(os.path.expanduser(name)) if name else None
-        except (OSError, netrc.NetrcParseError):
+        except (OSError, ValueError, netrc.NetrcParseError):  # ValueError: it is no UTF-8
             continue
-        # Newer clients send what is for wandb.ai elsewhere, and take a key that was stored for it.
-        hosts = [urlsplit(server).netloc] + ([] if os.environ.get('WANDB_BASE_URL') else ['api.wandb.ai'])
+        # Clients look for the server with its port, or without. Newer ones send what is for wandb.ai elsewhere, and take
+        # a key that was stored for it.
+        server = urlsplit(settings.base_url)
+        hosts = [server.netloc, server.hostname] + ([] if os.environ.get('WANDB_BASE_URL') else ['api.wandb.ai'])
         if known and any(known.authenticators(host) for host in hosts):
             return True
     return False
@@ -29,8 +31,8 @@ def answer():
         return {'lacks': 'wandb', 'why': str(error)}
     if not hasattr(wandb.Settings, 'model_fields'):
         return {'lacks': 'version', 'why': wandb.__version__}
-    server = wandb.setup().settings.base_url
-    return {'lacks': '' if has_key(server) else 'key', 'why': urlsplit(server).hostname}
+    settings = wandb.setup().settings
+    return {'lacks': '' if has_key(settings) else 'key', 'why': urlsplit(settings.base_url).hostname}
 
 
 out = os.fdopen(os.dup(1), 'w')

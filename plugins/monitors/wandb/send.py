@@ -2,7 +2,8 @@
 # sent: send.py LOG SCRATCH PROCESS INTERVAL
 # LOG is the run's transaction log, SCRATCH a folder for the client's own files, PROCESS and INTERVAL what system
 # metrics are sampled of, and how often in seconds. Says on standard output, a JSON object a line: {"url": …} where the
-# run is; {"trouble": …} what keeps it from there, for which it tries again; at the end {"sent": [logs]}, when W&B
+# run is; {"trouble": …} what keeps it from there, for which it tries again; {"lost": …} what W&B
+# will not have, once; at the end {"sent": [logs]}, when W&B
 # has all, or {"failed": …}. The client's own words go to standard error.
 import glob
 import json
@@ -111,7 +112,10 @@ def begin(facts):
             return run
         except Exception as error:
             say(trouble=described(error))
-            wandb.teardown()  # what is left of the attempt holds the run's id
+            try:
+                wandb.teardown()  # what is left of the attempt holds the run's id
+            except Exception as left:
+                print(described(left), file=sys.stderr)
             time.sleep(pause)
             pause = min(2 * pause, 60)
 
@@ -138,19 +142,23 @@ def earlier_logs():
 
 
 def main():
-    run = None
+    run, is_first_row = None, True
     earlier = earlier_logs()
     for kind, record in Log(LOG).follow(True):
         if kind == 'run':
             run = begin(record.run)
             for log in earlier:
-                for kind, record in Log(log).follow(False):
-                    send(run, kind, record)
+                for earlier_kind, earlier_record in Log(log).follow(False):
+                    send(run, earlier_kind, earlier_record)
         elif kind == 'exit':
             run.finish(exit_code=record.exit.exit_code)
             say(sent=[*earlier, LOG])
             return
         elif run is not None:
+            if kind == 'history' and is_first_row:
+                is_first_row = False
+                if record.history.step.num < run.step:  # the client drops such rows
+                    say(lost='it has later steps of a start before, and takes none below them')
             send(run, kind, record)
 
 

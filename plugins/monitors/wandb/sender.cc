@@ -36,6 +36,16 @@ Program program_of(const Sender::Start& start, const fs::path& scratch) {
   return program;
 }
 
+// A start of the same run that was killed has left its client's files.
+void remove_left_scratch(const fs::path& log) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(log.parent_path().parent_path(), ignored)) {
+    const auto& folder = entry.path();
+    const bool is_start = folder.filename().string().starts_with("offline-run-") && is_there(folder / log.filename());
+    if (is_start) fs::remove_all(folder / "sending", ignored);
+  }
+}
+
 }  // namespace
 
 Sender::Sender(Start start) : start_(std::move(start)), thread_([this](const std::stop_token& stop) { run(stop); }) {}
@@ -67,23 +77,24 @@ void Sender::run(const std::stop_token& stop) {
   std::error_code ignored;
   std::string end;
   try {
+    remove_left_scratch(start_.log);
     fs::create_directories(scratch);
     auto program = program_of(start_, scratch);
     program.on_output = [this](std::string_view output) { take(output); };
+    program.on_errors = [this](std::string_view errors) { take_errors(errors); };
     const auto ended = run_program(program, stop);
     last_words_ = ended.last_words();
     end = cat("W&B gets nothing more of this run: ",
               failure_.empty() ? cat("the process that sends it ", ended.text(), last_words_) : failure_);
-    const bool gave_up = ended.errors.find(gives_up) != std::string::npos;
-    if (gave_up) end = "W&B has not got all of this run: the server refused some of it";
-    if (gave_up) sent_.clear();
+    if (has_lost_) sent_.clear();
     for (const auto& log : sent_) write_file(log + ".synced", "");  // wandb sync passes it by
   } catch (const std::exception& error) {
     end = cat("W&B gets nothing of this run: ", error.what());
   }
   fs::remove_all(scratch, ignored);
   const std::lock_guard lock(mutex_);
-  if (sent_.empty() && !stop.stop_requested()) news_.warnings.push_back(end);
+  const bool is_told = has_lost_ && failure_.empty();
+  if (sent_.empty() && !is_told && !stop.stop_requested()) news_.warnings.push_back(end);
   is_over_ = true;
   over_.notify_all();
 }
@@ -98,9 +109,24 @@ void Sender::take(std::string_view output) {
   }
 }
 
+// The words may be in two pieces.
+void Sender::take_errors(std::string_view errors) {
+  errors_ += errors;
+  if (errors_.find(gives_up) != std::string::npos) lose("the server refused some of it");
+  const auto kept = std::string_view(gives_up).size() - 1;
+  if (errors_.size() > kept) errors_.erase(0, errors_.size() - kept);
+}
+
+void Sender::lose(const std::string& what) {
+  if (std::exchange(has_lost_, true)) return;
+  const std::lock_guard lock(mutex_);
+  news_.warnings.push_back(cat("W&B has not got all of this run: ", what));
+}
+
 void Sender::take_line(const std::string& line) {
   const auto said = try_parse_json(line);
   if (!said.is_object()) return;
+  if (said.contains("lost")) lose(printable(said.at("lost").get<std::string>()));
   const std::lock_guard lock(mutex_);
   if (said.contains("url")) news_.url = printable(said.at("url").get<std::string>());
   if (said.contains("trouble") && !std::exchange(has_warned_, true))

@@ -42,12 +42,16 @@ class Sender {
  private:
   void run(const std::stop_token& stop);
   void take(std::string_view output);
+  void take_errors(std::string_view errors);
   void take_line(const std::string& line);
+  void lose(const std::string& what);
 
   Start start_;
   // The thread's own until it has ended.
-  std::string line_;     ///< of the program's output, not complete yet
-  std::string failure_;  ///< what the program said at its end
+  std::string line_;       ///< of the program's output, not complete yet
+  std::string errors_;     ///< the end of what it wrote to standard error
+  bool has_lost_ = false;  ///< W&B will not get all
+  std::string failure_;    ///< what the program said at its end
   std::string last_words_;
   std::vector<std::string> sent_;  ///< logs that W&B has all of: the run's own and those of earlier starts
   std::mutex mutex_;               ///< guards what follows

@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <string>
 
 #include "support/folder.h"
@@ -70,6 +71,16 @@ TEST_CASE("a Python is asked once") {
   CHECK(said(folder, script) == "");
   CHECK(said(folder, script) == "");
   CHECK(std::filesystem::file_size(folder / "python.asked") == 2);
+}
+
+TEST_CASE("a Python file of the working folder is not taken for a library's") {
+  const test::Folder folder;
+  folder.write("json.py", "raise SystemExit('of the working folder')\n");
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder / ".");
+  const auto words = said_of("python3");
+  std::filesystem::current_path(before);
+  CHECK_THAT(words, !Contains("of the working folder"));
 }
 
 }  // namespace client_test

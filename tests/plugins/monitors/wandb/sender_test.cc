@@ -119,12 +119,32 @@ TEST_CASE("a process that dies is told with its last words, and is not waited fo
   CHECK(sending.sender->news().warnings.empty());
 }
 
-TEST_CASE("a client that has given up a part has not sent all") {
-  Sending sending("echo 'wandb: WARNING Fatal error while uploading data. Some run data will not be synced' >&2\n" +
-                  until_end + sent);
+TEST_CASE("a client that has given up a part has not sent all, which is told at once, whatever it says after") {
+  const auto [script, words] = GENERATE(
+      std::pair("printf 'wandb: WARNING Fatal error while ' >&2\nsleep 0.2\necho 'uploading data.' >&2\n"
+                "head -c 50000 /dev/zero | tr '\\0' 'a' >&2\n",
+                "the server refused some of it"),
+      std::pair("echo '{\"lost\": \"it has later steps\"}'\necho '{\"lost\": \"more\"}'\n", "it has later steps"));
+  Sending sending(script + until_end + sent);
+  CHECK(first_news(*sending.sender).warnings ==
+        std::vector<std::string>{std::string("W&B has not got all of this run: ") + words});
   sending.end_log();
   CHECK_FALSE(sending.sender->finish(seconds(60)));
-  CHECK_THAT(sending.sender->news().warnings.at(0), Contains("the server refused some of it"));
+  CHECK(sending.sender->news().warnings.empty());
+  CHECK_FALSE(std::filesystem::exists(sending / "run-a1b2c3d4.wandb.synced"));
+}
+
+TEST_CASE("what a killed start of the run has left of the client goes, and another run's does not") {
+  const test::Folder folder;
+  for (const auto* name : {"offline-run-1-a", "offline-run-2-a", "offline-run-1-b"})
+    std::filesystem::create_directories(folder / name / "sending");
+  for (const auto* name : {"offline-run-1-a", "offline-run-2-a"})
+    capstan::write_file(folder / name / "run-a.wandb", "");
+  capstan::write_file(folder / "offline-run-1-b" / "run-b.wandb", "");
+  Sender sender({"/nowhere/python3", folder / "offline-run-2-a" / "run-a.wandb", 10});
+  CHECK_FALSE(sender.finish(seconds(60)));
+  CHECK_FALSE(std::filesystem::exists(folder / "offline-run-1-a" / "sending"));
+  CHECK(std::filesystem::exists(folder / "offline-run-1-b" / "sending"));
 }
 
 TEST_CASE("a program that cannot be started is told") {

@@ -25,6 +25,8 @@ struct Program {
   std::size_t most_errors = std::size_t{1} << 14;  ///< bytes of standard error that are kept, the last ones
   /// A program that takes no input, writes nothing and does not end for so long hangs, and is killed; 0: never.
   std::chrono::milliseconds patience{60000};
+  /// Gets what it writes to standard error, piece by piece as it comes, besides EndedProgram::errors.
+  std::function<void(std::string_view)> on_errors = {};
 };
 
 /// What became of a program.
