@@ -51,7 +51,7 @@ constexpr double hurried_wait_s = 10;
 class Wandb final : public monitor::Monitor, public monitor::PlannedRunCheck {
  public:
   explicit Wandb(const config::Options<WandbOptions>& options) : options_(options) {}
-  /// Where another rank failed nobody has called run_failed().
+  /// Where another rank failed, run_failed() was not called.
   ~Wandb() override {
     try {
       if (run_) end_failed();

@@ -17,8 +17,8 @@ static inline long descriptor_of(const char* name) {
   return fd;
 }
 
-/* The kernel's, by its number. Kernels before 5.11 have none with this flag, so there all open descriptors are marked, by
-   system calls alone: opendir() would allocate, which is not safe after fork(). Only for CLOSE_RANGE_CLOEXEC. */
+/* The kernel's, by its number. Kernels before 5.11 have none with this flag, so there all open descriptors are marked,
+   by system calls alone: opendir() would allocate, which is not safe after fork(). Only for CLOSE_RANGE_CLOEXEC. */
 static inline int close_range(unsigned first, unsigned last, int flags) {
   if (syscall(436, first, last, flags) == 0) return 0;
   if (flags != (int)CLOSE_RANGE_CLOEXEC) {
@@ -27,7 +27,7 @@ static inline int close_range(unsigned first, unsigned last, int flags) {
   }
   const int folder = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return -1;
-  alignas(8) char entries[4096];   /* each: inode and offset of 8 bytes, length of 2, type of 1, name */
+  alignas(8) char entries[4096]; /* each: inode and offset of 8 bytes, length of 2, type of 1, name */
   long size;
   while ((size = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0) {
     for (long at = 0; at < size;) {
