@@ -3,6 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
 #include <capstan/base/json.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
