@@ -102,7 +102,7 @@ class Bench:
     def variables(self, **more):
         return {'OMP_NUM_THREADS': '1', **{key: str(value) for key, value in more.items()}}
 
-    def srun(self, *words, env=None, limit_s=150):
+    def srun(self, *words, env=None, limit_s=300):
         """`srun WORDS` in this case's folder, to its end."""
         return self.slurm.run('srun', *words, env=self.variables(**(env or {})), cwd=self.folder, limit_s=limit_s)
 
@@ -130,16 +130,16 @@ class Bench:
         words = self.slurm.run('scontrol', 'show', 'job', '--oneliner', number).stdout.split()
         return dict(word.split('=', 1) for word in words if '=' in word)
 
-    def wait_until(self, fact, what, limit_s=120):
+    def wait_until(self, fact, what, limit_s=240):
         deadline = time.monotonic() + limit_s
         while not fact():
             check(time.monotonic() < deadline, f'{what}: not within {limit_s} s; output:\n{self.output()}')
             time.sleep(0.1)
 
-    def wait_for_text(self, text, name='job.out', limit_s=120):
+    def wait_for_text(self, text, name='job.out', limit_s=240):
         self.wait_until(lambda: text in self.output(name), f'"{text}" in {name}', limit_s)
 
-    def wait_for_end(self, number, limit_s=150):
+    def wait_for_end(self, number, limit_s=300):
         """Waits until a job is over for good; returns its state."""
         over = ('COMPLETED', 'FAILED', 'CANCELLED', 'TIMEOUT', 'NODE_FAIL')
         seen = []
