@@ -14,7 +14,7 @@ struct Field {
   bool is_set;
 };
 
-// What no row of the table of heads turns or scales: the reader of another block's keys makes its queries itself.
+// The reader of another block's keys makes its queries itself, by none of these.
 std::vector<Field> not_with_shared_keys(const Spec& s) {
   return {{"output_gate", s.output_gate},
           {"query_scaling", s.query_scaling.has_value()},

@@ -11,7 +11,7 @@ struct Pair {
 
 /// Reads a line {"prompt", "chosen", "rejected"}: all are texts, or all are lists of messages. Without a "prompt",
 /// "chosen" and "rejected" are whole conversations, which begin with the same messages: these are the prompt. Of an
-/// answer of several messages the assistant's are learned. `numbers` are keys that data.numbers names; the chosen
+/// answer of several messages the assistant's are learned. `numbers` are as read_record has them; the chosen
 /// record has all `others`. Throws Error at "FILE:LINE" that says what is wrong and what a line may be.
 Pair read_pair(const Rows& file, std::int64_t index, const Turns& turns, const std::vector<std::string>& numbers = {});
 

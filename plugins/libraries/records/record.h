@@ -34,8 +34,8 @@ struct Record {
   const char* form = "";                 ///< what the line was recognised as: "messages"
 };
 
-/// Reads a line; `numbers` are keys that data.numbers names. Throws Error at "FILE:LINE" that says what is wrong and
-/// what a line may be, for a key that would mean something else as well.
+/// Reads a line; `numbers` are further keys that options read: those of data.numbers, a label. Throws Error at
+/// "FILE:LINE" that says what is wrong and what a line may be, for a key that would mean something else as well.
 Record read_record(const Rows& file, std::int64_t index, const Turns& turns,
                    const std::vector<std::string>& numbers = {});
 
