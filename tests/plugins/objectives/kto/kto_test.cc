@@ -57,6 +57,14 @@ testing::Setting setting(const std::string& tables = {}) {
 
 }  // namespace
 
+TEST_CASE("kto wants the samples that data.labels gives") {  // whose test has the same words
+  const auto plan = make().plan();
+  CHECK(plan.meaning == "an answer with a label and another prompt's answer");
+  CHECK(plan.sequences == 2);
+  REQUIRE(plan.fields.size() == 1);
+  CHECK(plan.fields[0].name == "label");
+}
+
 TEST_CASE("kto's loss, its gradient and the rewards are TRL's") {
   for (const auto& expected : expected_of_trl) {
     INFO(expected.weights.beta);
