@@ -116,11 +116,22 @@ def make(folder):
         save_file(logits(adapted), folder / name / "adapter-reference.safetensors")
 
 
+def without_tied_head(theirs, ours):
+    """peft 0.18 saves a head a second time that is tied to a trained embedding: its values must be the embedding's."""
+    head = theirs.get("lm_head.weight")
+    if head is None or "lm_head.weight" in ours:
+        return theirs
+    rest = {key: tensor for key, tensor in theirs.items() if key != "lm_head.weight"}
+    assert any(torch.equal(head, tensor) for tensor in rest.values()), "peft's merged head is not its embedding"
+    return rest
+
+
 def check_merged(case, adapted, exported):
     """Tensor by tensor, under the names of files."""
     with tempfile.TemporaryDirectory() as own:
         adapted.merge_and_unload().save_pretrained(own)
         theirs, ours = (load_file(pathlib.Path(folder) / "model.safetensors") for folder in (own, exported))
+    theirs = without_tied_head(theirs, ours)
     assert set(theirs) == set(ours), (case, set(theirs) ^ set(ours))
     for key, tensor in theirs.items():
         difference = (tensor - ours[key]).abs().max() / tensor.abs().max()
