@@ -76,8 +76,7 @@ TEST_CASE("float64: sigmoid routers beside products in 8 bits, and beside frozen
   const auto glm = shared + "num_kv_heads = 4\nhead_dim = 16\nexpert_groups = 2\nweights_scale = 1.5\n";
   check_splits(configuration("glm4_moe", glm, fp8), some, tolerance);
   check_splits(configuration("glm4_moe", glm, nf4), others, tolerance);
-  const auto deepseek =
-      shared + "query_rank = 32\nkey_rank = 32\nstill_dim = 16\nturned_dim = 16\nvalue_dim = 16\n";
+  const auto deepseek = shared + "query_rank = 32\nkey_rank = 32\nstill_dim = 16\nturned_dim = 16\nvalue_dim = 16\n";
   check_splits(configuration("deepseek_v3", deepseek, fp8), others, tolerance);
   check_splits(configuration("deepseek_v3", deepseek, nf4), some, tolerance);
 }
