@@ -72,6 +72,13 @@ def completes(bench, script):
     check_words(bench.run('bash', '-c', ask + 'ask capstan report --'), '--format', '--serve', '--port')
 
 
+def reads_by_its_own_python(bench, folder, program):
+    """Files that Python reads are read by the environment's, which nobody has activated; it has no PyYAML, and says so of itself."""
+    (bench.folder / 'axolotl.yml').write_text('base_model: a\n', encoding='utf-8')
+    check_words(bench.run('env', '-u', 'VIRTUAL_ENV', program, 'import-axolotl', bench.folder / 'axolotl.yml', status=None),
+                f'this Python has no PyYAML: {folder}/bin/python3')
+
+
 def from_wheel(bench, wheel):
     megabytes = wheel.stat().st_size / 1e6
     check(megabytes < MOST_MB, f'{wheel.name} has {megabytes:.0f} MB, more than {MOST_MB}')
@@ -81,6 +88,7 @@ def from_wheel(bench, wheel):
     package, program = site / 'capstan', folder / 'bin/capstan'
     check_relative(bench, package)
     train(bench, program, package)
+    reads_by_its_own_python(bench, folder, program)
     completes(bench, folder / 'share/bash-completion/completions/capstan')
     check_words((folder / 'share/man/man1/capstan.1').read_text(encoding='utf-8'), 'capstan sweep', '--weak'.replace('-', '\\-'))
     refuses_other_torch(bench, program, site)
