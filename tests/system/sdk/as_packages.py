@@ -73,7 +73,7 @@ def completes(bench, script):
 
 
 def reads_by_its_own_python(bench, folder, program):
-    """Files that Python reads are read by the environment's, which nobody has activated; it has no PyYAML, and says so of itself."""
+    """Files that Python reads are read by the environment's, which is not activated; it has no PyYAML, and says so of itself."""
     (bench.folder / 'axolotl.yml').write_text('base_model: a\n', encoding='utf-8')
     check_words(bench.run('env', '-u', 'VIRTUAL_ENV', program, 'import-axolotl', bench.folder / 'axolotl.yml', status=None),
                 f'this Python has no PyYAML: {folder}/bin/python3')
