@@ -70,6 +70,14 @@ def completes(bench, script):
     check_words(bench.run('bash', '-c', ask + 'ask capstan checkpoint ""'), 'ls verify show')
     check_words(bench.run('bash', '-c', ask + 'ask capstan run --'), '--ranks', '--spawn-local', '--verbose')
     check_words(bench.run('bash', '-c', ask + 'ask capstan report --'), '--format', '--serve', '--port')
+    check_words(bench.run('bash', '-c', ask + 'ask capstan chat --'), '--ranks', '--template-variable')   # which its help has under a heading of their own
+
+
+def reads_by_its_own_python(bench, folder, program):
+    """Files that Python reads are read by the environment's, which is not activated; it has no PyYAML, and says so of itself."""
+    (bench.folder / 'axolotl.yml').write_text('base_model: a\n', encoding='utf-8')
+    check_words(bench.run('env', '-u', 'VIRTUAL_ENV', program, 'import-axolotl', bench.folder / 'axolotl.yml', status=None),
+                f'this Python has no PyYAML: {folder}/bin/python3')
 
 
 def from_wheel(bench, wheel):
@@ -81,8 +89,9 @@ def from_wheel(bench, wheel):
     package, program = site / 'capstan', folder / 'bin/capstan'
     check_relative(bench, package)
     train(bench, program, package)
+    reads_by_its_own_python(bench, folder, program)
     completes(bench, folder / 'share/bash-completion/completions/capstan')
-    check_words((folder / 'share/man/man1/capstan.1').read_text(encoding='utf-8'), 'capstan sweep', '--weak'.replace('-', '\\-'))
+    check_words((folder / 'share/man/man1/capstan.1').read_text(encoding='utf-8'), 'capstan sweep', '--weak'.replace('-', '\\-'), 'capstan \\- trainer')
     refuses_other_torch(bench, program, site)
     build_plugin(bench, folder, package)
     bench.run(folder / 'bin/pip', 'uninstall', '--quiet', '--yes', 'capstan')
