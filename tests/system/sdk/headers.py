@@ -5,7 +5,6 @@ import concurrent.futures
 import json
 import pathlib
 import re
-import subprocess
 import sys
 
 from bench import ROOT, build_jobs, check, plain
@@ -56,10 +55,9 @@ def compiled(bench, flags, folder, header):
     """What the compiler says against the header, or the foreign header that it reaches; nothing where all is well."""
     source = folder / (re.sub(r'\W', '_', header) + '.cc')
     source.write_text(f'#include <{header}>\n#include <{header}>\n', encoding='utf-8')   # twice: without its guard it does not compile
-    ran = subprocess.run([*flags, '-fsyntax-only', '-MD', '-MF', str(source) + '.d', str(source)], capture_output=True, text=True, check=False,
-                         cwd=folder, env=bench.environment)
-    if ran.returncode != 0:
-        return f'{header} does not compile by itself:\n{ran.stdout}{ran.stderr}'
+    status, said = bench.ended(*flags, '-fsyntax-only', '-MD', '-MF', f'{source}.d', source, cwd=folder)
+    if status != 0:
+        return f'{header} does not compile by itself:\n{said}'
     foreign = FOREIGN.search(pathlib.Path(str(source) + '.d').read_text(encoding='utf-8'))
     return f'{header} reaches {foreign.group(0)}: not after a header of the SDK' if foreign else ''
 
