@@ -74,8 +74,8 @@ class Bench:
         return self.run('cmake', '-G', 'Ninja', '-S', source, '-B', self.folder / name, f'-DCapstan_ROOT={self.prefix}', *options,
                         status=status, **environment)
 
-    def ninja(self, name):
-        return self.run('ninja', '-C', self.folder / name, '-j', build_jobs())
+    def ninja(self, name, *targets):
+        return self.run('ninja', '-C', self.folder / name, '-j', build_jobs(), *targets)
 
 
 def plain(command):

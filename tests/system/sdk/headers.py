@@ -22,7 +22,7 @@ FOREIGN = re.compile(r'/(spdlog|fmt|toml\+\+|nlohmann|boost|CLI)/|/(gelf|libelf|
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 SOURCES = re.compile(r'(?:core|(?:plugins|models)/libraries/\w+)/include/(.*)')   # where the tree has them
 DEAR = 'ATen/core/Tensor.h'   # no header of the SDK includes it but for what is in it
-DECIDES_ALL = ('CMakeLists.txt', 'core/CMakeLists.txt', 'tools/cmake/', 'tools/pins.txt', 'tests/system/sdk/')
+DECIDES_ALL = ('CMakeLists.txt', 'core/CMakeLists.txt', 'tools/cmake/', 'tools/pins.txt', 'tests/system/sdk/headers.py', 'tests/system/sdk/project/')
 
 
 def closures(include):
