@@ -58,7 +58,7 @@ def flags_of(bench, needs):
 def precompiled(bench, flags, folder):
     """Words for the compiler by which a file finds DEAR precompiled, before all else."""
     header = folder / 'dear.h'
-    header.write_text(f'#pragma once\n#include <{DEAR}>\n', encoding='utf-8')
+    header.write_text(f'#include <{DEAR}>\n', encoding='utf-8')
     bench.run(*flags, '-x', 'c++-header', header, '-o', f'{header}.gch')
     return ['-include', str(header), '-Winvalid-pch']
 
