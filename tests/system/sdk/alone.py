@@ -81,7 +81,7 @@ def is_there(bench, own, path):
         copy = bench.prefix / 'include' / match[1]
         return copy.exists() and copy.read_bytes() == path.read_bytes()
     library = re.match(r'plugins/libraries/\w+/', name) if own.startswith('plugins/') else None
-    return name.startswith(own) or bool(library) or name == 'core/pch.h'   # whose place plugin_pch.h takes there
+    return name.startswith(own) or bool(library) or name in ('core/pch.h', 'core/host_pch.h')   # plugin_pch.h takes the former's place there; the latter has nothing of Capstan
 
 
 def check_dependencies(bench, sources):
