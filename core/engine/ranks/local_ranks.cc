@@ -160,6 +160,7 @@ class LocalRanks {
       poll_once();
       read_signals();
       reap();
+      tell_of_silent_end();
       miss_stragglers();
       escalate();
     }
@@ -258,11 +259,26 @@ class LocalRanks {
     if (!failed_at_) failed_at_ = Clock::now();
     const bool is_orderly = std::find(orderly_.begin(), orderly_.end(), code) != orderly_.end();
     if (code == peer_failed || is_orderly || !first) return;
-    const std::string what =
-        WIFSIGNALED(status) ? cat("was ", signal_text(WTERMSIG(status))) : cat("ended with exit code ", code);
-    if (WIFSIGNALED(status)) log::error(cat("rank ", rank, " ", what));
-    if (server_) server_->publish_failure(rank, host_, cat("it ", what));
-    if (note_) note_->write(rank, host_, cat("it ", what));
+    if (!WIFSIGNALED(status)) {
+      silent_ = {rank, cat("it ended with exit code ", code)};
+      return;
+    }
+    const auto what = cat("was ", signal_text(WTERMSIG(status)));
+    log::error(cat("rank ", rank, " ", what));
+    publish(rank, "it " + what);
+  }
+
+  void publish(int rank, const std::string& what) {
+    if (server_) server_->publish_failure(rank, host_, what);
+    if (note_) note_->write(rank, host_, what);
+  }
+
+  // A rank that ended with an exit code has told the others why, or all end so, each in its time. Who is still there
+  // after a second knows nothing of it.
+  void tell_of_silent_end() {
+    if (!silent_ || running() == 0 || Clock::now() - *failed_at_ < std::chrono::seconds(1)) return;
+    publish(silent_->first, silent_->second);
+    silent_.reset();
   }
 
   // Ranks end together. Once one has ended well, no heartbeat tells of another that is suspended or hangs.
@@ -303,6 +319,7 @@ class LocalRanks {
   bool ending_ = false;  // ranks may be dying of our own signals
   std::optional<Clock::time_point> first_ended_at_;
   std::optional<Clock::time_point> failed_at_;
+  std::optional<std::pair<int, std::string>> silent_;  // a rank that ended with an exit code, and what to say of it
 };
 
 // That many processes would take the machine down before the first of them could say what is wrong.

@@ -207,7 +207,7 @@ TEST_CASE("a command makes a model's steps at rates of its own, which are those 
                                                       "[checkpoint]\nresume = \"auto\"\n"));
   const auto find = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"lr_find", file});
-    return rates_and_losses(work.run(arguments, with));
+    return rates_and_losses(work.start(arguments, with));
   };
   const auto grown = find({"--steps", "4", "--from", "1e-4", "--to", "1e-1"});
   REQUIRE(grown.size() == 4);

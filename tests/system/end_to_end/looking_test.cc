@@ -88,7 +88,7 @@ TEST_CASE(
   }
   for (const auto& way : ways) {
     const auto folder = results / (way.size() == 2 ? "weights" : "weights-2");
-    const auto ran = work.run(way);
+    const auto ran = way.size() == 2 ? work.run(way) : work.start(way);
     INFO(ran.all());
     REQUIRE(ran.code == 0);
     const auto evaluation = read_json(folder / "evaluation-eval.json");
@@ -151,8 +151,8 @@ TEST_CASE("generate answers prompts with a run's weights, alike on any number of
   INFO(alone.all());
   REQUIRE(alone.code == 0);
   CHECK(alone.out.size() > 2);
-  const auto two = work.run({"generate", "runs/small", "Question: a", "b", "-n", "2", "--set", "train.max_new_tokens=7",
-                             "strategy.fsdp.mode=full_shard"});
+  const auto two = work.start({"generate", "runs/small", "Question: a", "b", "-n", "2", "--set",
+                               "train.max_new_tokens=7", "strategy.fsdp.mode=full_shard"});
   INFO(two.all());
   REQUIRE(two.code == 0);
   CHECK(two.out == alone.out);

@@ -14,9 +14,6 @@ using capstan::ExitCode;
 
 namespace {
 
-// Far above what a run takes to end, since this machine may be busy, and far below comm.timeout_s.
-constexpr std::chrono::seconds limit(100);
-
 using Place = test::ThrowingPlace;
 
 std::string config(const Place& place, int rank) {
@@ -24,19 +21,31 @@ std::string config(const Place& place, int rank) {
   return small_config(changes, more);
 }
 
+std::vector<std::string> arguments(const Workspace& work, const Place& place, int rank,
+                                   const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words{"run", work.write("a.toml", config(place, rank)), "-n", "2"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 Outcome run(const Place& place, int rank, const std::vector<std::string>& more = {}) {
   const Workspace work;
-  std::vector<std::string> arguments{"run", work.write("a.toml", config(place, rank)), "-n", "2"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  Program program(work.folder(), arguments);
+  return work.run(arguments(work, place, rank, more));
+}
+
+// The same by the program and its launcher, after whose end no process is left.
+Outcome start(const Place& place, int rank) {
+  // Far above what a run takes to end, since this machine may be busy, and far below comm.timeout_s.
+  constexpr std::chrono::seconds limit(100);
+  const Workspace work;
+  Program program(work.folder(), arguments(work, place, rank));
   auto ended = program.wait(limit);
   CHECK(program.children().empty());
   return ended;
 }
 
 // Before anything is allocated: said once for all ranks, with the rank, and nothing else.
-void check_refused(const Place& place, int rank) {
-  const auto ended = run(place, rank);
+void check_refused(const Place& place, int rank, const Outcome& ended) {
   INFO(place.kind << " " << place.place << " on rank " << rank << "\n" << ended.err);
   REQUIRE_FALSE(ended.timed_out);
   CHECK(ended.code == static_cast<int>(ExitCode::usage));
@@ -47,8 +56,7 @@ void check_refused(const Place& place, int rank) {
 }
 
 // In a run: the rank itself says it, and the other one that it was told.
-void check_ended(const Place& place, int rank, const std::vector<std::string>& more = {}) {
-  const auto ended = run(place, rank, more);
+void check_ended(const Place& place, int rank, const Outcome& ended) {
   INFO(place.kind << " " << place.place << " on rank " << rank << "\n" << ended.err);
   REQUIRE_FALSE(ended.timed_out);
   CHECK(ended.code == static_cast<int>(ExitCode::failure));
@@ -58,6 +66,21 @@ void check_ended(const Place& place, int rank, const std::vector<std::string>& m
   CHECK(count(ended.err, context) >= 2);
   CHECK_THAT(ended.err, Contains(cat("running as rank ", rank, " of 2")));
   CHECK_THAT(ended.err, Contains(cat("rank ", rank, " on ")) && Contains(cat(" failed: ", message)));
+}
+
+void check_ended(const Place& place, int rank, const std::vector<std::string>& more = {}) {
+  check_ended(place, rank, run(place, rank, more));
+}
+
+// A monitor's failure is a warning, said once.
+void check_continued(const Place& place, const Outcome& ended) {
+  INFO(place.place << "\n" << ended.err);
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.err,
+             Contains("monitor 'thrower' is disabled on this rank from now on, the run continues: no luck in "));
+  CHECK_THAT(ended.err, Contains(cat("while plugin 'thrower' was in phase ", place.said)));
+  CHECK(count(ended.err, "no luck") == 1);
+  CHECK_THAT(ended.out, Contains("model for transformers: "));
 }
 
 // Units are made while the configuration is judged, on all ranks at once.
@@ -75,8 +98,19 @@ void check_named(const Place& place, int rank) {
 
 // All such places: tests/unit/ranks/thrown_test.cc.
 TEST_CASE("a plugin that throws before anything is allocated, on one rank only") {
-  check_refused(GENERATE(values<Place>({{"strategy", "check", "check"}, {"data", "open", "open"}})), 1);
-  check_refused({"tokenizer", "vocab_size", "vocab_size"}, 0);
+  for (const auto& [place, rank] : std::vector<std::pair<Place, int>>{{{"strategy", "check", "check"}, 1},
+                                                                      {{"data", "open", "open"}, 1},
+                                                                      {{"tokenizer", "vocab_size", "vocab_size"}, 0}})
+    check_refused(place, rank, run(place, rank));
+}
+
+TEST_CASE("ranks that the launcher has started end so too: before anything is allocated, in a hook, and not at all") {
+  const Place data{"data", "open", "open"};
+  check_refused(data, 1, start(data, 1));
+  const Place hook{"strategy", "after_forward", "after_forward of unit blocks.1"};
+  check_ended(hook, 1, start(hook, 1));
+  const Place monitor{"monitor", "step_ended", "step_ended"};
+  check_continued(monitor, start(monitor, 1));
 }
 
 TEST_CASE("a strategy that throws in a phase of setting up, on one rank only") {
@@ -134,14 +168,7 @@ TEST_CASE("a monitor that throws is disabled with a warning, and the run continu
                                              {"monitor", "eval_ended", "eval_ended"},
                                              {"monitor", "summary", "summary"},
                                              {"monitor", "run_ended", "run_ended"}}));
-  const auto ended = run(place, place.place[0] == 'r' ? 0 : 1);  // each rank in some
-  INFO(place.place << "\n" << ended.err);
-  CHECK(ended.code == 0);
-  CHECK_THAT(ended.err,
-             Contains("monitor 'thrower' is disabled on this rank from now on, the run continues: no luck in "));
-  CHECK_THAT(ended.err, Contains(cat("while plugin 'thrower' was in phase ", place.said)));
-  CHECK(count(ended.err, "no luck") == 1);
-  CHECK_THAT(ended.out, Contains("model for transformers: "));
+  check_continued(place, run(place, place.place[0] == 'r' ? 0 : 1));  // each rank in some
 }
 
 TEST_CASE("a data source that throws while it scores an answer") {

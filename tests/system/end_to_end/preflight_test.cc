@@ -22,7 +22,7 @@ const std::string quick =
 TEST_CASE("preflight measures, says one line, and leaves preflight.json") {
   const Workspace work;
   const auto file = work.write("a.toml", small_config({{"name", "name = \"a\""}}, quick));
-  const auto ran = work.run({"preflight", file, "-n", "3"});
+  const auto ran = work.start({"preflight", file, "-n", "3"});
   INFO(ran.all());
   CHECK(ran.code == 0);
   CHECK_THAT(ran.out, Contains("connected 3/3: 3 ranks on 1 node by local, backend gloo, rendezvous 127.0.0.1:"));

@@ -16,6 +16,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "end_to_end/copies.h"
+
 namespace end_to_end {
 namespace {
 
@@ -25,27 +27,6 @@ using capstan::cat;
 fs::path own_folder() { return fs::canonical("/proc/self/exe").parent_path(); }
 
 const char* variable(const char* name) { return std::getenv(name); }  // NOLINT(concurrency-mt-unsafe): one thread
-
-// Nothing of the launchers that tests may run under reaches the program. It has one thread a rank.
-std::vector<std::string> environment(const Variables& variables) {
-  std::map<std::string, std::string> all;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const auto equals = text.find('=');
-    const auto name = text.substr(0, equals);
-    bool of_launcher = name == "RANK" || name == "LOCAL_RANK" || name == "WORLD_SIZE" || name == "GROUP_RANK" ||
-                       name == "MASTER_ADDR" || name == "MASTER_PORT" || name == "LOCAL_WORLD_SIZE";
-    for (const char* prefix : {"SLURM_", "OMPI_", "PMIX_", "TORCHELASTIC_", "CAPSTAN_"}) {
-      of_launcher = of_launcher || name.rfind(prefix, 0) == 0;
-    }
-    if (!of_launcher) all[name] = text.substr(equals + 1);
-  }
-  all["OMP_NUM_THREADS"] = "1";
-  for (const auto& [name, value] : variables) all[name] = value;
-  std::vector<std::string> out;
-  for (const auto& [name, value] : all) out.push_back(cat(name, "=", value));
-  return out;
-}
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> out;
@@ -73,6 +54,26 @@ bool is_zombie(const std::string& pid) {
 }
 
 }  // namespace
+
+std::vector<std::string> environment(const Variables& variables) {
+  std::map<std::string, std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const auto equals = text.find('=');
+    const auto name = text.substr(0, equals);
+    bool of_launcher = name == "RANK" || name == "LOCAL_RANK" || name == "WORLD_SIZE" || name == "GROUP_RANK" ||
+                       name == "MASTER_ADDR" || name == "MASTER_PORT" || name == "LOCAL_WORLD_SIZE";
+    for (const char* prefix : {"SLURM_", "OMPI_", "PMIX_", "TORCHELASTIC_", "CAPSTAN_"}) {
+      of_launcher = of_launcher || name.rfind(prefix, 0) == 0;
+    }
+    if (!of_launcher) all[name] = text.substr(equals + 1);
+  }
+  all["OMP_NUM_THREADS"] = "1";
+  for (const auto& [name, value] : variables) all[name] = value;
+  std::vector<std::string> out;
+  for (const auto& [name, value] : all) out.push_back(cat(name, "=", value));
+  return out;
+}
 
 fs::path binary_dir() {
   if (const char* given = variable("CAPSTAN_BINARY_DIR")) return given;
@@ -206,6 +207,11 @@ std::string Workspace::where(const std::string& file, const std::string& text) c
 }
 
 Outcome Workspace::run(const std::vector<std::string>& arguments, const Variables& variables) const {
+  if (may_be_copies(arguments, variables)) return run_in_copies(folder(), arguments, variables);
+  return start(arguments, variables);
+}
+
+Outcome Workspace::start(const std::vector<std::string>& arguments, const Variables& variables) const {
   return Program(folder(), arguments, variables).wait();
 }
 
@@ -214,7 +220,7 @@ std::string opened_by(const Workspace& work, const std::vector<std::string>& arg
   const auto folder = work.folder() / "linker";
   fs::remove_all(folder);
   fs::create_directories(folder);
-  work.run(arguments, {{"LD_DEBUG", "files"}, {"LD_DEBUG_OUTPUT", (folder / "said").string()}});
+  work.start(arguments, {{"LD_DEBUG", "files"}, {"LD_DEBUG_OUTPUT", (folder / "said").string()}});
   std::string all;
   for (const auto& file : capstan::entries_if_there(folder)) {
     for (const auto& line : capstan::split(capstan::read_file(file), '\n'))

@@ -35,6 +35,10 @@ struct Outcome {
 
 using Variables = std::map<std::string, std::string>;
 
+/// The variables that the program gets, "NAME=VALUE": these, and of this process's those that no launcher has set. It
+/// has one thread a rank.
+std::vector<std::string> environment(const Variables& variables);
+
 /// A `capstan` with these arguments in a process group of its own; killed with everything it started when this
 /// object goes. Standard output and error go to files.
 class Program {
@@ -85,8 +89,11 @@ class Workspace {
   std::string write(const std::string& name, const std::string& text) const { return folder_.write(name, text); }
   /// "FILE:LINE" of the first line that holds `text`.
   std::string where(const std::string& file, const std::string& text) const;
-  /// Runs `capstan` here to its end.
+  /// What `capstan` does here, to its end: in copies of this process where that shows the same (copies.h).
   Outcome run(const std::vector<std::string>& arguments, const Variables& variables = {}) const;
+  /// Starts `capstan` here and waits for its end: where a process's start, its linker or its launcher is what is
+  /// tested.
+  Outcome start(const std::vector<std::string>& arguments, const Variables& variables = {}) const;
 
  private:
   test::Folder folder_;

@@ -118,9 +118,9 @@ TEST_CASE(
 TEST_CASE("the best checkpoint by the score of answers") {
   const Workspace work;
   const auto file = work.write("a.toml", config());
-  const auto ended =
-      work.run(arguments(file, {"checkpoint.every_steps=0", "checkpoint.keep_best=true", "checkpoint.metric=eval_f1",
-                                "train.eval_every=2", "train.generate_each_eval=true", "train.generate_samples=2"}));
+  const auto ended = work.run(arguments(
+      file, {"checkpoint.every_steps=0", "checkpoint.keep_best=true", "checkpoint.metric=eval_f1", "train.eval_every=2",
+             "train.generate_each_eval=true", "train.generate_samples=2", "train.max_new_tokens=8"}));
   INFO(ended.all());
   REQUIRE(ended.code == 0);
   const auto best = read_json(work.folder() / "runs/small/summary.json").at("checkpoints").at("best");

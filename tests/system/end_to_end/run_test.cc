@@ -65,8 +65,8 @@ void check_summary(const Json& summary, const Metrics& metrics) {
 TEST_CASE("a run leaves a folder with all that other programs read") {
   const Workspace work;
   const auto file = work.write("a.toml", small_config({}, "[monitor.train_speed]\n"));
-  const auto ran = work.run({"run", file, "train.max_steps=14", "train.eval_every=6", "train.generate_samples=3",
-                             "run.dir=out", "monitor.console.style=capstan"});
+  const auto ran = work.start({"run", file, "train.max_steps=14", "train.eval_every=6", "train.generate_samples=3",
+                               "run.dir=out", "monitor.console.style=capstan"});
   INFO(ran.all());
   REQUIRE(ran.code == 0);
   CHECK(ran.err.empty());

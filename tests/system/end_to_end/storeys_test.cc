@@ -93,7 +93,7 @@ TEST_CASE("where the engine cannot be opened, check says the host's own faults o
   fs::create_directory_symlink(binary_dir() / "lib/capstan", lib / "capstan");
   const auto file = work.write("a.toml", "[train]\nmax_steps = 4\nprecision = \"fp17\"\nmicro_batchs = 2\n");
   const auto check = [&](const std::string& of_engine) {
-    const auto outcome = work.run({"check", file}, {{"LD_PRELOAD", (lib / "libcapstan.so").string()}});
+    const auto outcome = work.start({"check", file}, {{"LD_PRELOAD", (lib / "libcapstan.so").string()}});
     CHECK(outcome.code == 2);
     CHECK_THAT(outcome.err, Contains("capstan: error (3 faults)") &&
                                 Contains("a.toml:3: train.precision is \"fp17\"") &&
@@ -110,7 +110,7 @@ TEST_CASE("a plugin that brings a LibTorch of its own is named, also when it is 
   fs::create_directories(work.folder() / "mine/monitor");
   const auto file = work.folder() / "mine/monitor/second_torch.so";
   fs::copy_file(broken_plugin("second_torch"), file);
-  const auto list = work.run({"plugins"}, {{"CAPSTAN_PLUGIN_PATH", (work.folder() / "mine").string()}});
+  const auto list = work.start({"plugins"}, {{"CAPSTAN_PLUGIN_PATH", (work.folder() / "mine").string()}});
   CHECK(list.code == 0);
   CHECK_THAT(list.out,
              Contains(file.string() + ": brings LibTorch into the process, though its note says that it needs none") &&

@@ -57,9 +57,9 @@ Result run(const std::string& name, const std::string& redirect = "2>&1") {
   std::exit(code);
 }
 
-/// What the program's main does in a rank.
-[[noreturn]] void as_rank(const std::function<void(comm::Communicator&)>& body) {
-  auto code = ExitCode::success;
+/// What the program's main does in a rank, whose exit code is `good` where nothing fails.
+[[noreturn]] void as_rank(const std::function<void(comm::Communicator&)>& body, int good = 0) {
+  auto code = static_cast<ExitCode>(good);
   try {
     comm::ConnectOptions options;
     const launch::Launch launch = launch::read_launch(launch::process_environment());
@@ -136,6 +136,34 @@ TEST_CASE("local ranks: the exit code is the first failing rank's, not a peer's"
   CHECK(result.exit_code == 1);
   CHECK_THAT(result.output, Contains("[rank 1] error: the disk is full"));
   CHECK_THAT(result.output, Contains("first error: rank 1 on ") && Contains(" failed: the disk is full"));
+}
+
+TEST_CASE("parent: all end alike", "[.local]") { as_parent(3, "rank: all end alike"); }
+TEST_CASE("rank: all end alike", "[.local]") {
+  const auto late = [](comm::Communicator& c) {
+    everyone(c)->barrier("start");
+    std::this_thread::sleep_for(milliseconds(300 * c.world().rank));
+  };
+  as_rank(late, 46);
+}
+TEST_CASE("parent: rank 1 ends silently", "[.local]") { as_parent(3, "rank: rank 1 ends silently"); }
+TEST_CASE("rank: rank 1 ends silently", "[.local]") {
+  as_rank([](comm::Communicator& c) {
+    everyone(c)->barrier("start");
+    if (c.world().rank == 1) std::_Exit(46);
+    auto group = c.group("pair", {0, 2}, at::kCPU);
+    for (;;) group->all_reduce(at::ones({3}), comm::ReduceOp::sum, "gradients");
+  });
+}
+
+TEST_CASE(
+    "local ranks: an exit code that all end with is no failure of one; where others continue they are told of it") {
+  const Result alike = run("parent: all end alike");
+  CHECK(alike.exit_code == 46);
+  CHECK_THAT(alike.output, !Contains("failed"));
+  const Result alone = run("parent: rank 1 ends silently");
+  CHECK(alone.exit_code == 46);
+  CHECK_THAT(alone.output, Contains("rank 1 on this host failed: it ended with exit code 46"));
 }
 
 TEST_CASE("parent: rank 2 is killed", "[.local]") { as_parent(3, "rank: rank 2 is killed"); }
