@@ -56,7 +56,7 @@ def run(code, script, arguments, output, input=os.devnull):
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
         print(end.code, file=sys.stderr)
-    except BaseException:   # as the interpreter says what nobody has caught
+    except BaseException:   # as the interpreter says what a script has not caught
         traceback.print_exc()
     return 1
 
