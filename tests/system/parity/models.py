@@ -186,6 +186,7 @@ def train(model, steps):
     """lr 1e-3 after 3 warm-up steps, linear to 0; AdamW, no decay of vectors; clipped to norm 1."""
     ids = random_ids((1, MICRO, BATCH, SEQ), 13).expand(steps, -1, -1, -1)  # the same each step, so that it learns them
     labels, real = masked_labels(ids)
+    labels[:, 1, 2, :9] = -100  # micro-batches of unequal numbers of targets
     # Capstan's records of vectors are vectors in the file too, and those of matrices are matrices, but for experts' biases.
     matrices = {p for name, p in model.named_parameters() if p.dim() > 1 and not name.endswith("bias")}
     groups = [{"params": [p for p in model.parameters() if (p in matrices) == decayed], "weight_decay": decay}
