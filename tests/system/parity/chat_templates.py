@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -48,12 +49,44 @@ def templates():
     return found | {file.stem: file for file in sorted((HERE / "chat_templates").glob("*.jinja"))}
 
 
+class Forks:
+    """Runs the worker as an interpreter of its own would, but for what that takes to start (serve.py)."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.place = pathlib.Path(self.folder.name)
+        (self.place / "worker.py").write_text("import jinja2.sandbox\n" + SCRIPT)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.server = subprocess.Popen([sys.executable, HERE / "serve.py"], stdin=theirs)
+        self.socket, self.answers = ours, ours.makefile("r")
+
+    def run(self, lines):
+        """(exit status, what it printed)"""
+        (self.place / "in").write_text(lines)
+        job = {"script": str(self.place / "worker.py"), "arguments": [], "output": str(self.place / "out"), "input": str(self.place / "in")}
+        self.socket.sendall((json.dumps(job) + "\n").encode())
+        return int(self.answers.readline()), (self.place / "out").read_text()
+
+    def end(self):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.server.wait()
+        self.folder.cleanup()
+
+
+forks = None   # of rendering and losses, which start the worker some hundred times
+
+
 def worker(request, rows, before=""):
     """(head, answers): what the worker says to these."""
     lines = "\n".join(json.dumps(one) if isinstance(one, dict) else one for one in [request, *rows]) + "\n"
-    done = subprocess.run([sys.executable, "-c", before + SCRIPT], input=lines, capture_output=True, text=True)
-    said = [json.loads(line) for line in done.stdout.split("\n") if line]
-    assert said and done.returncode == (3 if "fault" in said[0] else 0) and not done.stderr, (done.returncode, done.stderr)
+    if forks:
+        status, text = forks.run(lines)
+    else:
+        done = subprocess.run([sys.executable, "-c", before + SCRIPT], input=lines, capture_output=True, text=True)
+        status, text = done.returncode, done.stdout + done.stderr
+    said = [json.loads(line) for line in text.split("\n") if line]
+    assert said and status == (3 if "fault" in said[0] else 0), (status, text)
     return said[0], said[1:]
 
 
@@ -355,6 +388,11 @@ def speed():
 
 
 if __name__ == "__main__":
-    {"rendering": rendering, "losses": losses, "generation": generation, "files": files, "faults": faults, "speed": speed}[sys.argv[1]]()
+    kind = sys.argv[1]
+    if kind in ("rendering", "losses", "generation"):
+        forks = Forks()
+    {"rendering": rendering, "losses": losses, "generation": generation, "files": files, "faults": faults, "speed": speed}[kind]()
+    if forks:
+        forks.end()
     print(f"transformers {transformers.__version__}: {len(differing)} differ")
     sys.exit(1 if differing else 0)

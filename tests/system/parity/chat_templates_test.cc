@@ -10,7 +10,7 @@ TEST_CASE("conversations are rendered byte for byte as transformers renders them
   run_python("chat_templates.py", {"rendering"});
 }
 
-TEST_CASE("what bears loss is what the model writes, for each template by hand", "[transformers4]") {
+TEST_CASE("what bears loss is what the model writes, for each template by hand") {
   run_python("chat_templates.py", {"losses"});
 }
 

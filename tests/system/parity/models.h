@@ -94,23 +94,29 @@ inline const std::vector<Case> all_cases{
     {"qwen3.5-inside", "qwen3_5", false, "", true},
 };
 
+inline const bool is_transformers_4 = [] {
+  const char* python = std::getenv("CAPSTAN_PARITY_PYTHON");
+  return python && std::string(python).find(".deps/venv/") != std::string::npos;
+}();
+
 /// Those that the environment names in CAPSTAN_PARITY_CASES ("gemma2,gemma3-window"), for whoever works on them; or
 /// all.
 inline const std::vector<Case> cases = [] {
   const char* given = std::getenv("CAPSTAN_PARITY_CASES");
   const auto only = given ? "," + std::string(given) + "," : std::string();
-  const char* python = std::getenv("CAPSTAN_PARITY_PYTHON");
-  const bool is_4 = python && std::string(python).find(".deps/venv/") != std::string::npos;
   std::vector<Case> some;
   for (const auto& one : all_cases) {
-    if (is_4 && !one.in_transformers_4) continue;
+    if (is_transformers_4 && !one.in_transformers_4) continue;
     if (!given || only.find("," + one.name + ",") != std::string::npos) some.push_back(one);
   }
   return some;
 }();
 
-/// What the long comparisons see (20 steps, 16 bits, generation): the first case of each plugin, and those that differ
-/// from it there. All, where the environment has CAPSTAN_PARITY_ALL, as tools/nightly sets it.
+/// tools/nightly sets CAPSTAN_PARITY_ALL: then each comparison sees each case.
+inline const bool sees_all = std::getenv("CAPSTAN_PARITY_ALL") != nullptr;
+
+/// What the long comparisons see (training, 32 and 16 bits, generation): the first case of each plugin, and those that
+/// differ from it there.
 inline const std::vector<Case> long_cases = [] {
   const std::set<std::string> others{"llama-3.1",     "mistral-window", "mixtral-aux",     "qwen3-moe",   "phi3-long",
                                      "gemma4-inputs", "gemma4-experts", "glm4-moe-groups", "qwen3.5-moe", "olmo3-yarn"};
@@ -118,10 +124,17 @@ inline const std::vector<Case> long_cases = [] {
   std::set<std::string> plugins;
   for (const auto& one : cases) {
     const bool is_first = plugins.insert(one.plugin).second;
-    if (is_first || others.contains(one.name) || std::getenv("CAPSTAN_PARITY_ALL")) some.push_back(one);
+    if (is_first || others.contains(one.name) || sees_all) some.push_back(one);
   }
   return some;
 }();
+
+/// Those that train for 20 steps, in both precisions: one of each kind of parameters (vectors and matrices, experts
+/// with an auxiliary loss, experts' biases, a state). Others train for 5 steps in float64, which is what a family adds.
+inline bool trains_long(const Case& one) {
+  const std::set<std::string> kinds{"gpt2", "llama", "mixtral-aux", "gpt-oss", "qwen3.5"};
+  return kinds.contains(one.name) || sees_all;
+}
 
 /// The reference folders, made once.
 inline const std::filesystem::path& folders() {
@@ -132,9 +145,9 @@ inline const std::filesystem::path& folders() {
 /// steps-<dtype>.safetensors of the folders of long_cases, whose making takes longest: made for the first that asks.
 inline std::filesystem::path steps(const std::string& name, const std::string& dtype) {
   static const bool made = [] {
-    std::string names;
-    for (const auto& one : long_cases) names += (names.empty() ? "" : ",") + one.name;
-    run_python("models.py", {folders().string(), "steps", names});
+    std::vector<std::string> arguments{folders().string(), "steps"};
+    for (const auto& one : long_cases) arguments.push_back(one.name + (trains_long(one) ? "" : ":short"));
+    run_python("models.py", arguments);
     return true;
   }();
   CAPSTAN_ASSERT(made);

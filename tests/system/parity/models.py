@@ -1,7 +1,7 @@
 """Writes tiny random models of every family as transformers saves them, and what transformers and PyTorch do with them.
 
     models.py FOLDER
-    models.py FOLDER steps NAME,…
+    models.py FOLDER steps NAME…
     models.py FOLDER SEEDS
 
 For each case of CASES, FOLDER/<case> gets config.json and model.safetensors (float32), as save_pretrained writes them,
@@ -17,7 +17,8 @@ and for each of float32 and float64
     gradients-<dtype>/model.safetensors
         d (loss + aux_loss) / d parameter, under the names and shapes of model.safetensors
 
-With "steps", of the models with these names, which are drawn again, since this is what takes long
+With "steps", of the models with these names, which are drawn again, since this is what takes long; "NAME:short" trains only for
+the first 5 of 20 steps, and only in float64
 
     steps-<dtype>.safetensors
         steps.ids, steps.labels    int64 [steps, micro-batches, batch, seq]
@@ -50,7 +51,7 @@ from transformers import BloomForCausalLM
 
 from families import CASES, ON_GPU, VOCAB
 
-BATCH, SEQ, STEPS, MICRO, NEW_TOKENS = 3, 20, 20, 2, 12
+BATCH, SEQ, STEPS, SHORT, MICRO, NEW_TOKENS = 3, 20, 20, 5, 2, 12
 END = 256  # what Capstan's byte tokenizer ends an answer with
 
 
@@ -181,17 +182,18 @@ def reference(model):
             "target_tokens": targets}
 
 
-def train(model):
+def train(model, steps):
     """lr 1e-3 after 3 warm-up steps, linear to 0; AdamW, no decay of vectors; clipped to norm 1."""
-    ids = random_ids((1, MICRO, BATCH, SEQ), 13).expand(STEPS, -1, -1, -1)  # the same each step, so that it learns them
+    ids = random_ids((1, MICRO, BATCH, SEQ), 13).expand(steps, -1, -1, -1)  # the same each step, so that it learns them
     labels, real = masked_labels(ids)
+    labels[:, 1, 2, :9] = -100  # micro-batches of unequal numbers of targets
     # Capstan's records of vectors are vectors in the file too, and those of matrices are matrices, but for experts' biases.
     matrices = {p for name, p in model.named_parameters() if p.dim() > 1 and not name.endswith("bias")}
     groups = [{"params": [p for p in model.parameters() if (p in matrices) == decayed], "weight_decay": decay}
               for decayed, decay in ((True, 0.1), (False, 0.0))]
     optimizer = torch.optim.AdamW(groups, lr=1.0, betas=(0.9, 0.95), eps=1e-8)
     losses = []
-    for step in range(STEPS):
+    for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = 1e-3 * ((step + 1) / 4 if step < 3 else 1 - (step - 3) / (STEPS - 3))
         optimizer.zero_grad(set_to_none=True)
@@ -264,13 +266,15 @@ def write_case(folder, kind, config):
     assert names <= set(gradients), names - set(gradients)
 
 
-def write_steps(folder, kind, config):
+def write_steps(folder, kind, config, is_short=False):
     def compute(weights, dtype):
         tensors = {}
         if dtype is single:
             tensors |= in_16_bits(kind, copy.deepcopy(config), weights, random_ids((BATCH, SEQ), 12))
             tensors |= generate(in_dtype(kind, copy.deepcopy(config), weights, dtype))
-        return dense(tensors | train(in_dtype(kind, config, weights, dtype)))
+        if dtype is not single or not is_short:
+            tensors |= train(in_dtype(kind, config, weights, dtype), SHORT if is_short else STEPS)
+        return dense(tensors)
 
     single = torch.float32
     for name, tensors in in_dtypes(kind, config, compute):
@@ -294,18 +298,19 @@ def write_on_gpu(folder, kind, config, seed):
 def main():
     transformers.utils.logging.set_verbosity_error()
     torch.set_num_threads(1)
-    write = write_steps if sys.argv[2:3] == ["steps"] else write_case
-    if len(sys.argv) > 2 and write is write_case:
+    folder, rest = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    if rest[:1] == ["steps"]:
+        for name, _, length in (word.partition(":") for word in rest[1:]):
+            write_steps(folder / name, *CASES[name](), is_short=length == "short")
+    elif rest:
         for name, case in ON_GPU.items():
-            for seed in range(int(sys.argv[2])):
-                folder = pathlib.Path(sys.argv[1]) / f"{name}-{seed}"
-                folder.mkdir(parents=True)
-                write_on_gpu(folder, *case(), seed)
-        return
-    names = sys.argv[3].split(",") if sys.argv[3:] else CASES
-    for name, case in CASES.items():
-        if name in names:
-            write(pathlib.Path(sys.argv[1]) / name, *case())
+            for seed in range(int(rest[0])):
+                at = folder / f"{name}-{seed}"
+                at.mkdir(parents=True)
+                write_on_gpu(at, *case(), seed)
+    else:
+        for name, case in CASES.items():
+            write_case(folder / name, *case())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 // peft and Capstan compute the same from each other's adapter files, and merge them into the same model.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
 #include <capstan/base/files.h>
 #include <capstan/base/json.h>
 #include <capstan/checkpoint/folder_source.h>
@@ -17,6 +16,7 @@
 #include "job/assemble.h"
 #include "nn/init_source.h"
 #include "parity/python.h"
+#include "parity/reference.h"
 #include "step/session.h"
 #include "support/job.h"
 #include "train/exports.h"
@@ -24,6 +24,7 @@
 namespace peft_test {
 
 using namespace capstan;
+using parity::logits_of;
 
 namespace {
 
@@ -128,14 +129,8 @@ const fs::path& folders() {
   return made.path();
 }
 
-std::map<std::string, at::Tensor> reference(const std::string& plugin, const std::string& name) {
-  const checkpoint::SafetensorsFile file(folders() / plugin / (name + "-reference.safetensors"));
-  std::map<std::string, at::Tensor> out;
-  for (const auto& [key, info] : file.tensors()) {
-    out[key] = at::empty(info.shape, at::TensorOptions(checkpoint::torch_dtype(info.dtype)));
-    file.read(key, layout::Box::whole(info.shape), out[key]);
-  }
-  return out;
+parity::Tensors reference(const std::string& plugin, const std::string& name) {
+  return parity::load(folders() / plugin / (name + "-reference.safetensors"));
 }
 
 // Some cases are further models of a plugin.
@@ -155,20 +150,6 @@ job::Job prepare(const std::string& plugin, const std::string& lora, setup::Purp
   request.file = config.string();
   request.purpose = purpose;
   return testing::job_of(request);
-}
-
-at::Tensor logits_of(step::Session& session, const at::Tensor& ids) {
-  const at::NoGradGuard no_grad;
-  nn::Batch batch;
-  batch.tokens = ids;
-  batch.positions = at::arange(ids.size(1), at::kLong).expand_as(ids);
-  batch.sample_ids = at::arange(ids.size(0), at::kLong);
-  std::vector<at::Tensor> positions;
-  for (std::int64_t t = 0; t < ids.size(1); ++t) {
-    batch.last = at::full({ids.size(0)}, t, at::kLong);
-    positions.push_back(session.runner->forward(batch).states);
-  }
-  return at::stack(positions, 1);
 }
 
 // 1e-5 of the largest logit, as for whole models in float32.

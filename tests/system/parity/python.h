@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "checkpoint/scratch.h"
+#include "parity/python_server.h"
 
 /// An environment that `tools/setup --parity` makes, or the one that CAPSTAN_PARITY_PYTHON names.
 inline std::filesystem::path parity_environment(const std::string& name) {
@@ -45,9 +46,7 @@ inline void run_program(const std::filesystem::path& program, const std::vector<
 /// Runs tests/system/parity/<script>; throws Error with its output when it fails.
 inline void run_python(const std::string& script, const std::vector<std::string>& arguments,
                        const std::filesystem::path& python = parity_python()) {
-  std::vector<std::string> all{capstan::cat(CAPSTAN_SOURCE_DIR, "/tests/system/parity/", script)};
-  all.insert(all.end(), arguments.begin(), arguments.end());
-  run_program(python, all);
+  python_server(python).run(capstan::cat(CAPSTAN_SOURCE_DIR, "/tests/system/parity/", script), arguments);
 }
 
 /// A folder that a script fills, whose last argument it is; gone with this object.

@@ -34,16 +34,18 @@ inline capstan::nn::Batch batch_of(const at::Tensor& ids) {
   return batch;
 }
 
-/// Logits of all positions, [batch, seq, vocab].
+/// Logits of all positions, [batch, seq, vocab]: of a copy of each row for each position, which are computed at once. A
+/// GPU's kernels see the rows as they are.
 inline at::Tensor logits_of(capstan::step::Session& session, const at::Tensor& ids) {
   const at::NoGradGuard no_grad;
-  auto batch = batch_of(ids);
+  const auto rows = ids.size(0), length = ids.size(1), at_once = ids.is_cpu() ? length : 1;
+  auto batch = batch_of(ids.repeat({at_once, 1}));
   std::vector<at::Tensor> positions;
-  for (std::int64_t t = 0; t < ids.size(1); ++t) {
-    batch.last = at::full({ids.size(0)}, t, ids.options());
-    positions.push_back(session.runner->forward(batch).states);
+  for (std::int64_t t = 0; t < length; t += at_once) {
+    batch.last = at::arange(t, t + at_once, ids.options()).repeat_interleave(rows);
+    positions.push_back(session.runner->forward(batch).states.reshape({at_once, rows, -1}));
   }
-  return at::stack(positions, 1);
+  return at::cat(positions).transpose(0, 1);
 }
 
 }  // namespace parity
