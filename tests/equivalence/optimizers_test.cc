@@ -12,6 +12,7 @@
 
 #include "docs/examples/optimizers/adafactor/adafactor.h"
 #include "support/compositions.h"
+#include "support/nightly.h"
 
 namespace optimizers_test {
 
@@ -245,7 +246,7 @@ TEST_CASE("float64: muon on every layout, saved on one and continued on the next
   const auto* const family = GENERATE(&mixture(), &dense());
   const auto layouts = layouts_of(*family);
   // A dense model, whose matrices are a mixture's but for the experts, is saved or continued on each.
-  for (std::size_t i = 0; i < layouts.size(); i += family == &mixture() ? 1 : 2) {
+  for (std::size_t i = 0; i < layouts.size(); i += family == &mixture() || runs_all() ? 1 : 2) {
     const bool with_adapters = i % 4 == 0 || (i % 2 == 0 && family == &mixture());
     INFO(family->plugin << (with_adapters ? " with adapters" : "") << ", " << layouts[i].name);
     const auto mine = setting(*family, muon, with_adapters, layouts[i]);
@@ -276,7 +277,7 @@ TEST_CASE("float64: rules with sums over records on every layout, saved on one a
   auto layouts = layouts_of(*family);
   layouts.push_back({"PP 2", 2, "[strategy.pipeline_parallel]\nsize = 2\n"});
   layouts.push_back({"PP 2 x fsdp", 4, "[strategy.pipeline_parallel]\nsize = 2\n[strategy.fsdp]\n"});
-  const std::size_t stride = family == &mixture() ? 1 : 2;
+  const std::size_t stride = family == &mixture() || runs_all() ? 1 : 2;
   for (std::size_t n = 0; n * stride < layouts.size(); ++n) {
     const auto i = n * stride;
     const bool resumes = n % 2 == 0, with_adapters = n % 3 == 2;
