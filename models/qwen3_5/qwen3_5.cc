@@ -1,5 +1,5 @@
-// Qwen 3.5's text models, dense or with routed experts: three blocks of the gated delta rule (Yang et al. 2024), then
-// one of attention with a gate, of whose heads a part turns; norms multiply by 1 + weight.
+// Qwen 3.5's text models, dense or with routed experts, and Qwen 3 Next: three blocks of the gated delta rule (Yang et
+// al. 2024), then one of attention with a gate, of whose heads a part turns; norms multiply by 1 + weight.
 #include <capstan/base/text.h>
 #include <capstan/model.h>
 
@@ -12,8 +12,8 @@ namespace decoder = capstan::decoder;
 
 void Qwen35Options::describe(capstan::config::OptionTable<Qwen35Options>& t) {
   t.add("model_type", &Qwen35Options::model_type)
-      .choices({"qwen3_5_text", "qwen3_5_moe_text"})
-      .doc("family of the config.json; qwen3_5_moe_text has routed experts and one that computes every token");
+      .choices({"qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"})
+      .doc("family of the config.json; the last two have routed experts and one that computes every token");
   decoder::describe_rotary_sizes(t, "the gated feed-forward layer, where there are no experts");
   describe_hybrid(t);
   t.add("expert_dim", &Qwen35Options::expert_dim).min(1).spelling("moe_intermediate_size").doc("width of an expert");
@@ -69,7 +69,9 @@ class Qwen35 : public decoder::Model {
 
   void describe_files(capstan::layout::FileMap& map) const override {
     const auto& o = *options_;
-    map.architecture = o.has_experts() ? "Qwen3_5MoeForCausalLM" : "Qwen3_5ForCausalLM";
+    map.architecture = o.is_next()       ? "Qwen3NextForCausalLM"
+                       : o.has_experts() ? "Qwen3_5MoeForCausalLM"
+                                         : "Qwen3_5ForCausalLM";
     map.kept = {"mtp."};
     decoder::describe_rotary_files(o, map);
     decoder::describe_rotary_scaling_files(o, map);
@@ -92,6 +94,7 @@ class Qwen35 : public decoder::Model {
     made.hidden = options_->hidden_size;
     made.norm_epsilon = options_->rms_norm_epsilon;
     made.init_std = options_->init_std;
+    made.by_head = options_->is_next();
     return made;
   }
 
@@ -101,7 +104,7 @@ class Qwen35 : public decoder::Model {
 }  // namespace
 
 CAPSTAN_MODEL("qwen3_5", "0.1.0",
-              "Qwen 3.5's text models, dense or a mixture: blocks of the gated delta rule between attention's", Qwen35,
-              Qwen35Options)
+              "Qwen 3.5's text models, dense or a mixture, and Qwen 3 Next: the gated delta rule, and attention",
+              Qwen35, Qwen35Options)
 
 }  // namespace qwen3_5

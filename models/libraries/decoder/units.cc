@@ -143,6 +143,7 @@ class Block : public nn::Unit {
   nn::SumAndNorm entered(const at::Tensor& x, const at::Tensor& y) const;
 
   bool parallel_;
+  bool one_norm_;
   bool residual_after_norm_;
   double multiplier_;
   bool balanced_;
@@ -162,11 +163,12 @@ class Block : public nn::Unit {
 Block::Block(const Spec& s, std::int64_t index, const std::string& file)
     : Unit(cat("blocks.", index)),
       parallel_(s.parallel),
+      one_norm_(s.parallel && s.one_norm),
       residual_after_norm_(s.residual_after_norm),
       multiplier_(s.residual_multiplier),
       balanced_(s.mixture.balanced),
       norm1_(*this, "norm1", s, in_block(file, s.names.attention_norm, s.norm_before)),
-      norm2_(*this, "norm2", s, in_block(file, s.names.mlp_norm, s.norm_before)),
+      norm2_(*this, "norm2", s, in_block(file, s.names.mlp_norm, s.norm_before && !one_norm_)),
       tokens_(*this, s, index, file),
       post_norm1_(*this, "post_norm1", s, in_block(file, s.names.attention_post_norm, s.norm_after)),
       post_norm2_(*this, "post_norm2", s, in_block(file, s.names.mlp_post_norm, s.norm_after)),
@@ -209,7 +211,9 @@ Hidden Block::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
   const auto y = attended(in.normed, batch, cache, hidden.carried);
   const auto added = dropout1_.forward(post_norm1_.forward(y), batch);
   if (parallel_) {
-    const auto other = feed_forward_.norms_states() ? hidden.states : norm2_.forward(hidden.states);
+    const auto other = feed_forward_.norms_states() ? hidden.states
+                       : one_norm_                  ? in.normed
+                                                    : norm2_.forward(hidden.states);
     const auto fed = dropout2_.forward(post_norm2_.forward(mlp_region_(other, feed)), batch);
     hidden.states = in.sum + scaled(added) + scaled(fed);
     hidden.states = parts_.completed(hidden);
@@ -267,6 +271,10 @@ WeightPtr head_of(const Spec& s, const WeightPtr& table) {
 Spec Spec::of_block(std::int64_t block) const {
   auto own = *this;
   if (own.blocks_without_window.contains(block)) own.attention.window.reset();
+  if (own.blocks_without_rotary.contains(block)) {
+    own.rotary.reset();
+    own.attention.scale.reset();
+  }
   if (vary) vary(own, block);
   return own;
 }
