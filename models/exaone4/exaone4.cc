@@ -61,7 +61,7 @@ std::vector<capstan::config::FileKeys> Exaone4Options::file_keys() {
   keys.push_back({"sliding_window_pattern",
                   capstan::config::FileKey::Use::only,
                   "layer_types says which blocks have the window",
-                  {"4", "\"LLLG\"", "0", "null"}});
+                  {"4", "\"LLLG\"", "0"}});
   return decoder::file_keys({decoder::family_keys("exaone4", std::move(keys))});
 }
 

@@ -56,7 +56,7 @@ std::vector<capstan::config::FileKeys> GemmaOptions::file_keys() {
   keys.push_back({"hidden_activation",
                   capstan::config::FileKey::Use::only,
                   "transformers reads hidden_act: this must not say another one",
-                  {"\"gelu_pytorch_tanh\"", "null"}});
+                  {"\"gelu_pytorch_tanh\""}});
   return decoder::file_keys({decoder::family_keys("gemma", std::move(keys))});
 }
 

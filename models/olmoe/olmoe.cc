@@ -53,10 +53,8 @@ capstan::config::Presets OlmoeOptions::file_defaults() {
 
 std::vector<capstan::config::FileKeys> OlmoeOptions::file_keys() {
   auto keys = decoder::own_names({"experts_per_token", "router_aux_loss", "normalise_weights"});
-  keys.push_back({"clip_qkv",
-                  capstan::config::FileKey::Use::only,
-                  "models whose queries, keys and values are clipped are not supported",
-                  {"null"}});
+  keys.push_back({"clip_qkv", capstan::config::FileKey::Use::refused,
+                  "models whose queries, keys and values are clipped are not supported"});
   const auto shared = decoder::rotary_keys();
   keys.insert(keys.end(), shared.begin(), shared.end());
   return decoder::file_keys({decoder::family_keys("olmoe", std::move(keys))});

@@ -63,6 +63,7 @@ capstan::config::Presets Qwen35Options::file_defaults() {
                                  {"router_aux_loss", false},
                                  {"router_aux_loss_coef", 0.001}});
   auto next = mixture;
+  std::erase_if(next, [](const auto& option) { return option.first == "ff_dim"; });  // which its files have
   for (auto& [key, value] : next) {
     if (key == "num_experts") value = std::int64_t{512};
     if (key == "experts_per_token") value = std::int64_t{10};

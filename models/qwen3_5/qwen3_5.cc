@@ -80,7 +80,7 @@ class Qwen35 : public decoder::Model {
     for (std::int64_t i = 0; i < o.num_layers; ++i)
       if (!o.attends(i)) GatedDeltaNet::describe_files(sizes(), cat("model.layers.", i, "."), map);
     if (o.has_experts()) {
-      map.left_out.emplace_back("ff_dim");
+      if (!o.is_next()) map.left_out.emplace_back("ff_dim");
       map.more["num_experts"] = std::to_string(o.num_experts);
     } else {
       map.left_out.insert(map.left_out.end(), {"expert_dim", "shared_expert_dim", "num_experts", "experts_per_token",

@@ -13,8 +13,8 @@ def gemma(**more):
 
 
 def starcoder2(**more):
-    return of(Starcoder2ForCausalLM, Starcoder2Config, **(dict(num_hidden_layers=2, sliding_window=7, rope_theta=500.0)
-                                                          | more))
+    return of(Starcoder2ForCausalLM, Starcoder2Config, **(dict(
+        num_hidden_layers=2, sliding_window=7, rope_theta=500.0, tie_word_embeddings=True) | more))
 
 
 def olmoe(**more):
@@ -55,7 +55,7 @@ def granite_moe_shared(**more):
 CASES = {
     "gemma": lambda: gemma(),
     "starcoder2": lambda: starcoder2(),
-    "starcoder2-plain": lambda: starcoder2(use_bias=False, sliding_window=None, tie_word_embeddings=True),
+    "starcoder2-plain": lambda: starcoder2(use_bias=False, sliding_window=None, tie_word_embeddings=False),
     "olmoe": lambda: olmoe(attention_bias=True, output_router_logits=True, router_aux_loss_coef=0.3),
     "seed-oss": lambda: seed_oss(attention_out_bias=True, mlp_bias=True),
     "exaone4": lambda: exaone4(rope_scaling=yarn()),

@@ -31,5 +31,5 @@ if hasattr(transformers, "Qwen3_5ForCausalLM"):
     CASES = {
         "qwen3.5": lambda: dense(),
         "qwen3.5-moe": lambda: mixture(tie_word_embeddings=True, output_router_logits=True, router_aux_loss_coef=0.3),
-        "qwen3-next": lambda: qwen3_next(),
+        "qwen3-next": lambda: qwen3_next(num_experts_per_tok=3),
     }
