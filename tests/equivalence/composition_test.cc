@@ -52,8 +52,8 @@ struct Precision {
 // float64 sums in another order, amplified by AdamW: what the project promises. After the second step all that a layout
 // keeps from one step to the next has been used.
 const Precision float64{"fp64", 1e-10, 4};
-// Rounding of 1e-7 a term, and AdamW's amplification of it over ten steps.
-const Precision float32{"fp32", 1e-3, 10};
+// Rounding of 1e-7 a term, and AdamW's amplification of it.
+const Precision float32{"fp32", 1e-4, 4};
 
 TrainResult run(const std::string& config, int world, const Precision& precision) {
   return train({.world = world,
@@ -90,24 +90,9 @@ TEST_CASE("float64: a pairwise cover of strategies together, of a mixture", "[ma
   for (const auto& choice : pairwise(levels, allowed)) check(mixture(), choice);
 }
 
-TEST_CASE("float64: tensor x expert parallelism x data modes", "[matrix][train]") {
-  for (const std::size_t tp : {1, 2}) {
-    for (const std::size_t ep : {1, 2}) {
-      for (std::size_t data = 0; data < 3; ++data) {
-        const Choice choice{2, tp, ep, 0, 0, data, 0};
-        if (allowed(choice)) check(mixture(), choice);
-      }
-    }
-  }
-}
-
-TEST_CASE("float64: tensor and sequence parallelism with adapters", "[matrix][train]") {
-  for (const std::size_t tp : {1, 2}) {
-    for (const std::size_t sequence : {0, 1}) {
-      check(dense(), {2, tp, 0, sequence, 1, 0, 0});
-      check(mixture(), {2, tp, 0, sequence, 1, 1, 0});
-    }
-  }
+TEST_CASE("float64: tensor and sequence parallelism with a dense model's adapters", "[matrix][train]") {
+  check(dense(), {2, 1, 0, 0, 1, 0, 0});
+  check(dense(), {2, 2, 0, 1, 1, 0, 0});
 }
 
 TEST_CASE("float64: tensor and sequence parallelism with adapters of models with q, k and v in one module",
@@ -119,7 +104,6 @@ TEST_CASE("float64: tensor and sequence parallelism with adapters of models with
 }
 
 TEST_CASE("float64: eight ranks that split a model, with adapters", "[matrix][train]") {
-  check(llama_of_eight_heads(), {2, 3, 0, 0, 1, 0, 0});
   check(llama_of_eight_heads(), {2, 3, 0, 1, 1, 1, 2});
   check(mixtral_of_eight_heads(), {2, 3, 0, 1, 1, 5, 0});
 }
@@ -127,12 +111,6 @@ TEST_CASE("float64: eight ranks that split a model, with adapters", "[matrix][tr
 TEST_CASE("fp32: strategies together stay near one rank", "[matrix][train]") {
   check(mixture(), {1, 1, 1, 1, 1, 0, 1}, float32);
   check(dense(), {1, 1, 0, 1, 1, 1, 0}, float32);
-}
-
-TEST_CASE("float64: expert parallelism, adapters and recompute", "[matrix][train]") {
-  for (const std::size_t ep : {1, 2}) {
-    for (std::size_t again = 0; again < recomputes.size(); ++again) check(mixture(), {2, 0, ep, 0, 1, 0, again});
-  }
 }
 
 TEST_CASE("float64: all ways to compose strategies", "[.][full][matrix][train]") {

@@ -5,6 +5,7 @@
 #include <capstan_places.h>
 
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "generation/generate.h"
@@ -23,7 +24,8 @@ namespace {
 
 constexpr std::int64_t at_once = 1;  // the question whose answer ends at its first token
 constexpr std::int64_t longest = 6;
-constexpr int positions = 80;  // what squad's own questions need; these are shorter
+constexpr std::int64_t at_a_time = 50;  // prompts that are tried
+constexpr int positions = 80;           // what squad's own questions need; these are shorter
 
 std::string config(const Family& family, bool with_adapters, const std::string& strategies) {
   return "[run]\nseed = 3\ndevice = \"cpu\"\n" + family_config(family, positions) +
@@ -74,9 +76,10 @@ std::vector<std::int64_t> some_prompt(std::int64_t index) {
 }
 
 // A prompt whose answer, as the question of this row, is as long as it may be and has words; or is none at all.
-Question find_question(const job::Job& job, step::Session& session, std::int64_t row) {
+std::optional<Question> find_question(const job::Job& job, step::Session& session, std::int64_t row,
+                                      std::int64_t first) {
   std::vector<generation::Prompt> prompts;
-  for (std::int64_t i = 0; i < 2000; ++i) prompts.push_back({some_prompt(i), row});
+  for (std::int64_t i = first; i < first + at_a_time; ++i) prompts.push_back({some_prompt(i), row});
   const auto answers = generation::Generator(session).tokens(prompts);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const auto text = job.samples.tokenizer.object->decode(answers[i]);
@@ -86,7 +89,14 @@ Question find_question(const job::Job& job, step::Session& session, std::int64_t
         row == at_once ? answers[i].empty() : has_words && static_cast<std::int64_t>(answers[i].size()) == longest;
     if (!wanted) continue;
     const std::map<std::int64_t, std::string> references{{0, text}, {2, nearly}};  // right, and right in part
-    return {prompts[i].tokens, {references.contains(row) ? references.at(row) : "none"}};
+    return Question{prompts[i].tokens, {references.contains(row) ? references.at(row) : "none"}};
+  }
+  return {};
+}
+
+Question find_question(const job::Job& job, step::Session& session, std::int64_t row) {
+  for (std::int64_t first = 0; first < 2000; first += at_a_time) {
+    if (auto found = find_question(job, session, row, first)) return *found;
   }
   throw Error("no such prompt");
 }

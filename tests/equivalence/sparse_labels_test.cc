@@ -19,12 +19,12 @@ namespace {
 // float64 sums in another order: what the project promises.
 constexpr double promised = 1e-10;
 
-// 32 rows of 128 positions a step. The second of two steps has one sample, so that most ranks have none.
+// 16 rows of 128 positions a step. The second of two steps has one sample, so that most ranks have none.
 std::string config_of(const Scratch& scratch, const Family& family, const std::string& strategies) {
   return scratch.write("a.toml", "[run]\nseed = 3\ndevice = \"cpu\"\n" + testing::family_config(family, 130) +
                                      "[data]\nplugin = \"squad\"\ntrain = \"" CAPSTAN_SOURCE_DIR
-                                     "/configs/data/mini_squad_train.json\"\ntrain_samples = 33\nmax_length = 97\n"
-                                     "[train]\nmax_steps = 2\nglobal_batch = 32\npad_to_multiple = 128\n"
+                                     "/configs/data/mini_squad_train.json\"\ntrain_samples = 17\nmax_length = 97\n"
+                                     "[train]\nmax_steps = 2\nglobal_batch = 16\npad_to_multiple = 128\n"
                                      "precision = \"fp64\"\n[optimizer]\nlr = 1e-2\nwarmup_steps = 1\nclip = 1.0\n" +
                                      strategies);
 }
@@ -65,7 +65,7 @@ Learnt run(const Family& family, const Layout& layout, bool picks) {
 }
 
 /// Two rows at a time, 256 positions: logits are computed of all of them.
-const Layout by_two{.accumulation = 16};
+const Layout by_two{.accumulation = 8};
 
 }  // namespace
 

@@ -43,12 +43,16 @@ const std::string tied_mixtral =
     "hidden_size = 16\nnum_heads = 4\nnum_kv_heads = 1\nff_dim = 10\nnum_experts = 4\nattention_dropout = 0.1\n"
     "router_aux_loss = true\nrouter_aux_loss_coef = 0.5\ntie_word_embeddings = true\n";
 
+// The first step has no state and no recorded order of units, the second makes both, and the third uses them.
+constexpr std::int64_t steps = 3;
+
 testing::Setting setting(const std::string& model, const std::string& strategies, int world,
                          const std::string& form = "") {
   auto config = "[model]\nplugin = \"" + model.substr(0, model.find(' ')) + "\"\n" + model.substr(model.find(' ') + 1) +
                 strategies;
   if (!form.empty()) config += testing::stages_table(form);
-  return {.world = world, .config = config, .overrides = {"train.accumulation=4"}, .steps = 4, .types = {in_stages()}};
+  return {
+      .world = world, .config = config, .overrides = {"train.accumulation=4"}, .steps = steps, .types = {in_stages()}};
 }
 
 const std::string mixtral = "mixtral " + tied_mixtral;
@@ -96,9 +100,13 @@ TEST_CASE("stages under other data strategies, with tensor parallelism and adapt
 }
 
 TEST_CASE("a run that was saved in stages resumes without, and the other way round", "[train]") {
-  const auto staged = setting(mixtral, full_shard, 4, "two");
-  const auto flat = setting(mixtral, full_shard, 2);
-  const auto alone = testing::train(setting(mixtral, "", 1));
+  const auto of_four_steps = [](const std::string& strategies, int world, const std::string& form) {
+    auto run = setting(mixtral, strategies, world, form);
+    run.steps = 4;
+    return run;
+  };
+  const auto staged = of_four_steps(full_shard, 4, "two"), flat = of_four_steps(full_shard, 2, "");
+  const auto alone = testing::train(of_four_steps("", 1, ""));
   CHECK(testing::differences(testing::train_resumed(staged, 2, flat), alone, 1e-10) == "");
   CHECK(testing::differences(testing::train_resumed(flat, 2, staged), alone, 1e-10) == "");
 }
@@ -122,6 +130,7 @@ TEST_CASE("evaluation over stages: every rank's samples count once, and the loss
                            "[data]\nplugin = \"synthetic\"\nsamples = 96\neval_samples = 21\nmax_length = 20\n"
                            "[monitor.seen]\n",
                        world, form);
+    run.steps = 4;
     run.overrides.emplace_back("train.eval_every=2");
     run.types.push_back(testing::type<monitor::Monitor, Seen, NoOptions>("monitor", "seen"));
     testing::train(run);

@@ -49,7 +49,7 @@ TrainResult run(int world, const std::string& tables, const std::string& packing
   return train({.world = world,
                 .config = family_config(dense()) + values + tables,
                 .overrides = {same_micro_steps, "data.packing=" + packing},
-                .steps = 6,
+                .steps = 3,
                 .types = {type<objective::Objective, Preference, NoOptions>("objective", "preference")}});
 }
 

@@ -14,6 +14,8 @@ inline std::string tensor_parallel(int size, bool sequence) {
   return "[strategy.tensor_parallel]\nsize = " + std::to_string(size) + "\n" +
          (sequence ? "sequence_parallel = true\n" : "");
 }
+/// The first step has no state and no recorded order of units, the second makes both, and the third uses them.
+inline constexpr std::int64_t family_steps = 3;
 inline const std::string full_shard = "[strategy.fsdp]\n";
 inline const std::string two_stages = "[strategy.pipeline_parallel]\nsize = 2\n";
 inline const std::string two_parts = "[strategy.context_parallel]\nsize = 2\n";
@@ -21,25 +23,28 @@ inline const std::string two_parts = "[strategy.context_parallel]\nsize = 2\n";
 /// `model`: its [model] table, and others. Each layout: ranks and their strategies.
 inline void learns_the_same(const std::string& model, const std::vector<std::pair<int, std::string>>& layouts,
                             const std::vector<std::string>& overrides = {}) {
-  const auto alone = train({.config = model, .overrides = overrides, .steps = 5});
+  const auto alone = train({.config = model, .overrides = overrides, .steps = family_steps});
   CHECK(alone.losses.back() < alone.losses.front());
   for (const auto& [world, strategies] : layouts) {
     INFO(world << " ranks\n" << model << strategies);
     // Sums in float64 in another order, which AdamW amplifies: what the project promises.
-    CHECK(differences(train({.world = world, .config = model + strategies, .overrides = overrides, .steps = 5}), alone,
-                      1e-10) == "");
+    CHECK(differences(
+              train({.world = world, .config = model + strategies, .overrides = overrides, .steps = family_steps}),
+              alone, 1e-10) == "");
   }
 }
 
 /// Documents that share rows learn what each learns in a row of its own, on one rank and on two.
 inline void packs_the_same(const std::string& model) {
-  const auto apart = train({.config = model, .overrides = {"data.packing=false"}, .steps = 5});
+  const auto apart = train({.config = model, .overrides = {"data.packing=false"}, .steps = family_steps});
   for (const auto& [world, strategies] :
        std::vector<std::pair<int, std::string>>{{1, ""}, {2, tensor_parallel(2, true)}, {2, two_parts}}) {
     INFO(world << " ranks\n" << model << strategies);
-    CHECK(differences(
-              train({.world = world, .config = model + strategies, .overrides = {"data.packing=true"}, .steps = 5}),
-              apart, 1e-10) == "");
+    CHECK(differences(train({.world = world,
+                             .config = model + strategies,
+                             .overrides = {"data.packing=true"},
+                             .steps = family_steps}),
+                      apart, 1e-10) == "");
   }
 }
 

@@ -1,5 +1,5 @@
-# Flags that every target of the tree shares. One precompiled header serves all
-# of them, so anything that changes code generation belongs here and nowhere else.
+# Flags that every target of the tree shares. Precompiled headers serve many of
+# them, so anything that changes code generation belongs here and nowhere else.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)

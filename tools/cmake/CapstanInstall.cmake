@@ -55,6 +55,8 @@ foreach(file IN ITEMS CapstanCuda.cmake CapstanPlugin.cmake CapstanTest.cmake Ca
 endforeach()
 
 install(PROGRAMS "${PROJECT_SOURCE_DIR}/tools/new-plugin" DESTINATION bin RENAME capstan-new-plugin)
+# The questions of configs/quickstart.toml are not in the repository, and may have been deleted since the build was configured.
+install(CODE "execute_process(COMMAND \"${PROJECT_SOURCE_DIR}/tools/make-quickstart-data\" COMMAND_ERROR_IS_FATAL ANY)")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/tools/templates" "${PROJECT_SOURCE_DIR}/configs" "${PROJECT_SOURCE_DIR}/docs/examples"
   DESTINATION share/capstan)
 # For a copy in a folder of one's own, where site.sh is filled in and logs are written.

@@ -2,6 +2,7 @@
 import os
 import shutil
 
+from .archive import LEVEL
 from .steps import filled, run, set_times
 
 LINKS = {'bin/capstan': '../lib/capstan/bin/capstan', 'bin/capstan-new-plugin': '../lib/capstan/bin/capstan-new-plugin', 'bin/capstan-use-torch': '../lib/capstan/use-torch'}
@@ -41,5 +42,5 @@ def make(tree, words, folder, file):
         if not each.is_symlink():
             each.chmod(0o755 if each.is_dir() or os.access(each, os.X_OK) else 0o644)
     set_times(root)
-    run('dpkg-deb', '--root-owner-group', '--build', root, file)
+    run('dpkg-deb', '--root-owner-group', '-Zzstd', f'-z{LEVEL}', '--build', root, file)   # xz makes it a sixth smaller in ten times the time
     return file

@@ -11,6 +11,10 @@ from argparse_manpage.manpage import Manpage
 COMMAND = re.compile(r'^  ([a-z][\w-]*)  +(.*)$')
 CHOICES = re.compile(r'\{(.*)\}')
 BESIDE_OTHERS = re.compile(r'(Excludes|Needs): .*')   # which options go with it
+SEE_ALSO = '''.B capstan reference WORD
+prints the options of a configuration that have this word; README.md and all documents are in
+.I share/doc/capstan
+of the installation.'''
 COMPLETIONS = {'bash': 'bash-completion/completions/capstan', 'zsh': 'zsh/site-functions/_capstan', 'fish': 'fish/vendor_completions.d/capstan.fish'}
 
 
@@ -18,7 +22,7 @@ def sections(text):
     """The lines of --help by heading; the first is what the command does."""
     found, heading = {'': []}, ''
     for line in text.splitlines():
-        if re.match(r'^[A-Z]\w+:$', line):
+        if re.match(r'^[A-Z][\w ]+:$', line):
             heading = line[:-1]
             found[heading] = []
         elif line.startswith('      ') and heading and found[heading]:   # what the line before was too long for
@@ -47,7 +51,8 @@ def add_option(parser, line):
 def add_positional(parser, line):
     head, _, words = line.strip().partition('  ')
     name, *rest = head.split(' ')
-    added = parser.add_argument(name, nargs='*' if '...' in rest else '?', help=words.strip().replace('%', '%%'))
+    needed, several = 'REQUIRED' in rest, '...' in rest
+    added = parser.add_argument(name, nargs='+' if needed and several else '*' if several else None if needed else '?', help=words.strip().replace('%', '%%'))
     added.complete = shtab.FILE
 
 
@@ -55,7 +60,7 @@ def fill(parser, program, commands):
     """Adds what `program commands… --help` says, and so on for the commands below it."""
     text = subprocess.run([program, *commands, '--help'], check=True, capture_output=True, text=True).stdout
     said = sections(text)
-    for line in said.get('Options', []):
+    for line in (line for lines in said.values() for line in lines if line.startswith('  -')):   # some stand under a heading of their own
         add_option(parser, line)
     for line in said.get('Positionals', []):
         add_positional(parser, line)
@@ -73,14 +78,16 @@ def write(program, version, share):
     parser = argparse.ArgumentParser('capstan', description='A trainer for large language models: models, strategies, optimizers, data and '
                                      'monitors are plugins that a TOML file names.')
     fill(parser, program, [])
+    parser.man_short_description = 'trainer for large language models'   # whatis and apropos go by it
     for shell, name in COMPLETIONS.items():
         file = share / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(shtab.complete(parser, shell=shell), encoding='utf-8')
     page = Manpage(parser)   # of the date in SOURCE_DATE_EPOCH
     page.source, page.manual = f'Capstan {version}', 'Capstan'
+    page.add_section('see also', '>', SEE_ALSO)
     file = share / 'man/man1/capstan.1'
     file.parent.mkdir(parents=True)
-    file.write_text(str(page), encoding='utf-8')
+    file.write_text(str(page).replace(r'\-', '-', 2), encoding='utf-8')   # the date in its first line
 
 

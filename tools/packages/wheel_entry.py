@@ -24,7 +24,8 @@ def refuse_other_torch():
 def start(program):
     refuse_other_torch()
     file = PREFIX / 'bin' / program
-    os.execv(file, [str(file), *sys.argv[1:]])
+    # Tables and chat templates are read by this environment's Python, which need not be activated.
+    os.execve(file, [str(file), *sys.argv[1:]], {'VIRTUAL_ENV': sys.prefix, **os.environ})
 
 
 def main():

@@ -13,7 +13,8 @@ extern const char* const read_script;
 
 namespace {
 
-constexpr const char* other_python = "name a Python 3 that has PyYAML, such as axolotl's own, by --python";
+constexpr const char* other_python =
+    "`pip install pyyaml` there, or name a Python 3 that has PyYAML, such as axolotl's own, by --python";
 
 // The keys of fsdp_config may begin with "fsdp_".
 int line_of(const File& file, const std::string& path) {

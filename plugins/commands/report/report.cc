@@ -139,6 +139,7 @@ int run(const command::Call& call) {
 
 }  // namespace
 
-CAPSTAN_COMMAND("report", "0.1.0", "fill the workshop's tables from the folders of runs, with plots as HTML", run)
+CAPSTAN_COMMAND("report", "0.1.0",
+                "compare runs, also while they train: tables as text, CSV or Markdown, plots as HTML", run)
 
 }  // namespace report

@@ -19,7 +19,7 @@ const std::string fsdp = "[strategy.fsdp]\n";
 
 testing::TrainResult train(int world, const std::string& config) {
   // One micro-step of all samples: a balancing loss is over those.
-  return testing::train({.world = world, .config = config, .overrides = {"train.accumulation=1"}, .steps = 5});
+  return testing::train({.world = world, .config = config, .overrides = {"train.accumulation=1"}, .steps = 3});
 }
 
 std::string tensor(int size, bool sequence) {

@@ -15,14 +15,14 @@ TEST_CASE("OLMo 2 on ranks learns what it learns on one rank, with and without a
   const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n";
   const std::string sequence = "sequence_parallel = true\n", fsdp = "[strategy.fsdp]\n";
   for (const auto& model : {olmo2, olmo2 + lora}) {
-    const auto alone = testing::train({.config = model, .steps = 5});
+    const auto alone = testing::train({.config = model, .steps = 3});
     CHECK(alone.losses.back() < alone.losses.front());
     for (const auto& [world, strategies] :
          std::vector<std::pair<int, std::string>>{{2, "[strategy.tensor_parallel]\nsize = 2\n"},
                                                   {4, "[strategy.tensor_parallel]\nsize = 4\n" + sequence},
                                                   {4, "[strategy.tensor_parallel]\nsize = 2\n" + sequence + fsdp}}) {
       INFO(world << " ranks\n" << model << strategies);
-      CHECK(testing::differences(testing::train({.world = world, .config = model + strategies, .steps = 5}), alone,
+      CHECK(testing::differences(testing::train({.world = world, .config = model + strategies, .steps = 3}), alone,
                                  1e-10) == "");
     }
   }

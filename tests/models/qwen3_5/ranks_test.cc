@@ -33,7 +33,7 @@ testing::TrainResult train(int world, const std::string& config, bool packed = f
   // One micro-step of all samples: a balancing loss is over those.
   std::vector<std::string> overrides{"train.accumulation=1"};
   if (packed) overrides.emplace_back("data.packing=true");
-  return testing::train({.world = world, .config = config, .overrides = overrides, .steps = 5});
+  return testing::train({.world = world, .config = config, .overrides = overrides, .steps = 3});
 }
 
 std::string tensor(int size, bool sequence) {

@@ -15,7 +15,6 @@ import functools
 import json
 import pathlib
 import re
-import subprocess
 
 from bench import ROOT, build_jobs, check, check_words, plain
 from changes import base, changed
@@ -82,7 +81,7 @@ def is_there(bench, own, path):
         copy = bench.prefix / 'include' / match[1]
         return copy.exists() and copy.read_bytes() == path.read_bytes()
     library = re.match(r'plugins/libraries/\w+/', name) if own.startswith('plugins/') else None
-    return name.startswith(own) or bool(library) or name == 'core/pch.h'   # whose place plugin_pch.h takes there
+    return name.startswith(own) or bool(library) or name in ('core/pch.h', 'core/host_pch.h')   # plugin_pch.h takes the former's place there; the latter has nothing of Capstan
 
 
 def check_dependencies(bench, sources):
@@ -147,12 +146,9 @@ def compile_changed(bench, theirs):
     folders = {ROOT / pathlib.Path(name).parent for name in changed(base())} if base() else set()
     wanted = [(source, command) for source, (_, command) in theirs.items() if source.parent in folders]
 
-    def compiled(each):
-        return subprocess.run([*plain(each[1]), '-fsyntax-only', str(each[0])], capture_output=True, text=True, check=False, cwd=bench.folder, env=bench.environment)
-
     with concurrent.futures.ThreadPoolExecutor(build_jobs()) as pool:
-        for (source, _), ran in zip(wanted, pool.map(compiled, wanted)):
-            check(ran.returncode == 0, f'{of_tree(source)} does not compile against the installation:\n{ran.stderr}')
+        for (source, _), (status, said) in zip(wanted, pool.map(lambda each: bench.ended(*plain(each[1]), '-fsyntax-only', each[0]), wanted)):
+            check(status == 0, f'{of_tree(source)} does not compile against the installation:\n{said}')
     return len(wanted)
 
 

@@ -12,13 +12,18 @@ MOST_MB = 60   # so that it is there in a moment, beside torch's own files
 def environment(bench):
     """An empty Python environment with torch as pip would have installed it."""
     folder = bench.folder / 'env'
-    bench.run(sys.executable, '-m', 'venv', folder)
+    bench.run(sys.executable, '-m', 'venv', '--without-pip', folder)
     site = next(folder.glob('lib/python3*/site-packages'))
     torch = pathlib.Path(bench.torch).resolve()
     for name in ('nvidia', *(info.name for info in torch.parent.glob('torch-*.dist-info'))):
         (site / name).symlink_to(torch.parent / name)
     (site / 'torch').symlink_to(torch)
     return folder, site
+
+
+def pip(bench, folder, *words):
+    """By the pip of another environment, which is there: to install one takes longer than to install Capstan."""
+    bench.run(ROOT / '.deps/venv-release/bin/python', '-m', 'pip', '--python', folder / 'bin/python', *words)
 
 
 def contents(folder):
@@ -70,6 +75,14 @@ def completes(bench, script):
     check_words(bench.run('bash', '-c', ask + 'ask capstan checkpoint ""'), 'ls verify show')
     check_words(bench.run('bash', '-c', ask + 'ask capstan run --'), '--ranks', '--spawn-local', '--verbose')
     check_words(bench.run('bash', '-c', ask + 'ask capstan report --'), '--format', '--serve', '--port')
+    check_words(bench.run('bash', '-c', ask + 'ask capstan chat --'), '--ranks', '--template-variable')   # which its help has under a heading of their own
+
+
+def reads_by_its_own_python(bench, folder, program):
+    """Files that Python reads are read by the environment's, which is not activated; it has no PyYAML, and says so of itself."""
+    (bench.folder / 'axolotl.yml').write_text('base_model: a\n', encoding='utf-8')
+    check_words(bench.run('env', '-u', 'VIRTUAL_ENV', program, 'import-axolotl', bench.folder / 'axolotl.yml', status=None),
+                f'this Python has no PyYAML: {folder}/bin/python3')
 
 
 def from_wheel(bench, wheel):
@@ -77,15 +90,16 @@ def from_wheel(bench, wheel):
     check(megabytes < MOST_MB, f'{wheel.name} has {megabytes:.0f} MB, more than {MOST_MB}')
     folder, site = environment(bench)
     before = contents(folder)
-    bench.run(folder / 'bin/pip', 'install', '--quiet', '--no-index', '--no-deps', wheel)
+    pip(bench, folder, 'install', '--quiet', '--no-index', '--no-deps', wheel)
     package, program = site / 'capstan', folder / 'bin/capstan'
     check_relative(bench, package)
     train(bench, program, package)
+    reads_by_its_own_python(bench, folder, program)
     completes(bench, folder / 'share/bash-completion/completions/capstan')
-    check_words((folder / 'share/man/man1/capstan.1').read_text(encoding='utf-8'), 'capstan sweep', '--weak'.replace('-', '\\-'))
+    check_words((folder / 'share/man/man1/capstan.1').read_text(encoding='utf-8'), 'capstan sweep', '--weak'.replace('-', '\\-'), 'capstan \\- trainer')
     refuses_other_torch(bench, program, site)
     build_plugin(bench, folder, package)
-    bench.run(folder / 'bin/pip', 'uninstall', '--quiet', '--yes', 'capstan')
+    pip(bench, folder, 'uninstall', '--quiet', '--yes', 'capstan')
     left = contents(folder) - before - contents(folder / 'of_wheel') - {folder / 'of_wheel'}
     check(not any(path.is_file() for path in left), f'left behind: {sorted(map(str, left))[:5]}')
 

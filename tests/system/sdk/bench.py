@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -51,20 +52,30 @@ class Bench:
         if launcher:
             self.environment['CMAKE_CXX_COMPILER_LAUNCHER'] = ';'.join(launcher)
 
+    def ended(self, *command, cwd=None, **environment):
+        """(status, output) of a command. What it took is in commands.log, from which one sees what is dear."""
+        words, start = [str(part) for part in command], time.monotonic()
+        with subprocess.Popen(words, cwd=cwd or self.folder, text=True, errors='replace', stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, env={**self.environment, **environment}) as process:
+            output = process.stdout.read()
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        with (self.folder / 'commands.log').open('a', encoding='utf-8') as log:
+            log.write(f'{used.ru_utime + used.ru_stime:7.2f} of a processor {time.monotonic() - start:7.2f} s  {" ".join(words)[:400]!r}\n')
+        return process.returncode, output
+
     def run(self, *command, status=0, cwd=None, **environment):
         """Output of a command that has to end with this status; None: anything but 0."""
-        done = subprocess.run([str(part) for part in command], cwd=cwd or self.folder, text=True, errors='replace', check=False, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**self.environment, **environment})
-        as_expected = done.returncode != 0 if status is None else done.returncode == status
-        check(as_expected, f'{" ".join(map(str, command))}\nended with {done.returncode}:\n{done.stdout}')
-        return done.stdout
+        ended, output = self.ended(*command, cwd=cwd, **environment)
+        check(ended != 0 if status is None else ended == status, f'{" ".join(map(str, command))}\nended with {ended}:\n{output}')
+        return output
 
     def configure(self, source, name, *options, status=0, **environment):
         return self.run('cmake', '-G', 'Ninja', '-S', source, '-B', self.folder / name, f'-DCapstan_ROOT={self.prefix}', *options,
                         status=status, **environment)
 
-    def ninja(self, name):
-        return self.run('ninja', '-C', self.folder / name, '-j', build_jobs())
+    def ninja(self, name, *targets):
+        return self.run('ninja', '-C', self.folder / name, '-j', build_jobs(), *targets)
 
 
 def plain(command):
@@ -72,6 +83,11 @@ def plain(command):
     words = shlex.split(command)
     compiler = next(place for place, word in enumerate(words) if re.search(r'(^|/)(c\+\+|g\+\+|clang\+\+)[-\d.]*$', word))
     return words[compiler:words.index('-o')]
+
+
+def processor_s():
+    """What this process has computed until now, and all that it waited for."""
+    return sum(os.times()[:4])
 
 
 def build_jobs():

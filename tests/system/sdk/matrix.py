@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 
-from as_packages import environment, train, unpack
+from as_packages import environment, pip, train, unpack
 from bench import HERE, ROOT, Failed, NotTried, check, check_words
 from kinds import build_outside, make_plugins, test_outside
 
@@ -27,7 +27,7 @@ def install(bench):
     bench.run(ROOT / 'tools/release', '--build', bench.build, '--out', bench.folder / 'dist')
     folder, site = environment(bench)
     wheel = next(bench.folder.glob('dist/*.whl'))
-    bench.run(folder / 'bin/pip', 'install', '--quiet', '--no-index', '--no-deps', wheel)
+    pip(bench, folder, 'install', '--quiet', '--no-index', '--no-deps', wheel)
     bench.prefix = site / 'capstan'
     bench.program = bench.prefix / 'bin/capstan'
     return wheel.name
@@ -55,7 +55,7 @@ def compile_plugins(bench, made, compiler):
     if not shutil.which(compiler):
         raise NotTried('it is not installed')
     if not made:
-        made.extend(make_plugins(bench))
+        made.update(make_plugins(bench))
     tag = (bench.prefix / 'lib/cmake/Capstan/CapstanConfig.cmake').read_text(encoding='utf-8')
     ours, theirs, name = re.search(r' cxx=gcc(\d+)', tag)[1], standard_library(bench, compiler), f'build-{compiler}'
     if ours != theirs:
@@ -150,7 +150,7 @@ def apptainer_image(bench):
 
 
 def stages():
-    made = []
+    made = {}
     return [('the wheel', install),
             *((compiler, lambda bench, compiler=compiler: compile_plugins(bench, made, compiler)) for compiler in COMPILERS),
             ('the newest torch on PyPI', newest_torch),

@@ -147,10 +147,12 @@ class Bench:
         def ended():
             job = self.job(number)
             seen.append((job.get('JobState'), job.get('Restarts')))
-            steady = len(seen) > 20 and len(set(seen[-20:])) == 1   # states pass by while a job goes back into the queue
-            if steady and seen[-1][0] == 'PENDING':                # where it would be held for two minutes
+            if job.get('JobState') == 'COMPLETED' and job.get('ExitCode') == '0:0':   # nothing queues that again
+                return True
+            if len(set(seen[-5:])) == 1 and [state for state, _ in seen[-5:]] == ['PENDING'] * 5:   # where it would be held for two minutes
                 self.slurm.run('scontrol', 'update', f'JobId={number}', 'StartTime=now')
                 seen.clear()
+            steady = len(seen) > 20 and len(set(seen[-20:])) == 1   # states pass by while a job goes back into the queue
             return steady and job.get('JobState') in over
 
         self.wait_until(ended, f'job {number} ends', limit_s)

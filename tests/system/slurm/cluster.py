@@ -65,12 +65,16 @@ def missing():
     return ''
 
 
-def free_ports(count):
-    """The first of `count` neighbouring ports that no process listens on."""
-    for first in range(16817 + os.getpid() % 500 * 20, 60000, 20):
+PORTS = 65                                                              # of one cluster
+blocks = iter(range(16817 + os.getpid() % 500 * 20, 60000, PORTS))      # no two clusters ask for the same
+
+
+def free_ports():
+    """The first of neighbouring ports that no process listens on."""
+    for first in blocks:
         sockets = []
         try:
-            for port in range(first, first + count):
+            for port in range(first, first + PORTS):
                 sockets.append(socket.socket())
                 sockets[-1].bind(('127.0.0.1', port))
             return first
@@ -83,7 +87,7 @@ def free_ports(count):
 
 
 class Cluster:
-    """Runs from start() to stop(). Commands of its own see it through SLURM_CONF."""
+    """Runs from start() to stop(), and takes jobs when wait_for_nodes() has returned. Commands of its own see it through SLURM_CONF."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='capstan-slurm-'))
@@ -100,14 +104,13 @@ class Cluster:
             (self.folder / name).mkdir(parents=True)
         for gpu in range(4):   # SLURM wants character devices; they are never opened
             os.mknod(self.folder / f'dev/nvidia{gpu}', 0o600 | 0o020000, os.makedev(1, 3))
-        port = free_ports(65)
-        numbers = {'port': port, 'node_port': port + 1, 'node_end': port + 4, 'reserved': port + 5, 'reserved_end': port + 64}
+        port = free_ports()
+        numbers = {'port': port, 'node_port': port + 1, 'node_end': port + 4, 'reserved': port + 5, 'reserved_end': port + PORTS - 1}
         (self.folder / 'slurm.conf').write_text(CONF.format(host=self.host, folder=self.folder, **numbers))
         (self.folder / 'gres.conf').write_text(GRES.format(folder=self.folder))
         self.launch('slurmctld', 'slurmctld', '-D', '-i')
         for node in NODES:
             self.launch_node(node)
-        self.wait_for_nodes()
 
     def launch(self, name, *command):
         with open(self.folder / f'log/{name}.out', 'ab') as log:

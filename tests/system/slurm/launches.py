@@ -69,11 +69,13 @@ HEADERS = {
 
 def headers(bench):
     """Every header of the workshop starts as many ranks as it has tasks."""
-    for name, (options, ranks) in HEADERS.items():
+    file, jobs = bench.config(), {}
+    for name, (options, _) in HEADERS.items():
         lines = ''.join(f'#SBATCH {option}\n' for option in options)
-        job = bench.batch((f'--job-name={name}',), f'{lines}export CUDA_VISIBLE_DEVICES=0,1\n'
-                          f'srun {bench.program} run {bench.config()} run.name={name} {" ".join(QUICK)}\n')
-        check(bench.wait_for_end(job) == 'COMPLETED', f'{name}:\n{bench.output()}')
+        jobs[name] = bench.batch((f'--job-name={name}', f'--output={name}.out'), f'{lines}export CUDA_VISIBLE_DEVICES=0,1\n'
+                                 f'srun {bench.program} run {file} run.name={name} {" ".join(QUICK)}\n')
+    for name, (_, ranks) in HEADERS.items():
+        check(bench.wait_for_end(jobs[name]) == 'COMPLETED', f'{name}:\n{bench.output(f"{name}.out")}')
         check(ranks_of(bench, name) == ranks, f'{name}: {ranks_of(bench, name)} ranks')
 
 

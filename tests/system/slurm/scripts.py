@@ -1,4 +1,5 @@
 """slurm/submit and slurm/train.sbatch."""
+import concurrent.futures
 import re
 import shutil
 
@@ -196,10 +197,17 @@ def tasks_that_are_not_the_ranks(bench):
     """The job script says so where tasks and GPUs do not agree, instead of training on fewer than it writes down."""
     folder = tree(bench)
     file = bench.config()
-    for name, options, status in (('one', ('--gres=gpu:2', '--ntasks-per-node=1'), 2), ('two', ('--gres=gpu:2', '--ntasks-per-node=2'), 0),
-                                  ('gpus', ('--gpus-per-node=2', '--cpus-per-task=2'), 0), ('tasks', ('--ntasks=2',), 2)):
-        done = bench.slurm.run('sbatch', '--wait', f'--output={name}.out', '--time=5', '--nodes=1', *options, 'slurm/train.sbatch', file,
+    kinds = (('one', ('--gres=gpu:2', '--ntasks-per-node=1'), 2), ('two', ('--gres=gpu:2', '--ntasks-per-node=2'), 0),
+             ('gpus', ('--gpus-per-node=2', '--cpus-per-task=2'), 0), ('tasks', ('--ntasks=2',), 2))
+
+    def submitted(kind):
+        name, options, _ = kind
+        return bench.slurm.run('sbatch', '--wait', f'--output={name}.out', '--time=5', '--nodes=1', *options, 'slurm/train.sbatch', file,
                                'train.max_steps=2', cwd=folder, env=bench.variables(CAPSTAN_SITE=folder / 'site.sh'))
+
+    with concurrent.futures.ThreadPoolExecutor(len(kinds)) as pool:
+        ended = list(pool.map(submitted, kinds))
+    for (name, options, status), done in zip(kinds, ended, strict=True):
         output = bench.output(f'tree/{name}.out')
         check(done.returncode == status, f'{options}: {done.returncode}\n{output}\n{done.stderr}')
         if status == 0:
@@ -224,11 +232,14 @@ def queued_again_by_the_script(bench):
 def gate(bench):
     """On several nodes with GPUs the job begins with the bandwidth gate: it lets a run pass, or ends it with 46."""
     quick = '[preflight]\ngate_mib = 1\ngate_warmup = 1\ngate_iterations = 2\n'   # what is measured here is the CPU
+    started = []
     for gbps, state, code, words in ((1e-6, 'COMPLETED', 0, 'global_step: 1 '), (1e9, 'FAILED', 46, 'Bandwidth below threshold')):
         case = bench.case(f'gate-{code}')
         folder = tree(case, gate=f'{gbps:.6f}')
         file = case.config(quick)
         job = submitted_job(case, folder, '--nodes=2', '--gpus-per-node=2', file.name, 'train.max_steps=2')
+        started.append((case, folder, job, state, code, words))
+    for case, folder, job, state, code, words in started:
         log = f'tree/logs/small-2x2-{job}.out'
         ended = case.wait_for_end(job)
         output = case.output(log)
@@ -242,9 +253,11 @@ def gate(bench):
 def gate_of_the_file(bench):
     """A gate that the configuration has itself is not replaced by the site's."""
     folder = tree(bench, gate='1000000')
+    jobs = []
     for own, measures in (('before_run = "gate"\nmin_bus_gbps = 1e-6', True), ('min_bus_gbps = 1e-6', True), ('before_run = "off"', False)):
-        file = bench.config(f'[preflight]\n{own}\ngate_mib = 1\ngate_warmup = 1\ngate_iterations = 2\n')
-        job = submitted_job(bench, folder, '--nodes=2', '--gpus-per-node=1', file.name, 'train.max_steps=2')
+        file = bench.config(f'[preflight]\n{own}\ngate_mib = 1\ngate_warmup = 1\ngate_iterations = 2\n')   # frozen by submit
+        jobs.append((own, measures, submitted_job(bench, folder, '--nodes=2', '--gpus-per-node=1', file.name, 'train.max_steps=2')))
+    for own, measures, job in jobs:
         output = f'tree/logs/small-2x1-{job}.out'
         check(bench.wait_for_end(job) == 'COMPLETED', f'{own}\n{bench.output(output)}')
         check(('Measured AllReduce BW: ' in bench.output(output)) == measures, f'{own}\n{bench.output(output)}')

@@ -6,6 +6,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
 #include <capstan/base/log.h>
+#include <capstan/base/text.h>
 #include <capstan_catch.h>
 
 #include "step/micro_steps.h"
@@ -76,9 +77,12 @@ void check_same(const Learnt& got, const Learnt& expected) {
   }
 }
 
-// Four micro-steps of 12 rows; all are padded to one length, so that there is one shape.
-const std::vector<std::string> one_shape{"train.accumulation=4", "train.global_batch=48", "train.pad_to_multiple=128",
-                                         "model.dropout=0.2"};
+// Four micro-steps of this number of rows; all are padded to one length, so that there is one shape.
+std::vector<std::string> rows_of_one_shape(int rows) {
+  return {"train.accumulation=4", cat("train.global_batch=", 4 * rows), "train.pad_to_multiple=128",
+          "model.dropout=0.2"};
+}
+const auto one_shape = rows_of_one_shape(4);
 
 std::vector<std::string> with(std::vector<std::string> overrides, const std::string& more) {
   overrides.push_back(more);
@@ -120,7 +124,7 @@ TEST_CASE("the first micro-steps show which weights have gradients: replays pass
 }
 
 TEST_CASE("the number of positions whose logits are computed is a part of the shape") {
-  const auto overrides = with(one_shape, "train.precision=fp32");
+  const auto overrides = with(rows_of_one_shape(12), "train.precision=fp32");
   const Change change = [](step::StepInput& input) {
     // 300 labels take 512 positions in the first micro-step and in the last; others keep 256.
     label(input.micro[0], input.step % 2 == 0 ? 300 : 0);

@@ -127,9 +127,10 @@ with pa.CompressedOutputStream('a.jsonl.zst', 'zstd') as f: f.write(text)
 open('a.json', 'w').write(json.dumps(rows))
 open('a.csv', 'w').write('text\none\n"two"\nthr\u00e9e\n')
 )");
-  const auto* const file = GENERATE("d", "a.arrow", "s.arrow", "a.jsonl.gz", "a.jsonl.zst", "a.json", "a.csv");
-  INFO(file);
-  CHECK(texts_of(train_on(folder, file)) == Texts{"one", "two", "thr\u00e9e"});
+  for (const auto* file : {"d", "a.arrow", "s.arrow", "a.jsonl.gz", "a.jsonl.zst", "a.json", "a.csv"}) {
+    INFO(file);
+    CHECK(texts_of(train_on(folder, file)) == Texts{"one", "two", "thr\u00e9e"});
+  }
 }
 
 TEST_CASE("types that tables have become what JSON has") {

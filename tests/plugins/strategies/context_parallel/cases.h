@@ -10,7 +10,7 @@
 
 namespace capstan::testing {
 
-inline constexpr std::int64_t context_steps = 4;
+inline constexpr std::int64_t context_steps = 3;
 /// Sums in float64 in another order, amplified by AdamW: what the project promises.
 inline constexpr double context_tolerance = 1e-10;
 

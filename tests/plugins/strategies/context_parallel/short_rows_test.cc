@@ -58,10 +58,25 @@ TEST_CASE("float64: every method on rows with fewer columns than ranks, packed o
     splits.push_back({context_on(4, method), 4, true});
     splits.push_back({context_on(2, method), 4, true});
   }
+  // Each split with each family, and with data of both kinds.
+  std::size_t next = 0;
   for (const auto& family : {families()[1], dense(), mixture()}) {
-    check(plain(family), short_rows, splits);
-    check(plain(family), empty_places, splits);
+    std::vector<Split> of_short, of_empty;
+    for (const auto& split : splits) (next++ % 2 == 0 ? of_short : of_empty).push_back(split);
+    check(plain(family), short_rows, of_short);
+    check(plain(family), empty_places, of_empty);
     check(family_config(family), short_rows, {{context_on(4, "gather"), 4}});  // with dropout in attention
+  }
+}
+
+TEST_CASE("float64: every method, family and kind of rows with fewer columns than ranks", "[.][full][matrix]") {
+  for (const auto& family : {families()[1], dense(), mixture()}) {
+    for (const auto* method : {"ulysses", "gather", "ring"}) {
+      const std::vector<Split> splits{
+          {context_on(4, method), 4}, {context_on(4, method), 4, true}, {context_on(2, method), 4, true}};
+      check(plain(family), short_rows, splits);
+      check(plain(family), empty_places, splits);
+    }
   }
 }
 

@@ -39,7 +39,7 @@ class SplitFf : public strategy::Strategy {
 
 TEST_CASE("experts cut along ep and their ff along tp learn what one rank does", "[matrix]") {
   const auto split = testing::type<strategy::Strategy, SplitFf, NoOptions>("strategy", "split_ff");
-  const auto alone = testing::train({.config = testing::mixture(), .steps = 10});
+  const auto alone = testing::train({.config = testing::mixture(), .steps = 3});
   for (const int world : {4, 8}) {
     for (const std::string data : {"", "[strategy.fsdp]\n", "[strategy.zero]\nstage = 1\n"}) {
       INFO(world << " ranks\n" << data);
@@ -47,7 +47,7 @@ TEST_CASE("experts cut along ep and their ff along tp learn what one rank does",
           testing::train({.world = world,
                           .config = testing::mixture() + testing::experts_on(2) +
                                     "[strategy.split_ff]\n[strategy.recompute]\nregions = [\"mlp\"]\n" + data,
-                          .steps = 10,
+                          .steps = 3,
                           .types = {split}});
       // Sums in float64 in another order.
       CHECK(testing::differences(run, alone, 1e-10) == "");

@@ -11,7 +11,7 @@ using namespace capstan::testing;
 
 namespace {
 
-constexpr std::int64_t steps_of_gather = 4;
+constexpr std::int64_t steps_of_gather = 3;
 
 const std::string sizes_of_gather =
     "hidden_size = 64\nnum_heads = 4\nnum_kv_heads = 4\nff_dim = 64\nattention_bias = true\n";

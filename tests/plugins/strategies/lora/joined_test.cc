@@ -36,12 +36,12 @@ TEST_CASE("float64: adapters of one layer learn together what each learns by its
     for (const auto& named : targets) {
       const auto config = model + lora_table(cat("targets = [", named, "]\nalpha = 7\n"));
       INFO(config);
-      const auto alone = testing::train({.world = 1, .config = config + apart, .steps = 4});
+      const auto alone = testing::train({.world = 1, .config = config + apart, .steps = 3});
       for (const auto& [name, gradient] : alone.gradients) CHECK(gradient.abs().max().item<double>() > 0);
       for (const char* strategy : {"", "[strategy.recompute]\n", "[train]\naccumulation = 2\n", "[strategy.fsdp]\n"}) {
         INFO(strategy);
         const int world = std::string(strategy).find("fsdp") == std::string::npos ? 1 : 2;
-        CHECK(testing::differences(testing::train({.world = world, .config = config + strategy, .steps = 4}), alone,
+        CHECK(testing::differences(testing::train({.world = world, .config = config + strategy, .steps = 3}), alone,
                                    1e-10) == "");
       }
     }
@@ -52,8 +52,8 @@ TEST_CASE("float64: adapters of one layer learn together what each learns by its
 TEST_CASE("float64: adapters of one layer learn preferences together as by themselves") {
   const auto config = llama + lora_table("targets = [\"all-linear\"]\nalpha = 7\n");
   const std::string preferences = "[data]\nsequences = 2\n[objective]\nplugin = \"dpo\"\nbeta = 0.5\n";
-  const auto alone = testing::train({.world = 1, .config = config + apart + preferences, .steps = 4});
-  CHECK(testing::differences(testing::train({.world = 1, .config = config + preferences, .steps = 4}), alone, 1e-10) ==
+  const auto alone = testing::train({.world = 1, .config = config + apart + preferences, .steps = 3});
+  CHECK(testing::differences(testing::train({.world = 1, .config = config + preferences, .steps = 3}), alone, 1e-10) ==
         "");
 }
 

@@ -18,7 +18,7 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 const std::string kept = "[strategy.mxfp4]\n";
 
 testing::TrainResult train(int world, const std::string& tables) {
-  return testing::train({.world = world, .config = model + tables, .overrides = {"train.accumulation=1"}, .steps = 5});
+  return testing::train({.world = world, .config = model + tables, .overrides = {"train.accumulation=1"}, .steps = 3});
 }
 
 std::string fault_of(const std::string& tables) {

@@ -101,8 +101,8 @@ TEST_CASE("float64: the same on any number of ranks, where some have more than o
 TEST_CASE("a resumed run continues bit for bit, on other ranks too") {
   const auto config = configuration("llama", llama, lora + nf4);
   check_resumed(config, tolerance);
-  const Setting alone{.world = 1, .config = config, .steps = layout_steps};
-  const Setting three{.world = 3, .config = config + "[strategy.fsdp]\n", .steps = layout_steps};
+  const Setting alone{.world = 1, .config = config, .steps = resumed_steps};
+  const Setting three{.world = 3, .config = config + "[strategy.fsdp]\n", .steps = resumed_steps};
   CHECK(differences(train_resumed(three, 2, three), train(three), 0) == "");
   CHECK(differences(train_resumed(three, 2, alone), train(alone), tolerance) == "");
 }

@@ -12,6 +12,7 @@
 #include "memory.h"
 #include "predict/dry_job.h"
 #include "strategy/tiny_units.h"
+#include "support/pairwise.h"
 #include "support/small_run.h"
 
 namespace recompute_test {
@@ -130,30 +131,50 @@ std::vector<int> runs_of_linears(const std::string& table) {
 
 }  // namespace
 
-TEST_CASE("losses, gradients and weights are bit-equal with and without recomputation", "[matrix]") {
-  const int world = GENERATE(1, 2, 3);
-  const std::string mode = GENERATE(as<std::string>(), "full_shard", "no_shard");
-  const std::string accumulation = GENERATE(as<std::string>(), "1", "2");
-  if (world == 1 && mode == "no_shard") return;
+namespace {
+
+// A choice has ranks, mode, accumulation and case.
+void check_recomputed(const testing::Choice& c) {
+  const int world = static_cast<int>(c[0]) + 1;
+  const auto& one = cases[c[3]];
   // Six blocks: what waits in host memory leaves but for the last two.
-  const std::vector<std::string> overrides{"train.precision=fp32", "model.dropout=0.2", "run.deterministic=true",
-                                           "model.num_layers=6", "train.accumulation=" + accumulation};
-  const auto fsdp = "[strategy.fsdp]\nmode = \"" + mode + "\"\n";
-  const auto plain = testing::run_small(world, overrides, 2, fsdp);
-  for (const auto& one : cases) {
-    INFO("world " << world << " " << mode << " accumulation " << accumulation << ", " << one.name);
-    const auto run = testing::run_small(world, overrides, 2, fsdp + one.table);
-    CHECK(run.losses == plain.losses);
-    CHECK(run.norms == plain.norms);
-    check_bit_equal(run.gradients, plain.gradients);
-    check_bit_equal(run.weights, plain.weights);
-  }
+  const std::vector<std::string> overrides{
+      "train.precision=fp32",  "model.dropout=0.2",  "run.deterministic=true",
+      "train.global_batch=12", "model.num_layers=6", c[2] == 0 ? "train.accumulation=1" : "train.accumulation=2"};
+  const std::string fsdp =
+      c[1] == 0 ? "[strategy.fsdp]\nmode = \"full_shard\"\n" : "[strategy.fsdp]\nmode = \"no_shard\"\n";
+  static std::map<testing::Choice, SmallRun> without;
+  auto& plain = without[{c[0], c[1], c[2]}];
+  if (plain.losses.empty()) plain = testing::run_small(world, overrides, 2, fsdp);
+  INFO("world " << world << ", " << overrides.back() << ", " << one.name << "\n" << fsdp);
+  const auto run = testing::run_small(world, overrides, 2, fsdp + one.table);
+  CHECK(run.losses == plain.losses);
+  CHECK(run.norms == plain.norms);
+  check_bit_equal(run.gradients, plain.gradients);
+  check_bit_equal(run.weights, plain.weights);
+}
+
+const std::vector<std::size_t> recomputed_levels{3, 2, 2, std::size(cases)};
+bool is_sharded_or_copied(const testing::Choice& c) { return c[0] > 0 || c[1] == 0; }
+
+}  // namespace
+
+TEST_CASE("losses, gradients and weights are bit-equal with and without recomputation: a pairwise cover", "[matrix]") {
+  for (const auto& choice : testing::pairwise(recomputed_levels, is_sharded_or_copied)) check_recomputed(choice);
+}
+
+TEST_CASE("losses, gradients and weights are bit-equal with and without recomputation, on every layout",
+          "[.][full][matrix]") {
+  testing::each_choice(recomputed_levels, [](const testing::Choice& choice) {
+    if (is_sharded_or_copied(choice)) check_recomputed(choice);
+  });
 }
 
 TEST_CASE("attention that is kept changes no bit", "[matrix]") {
   const int world = GENERATE(1, 2);
   const std::vector<std::string> overrides{"train.precision=fp32",   "model.dropout=0.2",  "model.attention_dropout=0",
-                                           "run.deterministic=true", "model.num_layers=6", "train.accumulation=2"};
+                                           "run.deterministic=true", "model.num_layers=6", "train.accumulation=2",
+                                           "train.global_batch=8"};
   const std::string fsdp = "[strategy.fsdp]\n";
   const auto plain = testing::run_small(world, overrides, 2, fsdp);
   for (const std::string table : {"", "every = 2\n", "offload = 1.0\n", "offload = 0.5\n"}) {

@@ -11,7 +11,8 @@ using namespace capstan::testing;
 
 namespace {
 
-constexpr std::int64_t steps = 10;
+// The first step has no state and no recorded order of units, the second makes both, and the third uses them.
+constexpr std::int64_t steps = 3;
 // Sums in another order differ by some 1e-16 a term, and AdamW amplifies that: what the project promises.
 constexpr double tolerance = 1e-10;
 
@@ -40,7 +41,7 @@ TEST_CASE("float64: the families learn, so that the matrix compares something", 
   for (std::size_t family = 0; family < tensor_families().size(); ++family) {
     INFO(tensor_families()[family].plugin);
     const auto& reference = alone(family);
-    CHECK(reference.losses.back() < 0.9 * reference.losses.front());
+    CHECK(reference.losses.back() < reference.losses.front());
     // A group of which all gradients are rounding would be equal to anything.
     for (const auto& [name, members] : reference.fused) {
       double largest = 0;
@@ -62,7 +63,7 @@ TEST_CASE("float64: all of tensor parallelism's matrix", "[.][full][matrix]") {
   });
 }
 
-// Rounding of 1e-7 a term, and AdamW's amplification of it over ten steps.
+// Rounding of 1e-7 a term, and AdamW's amplification of it.
 TEST_CASE("fp32: split ranks stay near one rank", "[matrix]") {
   for (std::size_t family = 0; family < families().size(); ++family) {
     for (const std::string more : {"", "sequence_parallel = true\n"}) {
@@ -70,7 +71,7 @@ TEST_CASE("fp32: split ranks stay near one rank", "[matrix]") {
       const auto one = run(family, 1, "", {same_micro_steps, "train.precision=fp32"});
       const auto split = run(family, 4, "[strategy.tensor_parallel]\nsize = 2\n" + more + "[strategy.fsdp]\n",
                              {same_micro_steps, "train.precision=fp32"});
-      CHECK(differences(split, one, 1e-3) == "");
+      CHECK(differences(split, one, 1e-4) == "");
     }
   }
 }

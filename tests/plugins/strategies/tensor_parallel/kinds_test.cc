@@ -194,7 +194,7 @@ class Own : public nn::Model {
 testing::TrainResult train(int world, const std::string& config) {
   return testing::train({.world = world,
                          .config = "[model]\nplugin = \"own\"\n" + config,
-                         .steps = 5,
+                         .steps = 3,
                          .types = {testing::type<nn::Model, Own, OwnOptions>("model", "own")}});
 }
 
