@@ -21,20 +21,12 @@ struct Olmo3Options : decoder::RotaryOptions, decoder::WindowOptions {
   std::string model_type = "olmo3";
   bool attention_bias = false;
 
-  /// With a type for each block.
-  decoder::WindowOptions windows() const;
+  decoder::WindowOptions windows() const { return completed(num_layers, /*global_every=*/4); }
   static void describe(capstan::config::OptionTable<Olmo3Options>& t);
   static capstan::config::Presets presets();
   static capstan::config::Presets file_defaults();
   static std::vector<capstan::config::FileKeys> file_keys();
 };
-
-decoder::WindowOptions Olmo3Options::windows() const {
-  decoder::WindowOptions made = *this;
-  for (auto i = static_cast<std::int64_t>(layer_types.size()); i < num_layers; ++i)
-    made.layer_types.emplace_back((i + 1) % 4 != 0 ? "sliding_attention" : "full_attention");
-  return made;
-}
 
 void Olmo3Options::describe(capstan::config::OptionTable<Olmo3Options>& t) {
   t.add("model_type", &Olmo3Options::model_type).choices({"olmo3"}).doc("family of the config.json");

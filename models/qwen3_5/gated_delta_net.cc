@@ -41,10 +41,29 @@ nn::WeightPtr product_of(const std::string& module, const std::vector<Part>& par
   return weight_of(std::move(records));
 }
 
+std::int64_t values_of_key(const DeltaSizes& s) { return s.value_heads / s.key_heads; }
+
+// Features of one key head.
+std::int64_t qkvz_of_head(const DeltaSizes& s) { return 2 * (s.key_dim + values_of_key(s) * s.value_dim); }
+
 std::vector<Part> qkvz_parts(const DeltaSizes& s) {
   auto parts = mixed_parts(s);
   parts.push_back({"z", s.value_heads * s.value_dim});
   return parts;
+}
+
+// The records of both products.
+nn::WeightPtr qkvz_of(const DeltaSizes& s, const std::string& module) {
+  if (!s.by_head) return product_of(module + "in_proj_", qkvz_parts(s), s.hidden, s.init_std);
+  return weight_of({nn::record(module + "in_proj_qkvz.weight", {s.key_heads, qkvz_of_head(s), s.hidden},
+                               Init::normal(s.init_std), true)});
+}
+
+nn::WeightPtr ba_of(const DeltaSizes& s, const std::string& module) {
+  if (!s.by_head)
+    return product_of(module + "in_proj_", {{"b", s.value_heads}, {"a", s.value_heads}}, s.hidden, s.init_std);
+  return weight_of({nn::record(module + "in_proj_ba.weight", {s.key_heads, 2 * values_of_key(s), s.hidden},
+                               Init::normal(s.init_std), true)});
 }
 
 nn::WeightPtr convolution_of(const std::string& module, const DeltaSizes& s) {
@@ -67,12 +86,8 @@ GatedDeltaNet::GatedDeltaNet(nn::Layer& parent, const DeltaSizes& s, const std::
     : TokenMixer(parent, "gated_delta_net"),
       sizes_(s),
       entry_(entry),
-      qkvz_(*this, "linear_qkvz", nn::WeightSplit::columns,
-            product_of(module_of(records) + "in_proj_", qkvz_parts(s), s.hidden, s.init_std), nullptr),
-      ba_(*this, "linear_ba", nn::WeightSplit::columns,
-          product_of(module_of(records) + "in_proj_", {{"b", s.value_heads}, {"a", s.value_heads}}, s.hidden,
-                     s.init_std),
-          nullptr),
+      qkvz_(*this, "linear_qkvz", nn::WeightSplit::columns, qkvz_of(s, module_of(records)), nullptr),
+      ba_(*this, "linear_ba", nn::WeightSplit::columns, ba_of(s, module_of(records)), nullptr),
       convolution_(own(convolution_of(module_of(records), s), nn::Use::split)),
       bias_(own(weight_of({nn::record(module_of(records) + "dt_bias", {s.value_heads}, Init::ones(), false)}),
                 nn::Use::split)),
@@ -95,17 +110,38 @@ struct GatedDeltaNet::Inputs {
   at::Tensor beta;   // [B, S, value heads]
 };
 
-GatedDeltaNet::Inputs GatedDeltaNet::inputs_of(const at::Tensor& x) const {
+/// What both products give, of this rank's heads.
+struct GatedDeltaNet::Products {
+  at::Tensor qkv;  // [B, S, channels]
+  at::Tensor z;    // [B, S, value heads · value dim]
+  at::Tensor b;    // [B, S, value heads]
+  at::Tensor a;    // [B, S, value heads]
+};
+
+GatedDeltaNet::Products GatedDeltaNet::products_of(const at::Tensor& x) const {
   const auto qkvz = qkvz_.forward(x), ba = ba_.forward(x);
-  const auto heads = ba.size(-1) / 2, values = heads * sizes_.value_dim;
-  const auto b = ba.narrow(-1, 0, heads), a = ba.narrow(-1, heads, heads);
+  if (!sizes_.by_head) {
+    const auto heads = ba.size(-1) / 2, values = heads * sizes_.value_dim, channels = qkvz.size(-1) - values;
+    return {qkvz.narrow(-1, 0, channels), qkvz.narrow(-1, channels, values), ba.narrow(-1, 0, heads),
+            ba.narrow(-1, heads, heads)};
+  }
+  const auto of_key = values_of_key(sizes_), values = of_key * sizes_.value_dim;
+  const auto parts = qkvz.unflatten(-1, {-1, qkvz_of_head(sizes_)})
+                         .split_with_sizes({sizes_.key_dim, sizes_.key_dim, values, values}, -1);
+  const auto both = ba.unflatten(-1, {-1, 2 * of_key}).split(of_key, -1);
+  return {at::cat({parts[0].flatten(-2), parts[1].flatten(-2), parts[2].flatten(-2)}, -1), parts[3].flatten(-2),
+          both[0].flatten(-2), both[1].flatten(-2)};
+}
+
+GatedDeltaNet::Inputs GatedDeltaNet::inputs_of(const at::Tensor& x) const {
+  const auto made = products_of(x);
   const auto type = sum_type(x);
-  const auto step = at::softplus(a.to(type) + bias_->value());
+  const auto step = at::softplus(made.a.to(type) + bias_->value());
   Inputs in;
-  in.qkv = qkvz.narrow(-1, 0, qkvz.size(-1) - values);
-  in.z = qkvz.narrow(-1, qkvz.size(-1) - values, values).unflatten(-1, {heads, -1});
+  in.qkv = made.qkv;
+  in.z = made.z.unflatten(-1, {-1, sizes_.value_dim});
   in.decay = -rate_->value().to(type).exp() * step;
-  in.beta = b.sigmoid();
+  in.beta = made.b.sigmoid();
   return in;
 }
 
@@ -172,15 +208,19 @@ void GatedDeltaNet::describe_files(const DeltaSizes& s, const std::string& recor
   std::int64_t offset = 0;
   const auto whole = 2 * s.key_heads * s.key_dim + s.value_heads * s.value_dim;
   const auto module = module_of(records);
+  const auto fuse = [&](const std::string& own, const std::string& fused) {
+    auto& tensor = map.tensors.at(module + own);
+    tensor.name = tensor.name.substr(0, tensor.name.size() - own.size()) + fused;
+    tensor.part = layout::FusedPart{0, offset, whole};
+  };
   for (const auto& part : mixed_parts(s)) {
-    for (const auto& [own, fused] : {std::pair{capstan::cat("in_proj_", part.name, ".weight"), "in_proj_qkv.weight"},
-                                     std::pair{capstan::cat("conv1d_", part.name, ".weight"), "conv1d.weight"}}) {
-      auto& tensor = map.tensors.at(module + own);
-      tensor.name = tensor.name.substr(0, tensor.name.size() - own.size()) + fused;
-      tensor.part = layout::FusedPart{0, offset, whole};
-    }
+    fuse(capstan::cat("conv1d_", part.name, ".weight"), "conv1d.weight");
+    if (!s.by_head) fuse(capstan::cat("in_proj_", part.name, ".weight"), "in_proj_qkv.weight");
     offset += part.features;
   }
+  if (!s.by_head) return;
+  map.tensors.at(module + "in_proj_qkvz.weight").file_shape = {s.key_heads * qkvz_of_head(s), s.hidden};
+  map.tensors.at(module + "in_proj_ba.weight").file_shape = {2 * s.value_heads, s.hidden};
 }
 
 }  // namespace qwen3_5

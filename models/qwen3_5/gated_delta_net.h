@@ -19,13 +19,15 @@ struct DeltaSizes {
   std::int64_t kernel = 0;  ///< tokens that the convolution sees
   double norm_epsilon = 0;
   double init_std = 0;
+  bool by_head = false;  ///< products have key head after key head: of each q, k, its values' v, z; and their b, a
 };
 
 /// A layer of Yang et al. 2024 ("Gated Delta Networks") as transformers' Qwen3_5GatedDeltaNet is: q, k and v of a
 /// product go through a causal convolution of each channel with SiLU, then through gated_delta_rule() with decay =
 /// -exp(A_log) · softplus(a + dt_bias) and beta = sigmoid(b), then through an RMS norm by head times silu(z) and the
 /// output product. Products: linear_qkvz and linear_ba, whose modules are in_proj_qkv, in_proj_z, in_proj_b and
-/// in_proj_a, and linear_proj. In generation it keeps the convolution's last inputs and the states of each row.
+/// in_proj_a, or by head in_proj_qkvz and in_proj_ba (Qwen 3 Next), and linear_proj. In generation it keeps the
+/// convolution's last inputs and the states of each row.
 class GatedDeltaNet : public capstan::decoder::TokenMixer, public capstan::nn::Recurrence {
  public:
   /// `records`: what the names of its records begin with ("model.layers.0."); `entry`: its own in the cache.
@@ -43,6 +45,8 @@ class GatedDeltaNet : public capstan::decoder::TokenMixer, public capstan::nn::R
 
  private:
   struct Inputs;
+  struct Products;
+  Products products_of(const at::Tensor& x) const;
   Inputs inputs_of(const at::Tensor& x) const;
   at::Tensor mixed(const Inputs& in, const capstan::nn::Batch& batch, capstan::nn::KVCache* cache) const;
   at::Tensor prompted(Inputs in, const at::Tensor& last, capstan::nn::KVCache& cache) const;

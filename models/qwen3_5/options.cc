@@ -28,7 +28,13 @@ capstan::config::Presets Qwen35Options::presets() {
                                  {"shared_expert_dim", std::int64_t{512}},
                                  {"num_experts", std::int64_t{256}},
                                  {"experts_per_token", std::int64_t{8}}});
-  return {{"qwen3.5-0.8b", dense({248320, 1024, 24, 8, 2, 3584, 262144}, true, 16)},
+  auto next = preset("qwen3_next", {151936, 2048, 48, 16, 2, 5120, 262144}, false, 32);
+  next.insert(next.end(), {{"expert_dim", std::int64_t{512}},
+                           {"shared_expert_dim", std::int64_t{512}},
+                           {"num_experts", std::int64_t{512}},
+                           {"experts_per_token", std::int64_t{10}}});
+  return {{"qwen3-next-80b-a3b", std::move(next)},
+          {"qwen3.5-0.8b", dense({248320, 1024, 24, 8, 2, 3584, 262144}, true, 16)},
           {"qwen3.5-4b", dense({248320, 2560, 32, 16, 4, 9216, 262144}, true, 32)},
           {"qwen3.5-9b", dense({248320, 4096, 32, 16, 4, 12288, 262144}, false, 32)},
           {"qwen3.5-27b", dense({248320, 5120, 64, 24, 4, 17408, 262144}, false, 48)},
@@ -56,9 +62,16 @@ capstan::config::Presets Qwen35Options::file_defaults() {
                                  {"shared_expert_dim", std::int64_t{512}},
                                  {"router_aux_loss", false},
                                  {"router_aux_loss_coef", 0.001}});
+  auto next = mixture;
+  std::erase_if(next, [](const auto& option) { return option.first == "ff_dim"; });  // which its files have
+  for (auto& [key, value] : next) {
+    if (key == "num_experts") value = std::int64_t{512};
+    if (key == "experts_per_token") value = std::int64_t{10};
+  }
   const capstan::config::Preset around{{"tie_word_embeddings", false}};
   return {{"qwen3_5_text", with(4)},
           {"qwen3_5_moe_text", std::move(mixture)},
+          {"qwen3_next", std::move(next)},
           {"qwen3_5", around},
           {"qwen3_5_moe", around}};
 }
@@ -69,6 +82,7 @@ std::vector<capstan::config::FileKeys> Qwen35Options::file_keys() {
   for (const auto& more : {hybrid_keys(), decoder::rotary_keys({"partial_rotary_factor"})})
     keys.insert(keys.end(), more.begin(), more.end());
   return decoder::file_keys({decoder::family_keys("qwen3_5_text", keys), decoder::family_keys("qwen3_5_moe_text", keys),
+                             decoder::family_keys("qwen3_next", keys),
                              decoder::wrapper_keys("qwen3_5", "Qwen3_5ForConditionalGeneration"),
                              decoder::wrapper_keys("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration")});
 }

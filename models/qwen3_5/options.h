@@ -19,7 +19,8 @@ struct Qwen35Options : capstan::decoder::RotaryOptions, capstan::decoder::Router
   std::int64_t shared_expert_dim = 176;
   bool experts_together = false;
 
-  bool has_experts() const { return model_type == "qwen3_5_moe_text"; }
+  bool is_next() const { return model_type == "qwen3_next"; }
+  bool has_experts() const { return model_type == "qwen3_5_moe_text" || is_next(); }
   static void describe(capstan::config::OptionTable<Qwen35Options>& t);
   static capstan::config::Presets presets();
   static capstan::config::Presets file_defaults();

@@ -1,5 +1,5 @@
-// Qwen 3.5's text models, dense or with routed experts: three blocks of the gated delta rule (Yang et al. 2024), then
-// one of attention with a gate, of whose heads a part turns; norms multiply by 1 + weight.
+// Qwen 3.5's text models, dense or with routed experts, and Qwen 3 Next: three blocks of the gated delta rule (Yang et
+// al. 2024), then one of attention with a gate, of whose heads a part turns; norms multiply by 1 + weight.
 #include <capstan/base/text.h>
 #include <capstan/model.h>
 
@@ -12,8 +12,8 @@ namespace decoder = capstan::decoder;
 
 void Qwen35Options::describe(capstan::config::OptionTable<Qwen35Options>& t) {
   t.add("model_type", &Qwen35Options::model_type)
-      .choices({"qwen3_5_text", "qwen3_5_moe_text"})
-      .doc("family of the config.json; qwen3_5_moe_text has routed experts and one that computes every token");
+      .choices({"qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"})
+      .doc("family of the config.json; the last two have routed experts and one that computes every token");
   decoder::describe_rotary_sizes(t, "the gated feed-forward layer, where there are no experts");
   describe_hybrid(t);
   t.add("expert_dim", &Qwen35Options::expert_dim).min(1).spelling("moe_intermediate_size").doc("width of an expert");
@@ -69,7 +69,9 @@ class Qwen35 : public decoder::Model {
 
   void describe_files(capstan::layout::FileMap& map) const override {
     const auto& o = *options_;
-    map.architecture = o.has_experts() ? "Qwen3_5MoeForCausalLM" : "Qwen3_5ForCausalLM";
+    map.architecture = o.is_next()       ? "Qwen3NextForCausalLM"
+                       : o.has_experts() ? "Qwen3_5MoeForCausalLM"
+                                         : "Qwen3_5ForCausalLM";
     map.kept = {"mtp."};
     decoder::describe_rotary_files(o, map);
     decoder::describe_rotary_scaling_files(o, map);
@@ -78,7 +80,7 @@ class Qwen35 : public decoder::Model {
     for (std::int64_t i = 0; i < o.num_layers; ++i)
       if (!o.attends(i)) GatedDeltaNet::describe_files(sizes(), cat("model.layers.", i, "."), map);
     if (o.has_experts()) {
-      map.left_out.emplace_back("ff_dim");
+      if (!o.is_next()) map.left_out.emplace_back("ff_dim");
       map.more["num_experts"] = std::to_string(o.num_experts);
     } else {
       map.left_out.insert(map.left_out.end(), {"expert_dim", "shared_expert_dim", "num_experts", "experts_per_token",
@@ -92,6 +94,7 @@ class Qwen35 : public decoder::Model {
     made.hidden = options_->hidden_size;
     made.norm_epsilon = options_->rms_norm_epsilon;
     made.init_std = options_->init_std;
+    made.by_head = options_->is_next();
     return made;
   }
 
@@ -101,7 +104,7 @@ class Qwen35 : public decoder::Model {
 }  // namespace
 
 CAPSTAN_MODEL("qwen3_5", "0.1.0",
-              "Qwen 3.5's text models, dense or a mixture: blocks of the gated delta rule between attention's", Qwen35,
-              Qwen35Options)
+              "Qwen 3.5's text models, dense or a mixture, and Qwen 3 Next: the gated delta rule, and attention",
+              Qwen35, Qwen35Options)
 
 }  // namespace qwen3_5

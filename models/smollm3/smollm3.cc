@@ -101,11 +101,9 @@ class SmolLm3 : public decoder::Model {
     made.mlp_bias = o.mlp_bias;
     if (o.use_sliding_window.value_or(false)) made.attention.window = o.window();
     made.blocks_without_window = o.windows().blocks_without_window(o.num_layers);
-    made.vary = [o](decoder::Spec& block, std::int64_t index) {
-      if (o.has_rotary(index)) return;
-      block.rotary.reset();
-      block.attention.scale.reset();  // YaRN's factor, which comes with its positions
-    };
+    for (std::int64_t i = 0; i < o.num_layers; ++i) {
+      if (!o.has_rotary(i)) made.blocks_without_rotary.insert(i);
+    }
     return made;
   }
 

@@ -14,6 +14,24 @@ Init initial_factor(const Spec& spec) {
   return spec.norm_factor == nn::RmsNorm::Factor::weight ? Init::ones() : Init::zeros();
 }
 
+namespace {
+
+// nn::LayerNorm's without a bias (Cohere).
+class UnbiasedLayerNorm : public Norm {
+ public:
+  UnbiasedLayerNorm(nn::Layer& parent, const std::string& name, nn::WeightPtr weight, double epsilon)
+      : Norm(parent, name), weight_(own(std::move(weight), nn::Use::states)), epsilon_(epsilon) {}
+  at::Tensor forward(const at::Tensor& x) const override {
+    return at::layer_norm(x, {x.size(-1)}, weight_->value(), {}, epsilon_);
+  }
+
+ private:
+  nn::WeightPtr weight_;
+  double epsilon_;
+};
+
+}  // namespace
+
 StatesNorm::StatesNorm(nn::Layer& parent, const std::string& name, const Spec& spec, const std::string& module) {
   if (module.empty()) return;
   if (spec.own_norm) own_ = spec.own_norm(parent, name, module);
@@ -21,6 +39,8 @@ StatesNorm::StatesNorm(nn::Layer& parent, const std::string& name, const Spec& s
   auto weight = vector_of(module + ".weight", spec.hidden_size, initial_factor(spec));
   if (spec.norm == Spec::Norm::rms) {
     rms_.emplace(parent, name, std::move(weight), spec.norm_epsilon, nn::Use::states, spec.norm_factor);
+  } else if (!spec.norm_bias) {
+    own_ = std::make_unique<UnbiasedLayerNorm>(parent, name, std::move(weight), spec.norm_epsilon);
   } else {
     auto bias = vector_of(module + ".bias", spec.hidden_size, Init::zeros());
     layer_.emplace(parent, name, std::move(weight), std::move(bias), spec.norm_epsilon);

@@ -126,10 +126,10 @@ void describe_head_values(config::OptionTable<RotaryOptions> table) {
 }
 
 void describe_rotary_rest(config::OptionTable<RotaryOptions> table, const std::string& activation,
-                          const std::string& key) {
+                          const std::string& key, const std::string& epsilon) {
   table.add("rms_norm_epsilon", &R::rms_norm_epsilon)
       .above(0)
-      .spelling("rms_norm_eps")
+      .spelling(epsilon)
       .doc("added to the mean square in norms");
   table.add("activation", &R::activation).choices({activation}).spelling(key).doc("of the gate");
   table.add("tie_word_embeddings", &R::tie_word_embeddings).doc("the head is the embedding");

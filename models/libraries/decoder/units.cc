@@ -128,6 +128,14 @@ class TokenLayer {
   std::unique_ptr<nn::AttentionCore> attention_;
 };
 
+// How a block's two layers stand to each other, as Spec::parallel and one_norm say.
+enum class Order { in_turn, side_by_side, after_one_norm };
+
+Order order_of(const Spec& s) {
+  if (!s.parallel) return Order::in_turn;
+  return s.one_norm ? Order::after_one_norm : Order::side_by_side;
+}
+
 class Block : public nn::Unit {
  public:
   /// `s`: the block's own.
@@ -142,7 +150,7 @@ class Block : public nn::Unit {
   // The residual x + y (y may be undefined), and what the feed-forward layer sees of it.
   nn::SumAndNorm entered(const at::Tensor& x, const at::Tensor& y) const;
 
-  bool parallel_;
+  Order order_;
   bool residual_after_norm_;
   double multiplier_;
   bool balanced_;
@@ -161,12 +169,12 @@ class Block : public nn::Unit {
 
 Block::Block(const Spec& s, std::int64_t index, const std::string& file)
     : Unit(cat("blocks.", index)),
-      parallel_(s.parallel),
+      order_(order_of(s)),
       residual_after_norm_(s.residual_after_norm),
       multiplier_(s.residual_multiplier),
       balanced_(s.mixture.balanced),
       norm1_(*this, "norm1", s, in_block(file, s.names.attention_norm, s.norm_before)),
-      norm2_(*this, "norm2", s, in_block(file, s.names.mlp_norm, s.norm_before)),
+      norm2_(*this, "norm2", s, in_block(file, s.names.mlp_norm, s.norm_before && order_ != Order::after_one_norm)),
       tokens_(*this, s, index, file),
       post_norm1_(*this, "post_norm1", s, in_block(file, s.names.attention_post_norm, s.norm_after)),
       post_norm2_(*this, "post_norm2", s, in_block(file, s.names.mlp_post_norm, s.norm_after)),
@@ -208,8 +216,10 @@ Hidden Block::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
   const auto in = norm1_.forward_sum(hidden.states, {});
   const auto y = attended(in.normed, batch, cache, hidden.carried);
   const auto added = dropout1_.forward(post_norm1_.forward(y), batch);
-  if (parallel_) {
-    const auto other = feed_forward_.norms_states() ? hidden.states : norm2_.forward(hidden.states);
+  if (order_ != Order::in_turn) {
+    const auto other = feed_forward_.norms_states()      ? hidden.states
+                       : order_ == Order::after_one_norm ? in.normed
+                                                         : norm2_.forward(hidden.states);
     const auto fed = dropout2_.forward(post_norm2_.forward(mlp_region_(other, feed)), batch);
     hidden.states = in.sum + scaled(added) + scaled(fed);
     hidden.states = parts_.completed(hidden);
@@ -267,6 +277,10 @@ WeightPtr head_of(const Spec& s, const WeightPtr& table) {
 Spec Spec::of_block(std::int64_t block) const {
   auto own = *this;
   if (own.blocks_without_window.contains(block)) own.attention.window.reset();
+  if (own.blocks_without_rotary.contains(block)) {
+    own.rotary.reset();
+    own.attention.scale.reset();
+  }
   if (vary) vary(own, block);
   return own;
 }

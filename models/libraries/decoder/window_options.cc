@@ -12,6 +12,13 @@ void describe_window(config::OptionTable<RotaryOptions> table, const std::string
       .doc("a token attends to itself and the tokens before it, this many in all; " + which);
 }
 
+WindowOptions WindowOptions::completed(std::int64_t layers, std::int64_t global_every) const {
+  auto made = *this;
+  for (auto i = static_cast<std::int64_t>(layer_types.size()); i < layers; ++i)
+    made.layer_types.emplace_back((i + 1) % global_every != 0 ? "sliding_attention" : "full_attention");
+  return made;
+}
+
 std::set<std::int64_t> WindowOptions::blocks_without_window(std::int64_t layers) const {
   std::set<std::int64_t> blocks;
   for (std::int64_t i = 0; i < layers; ++i) {

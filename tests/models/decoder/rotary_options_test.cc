@@ -54,6 +54,15 @@ TEST_CASE("a block has a window where the list says so, and beyond the list from
   CHECK(windows.blocks_without_window(4) == std::set<std::int64_t>{1, 2});
 }
 
+TEST_CASE("a list of blocks' types is completed by every so many") {
+  decoder::WindowOptions options;
+  options.layer_types = {"full_attention"};
+  using Types = std::vector<std::string>;
+  CHECK(options.completed(4, 3).layer_types ==
+        Types{"full_attention", "sliding_attention", "full_attention", "sliding_attention"});
+  CHECK(options.completed(1, 3).layer_types == options.layer_types);
+}
+
 TEST_CASE("a file says of each block whether it has a window") {
   decoder::RotaryOptions options;
   options.num_layers = 3;

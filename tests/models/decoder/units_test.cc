@@ -320,6 +320,27 @@ TEST_CASE("norms before, after, and both") {
   }
 }
 
+TEST_CASE("layers side by side after one norm, which may be a layer norm without a bias") {
+  const std::string layer = "model.layers.0.";
+  auto spec = tiny();
+  spec.parallel = spec.one_norm = true;
+  spec.norm = decoder::Spec::Norm::layer;
+  spec.norm_bias = false;
+  const Filled filled(spec);
+  const auto& v = filled.values;
+  const auto norm = [&](const at::Tensor& x, const std::string& module) {
+    const auto apart = x - x.mean(-1, true);
+    return apart / (apart.square().mean(-1, true) + 1e-3).sqrt() * v.at(module + ".weight");
+  };
+  auto x = at::embedding(v.at("model.embed_tokens.weight"), batch().tokens);
+  const auto normed = norm(x, layer + "input_layernorm");
+  x = x + attend(v, normed) + feed(v, normed);
+  const auto last = norm(x, "model.norm").select(1, length - 1);
+  CHECK(difference(logits(filled), at::linear(last, v.at("lm_head.weight"))) < 1e-13);
+  CHECK(v.count(layer + "post_attention_layernorm.weight") == 0);
+  CHECK(v.count(layer + "input_layernorm.bias") == 0);
+}
+
 TEST_CASE("multipliers of the embedding, of what is added to the residual, and of the logits") {
   auto spec = tiny();
   spec.embedding_multiplier = 3;

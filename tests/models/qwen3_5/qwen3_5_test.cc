@@ -41,7 +41,8 @@ TEST_CASE("presets have the parameters that transformers counts") {
                                                                                 {"qwen3.5-4b", 4205751296},
                                                                                 {"qwen3.5-9b", 8953803264},
                                                                                 {"qwen3.5-27b", 26895998464},
-                                                                                {"qwen3.5-35b-a3b", 34660610688}});
+                                                                                {"qwen3.5-35b-a3b", 34660610688},
+                                                                                {"qwen3-next-80b-a3b", 79674391296}});
 }
 
 TEST_CASE("blocks are what the interval or the list says, with the files' names") {
@@ -99,6 +100,23 @@ TEST_CASE("the mixture has routed experts and one that computes every token, eac
   CHECK(together.at("layers.1.mlp.experts.gate_up_proj") == layout::Shape{2, 10, 12});
   CHECK(together.at("layers.1.mlp.experts.down_proj") == layout::Shape{2, 12, 5});
   CHECK(together.count("layers.1.mlp.experts.1.up_proj.weight") == 0);
+}
+
+TEST_CASE("Qwen 3 Next has the same layers, with products whose features stand key head by key head") {
+  const auto model = make_model("qwen3_5", with(tiny, {{"model_type", std::string("qwen3_next")},
+                                                       {"num_experts", integer(2)},
+                                                       {"expert_dim", integer(5)},
+                                                       {"shared_expert_dim", integer(7)}}));
+  const auto files = files_of(*model);
+  const std::string block = "layers.0.linear_attn.";
+  CHECK(files.at(block + "in_proj_qkvz.weight") == layout::Shape{52, 12});
+  CHECK(files.at(block + "in_proj_ba.weight") == layout::Shape{8, 12});
+  CHECK(files.at(block + "conv1d.weight") == layout::Shape{32, 1, 4});
+  CHECK(files.count(block + "in_proj_qkv.weight") == 0);
+  CHECK(files.at("layers.1.mlp.experts.1.up_proj.weight") == layout::Shape{5, 12});
+  CHECK(files.at("layers.1.mlp.shared_expert_gate.weight") == layout::Shape{1, 12});
+  CHECK(records_of(*model).at("model." + block + "in_proj_qkvz.weight").shape == layout::Shape{2, 26, 12});
+  CHECK(model->file_map().architecture == "Qwen3NextForCausalLM");
 }
 
 TEST_CASE("what the architecture does not cover is refused by name") {

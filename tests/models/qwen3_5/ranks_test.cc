@@ -22,6 +22,8 @@ const std::string mixture =
     dense +
     "model_type = \"qwen3_5_moe_text\"\nexpert_dim = 10\nshared_expert_dim = 6\nnum_experts = 4\n"
     "router_aux_loss = true\nrouter_aux_loss_coef = 0.5\n";
+const std::string next =
+    dense + "model_type = \"qwen3_next\"\nexpert_dim = 10\nshared_expert_dim = 6\nnum_experts = 4\n";
 const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n";
 const std::string experts = "[strategy.expert_parallel]\nsize = 2\n";
 const std::string fsdp = "[strategy.fsdp]\n";
@@ -57,6 +59,12 @@ TEST_CASE("Qwen 3.5 on ranks learns what it learns on one rank", "[matrix]") {
 
 TEST_CASE("Qwen 3.5's mixture on ranks learns what it learns on one rank", "[matrix]") {
   check(mixture, {{2, tensor(2, false)}, {4, tensor(2, true) + experts}});
+}
+
+TEST_CASE("Qwen 3 Next on ranks learns what it learns on one rank, with adapters too", "[matrix]") {
+  check(next, {{2, stages}, {4, tensor(2, true) + experts + fsdp}});
+  check(next + lora, {{2, tensor(2, true)}, {2, fsdp}});
+  CHECK(testing::differences(train(2, next + tensor(2, true), true), train(1, next), 1e-10) == "");
 }
 
 TEST_CASE("Qwen 3.5's adapters on ranks learn what they learn on one rank", "[matrix]") {

@@ -26,6 +26,7 @@ from families_grouped import deepseek_v3, glm4_moe
 from families_qwen3_5 import CASES as QWEN3_5
 from families_neox_phi_ministral import gpt_neox, ministral, ministral3, phi3
 from families_llamas import glm4, granite, olmo3, smollm3
+from families_others import cohere2, exaone4, gemma, granite_moe_shared, olmoe, seed_oss, starcoder2
 from families_gemma import gemma2, gemma3, gemma4, gemma4_experts
 from families_wrappers import mistral3
 from models import ONLY, auto_class, make_model, random_ids
@@ -57,6 +58,14 @@ CASES = {
     "granite": (granite, dict(target_modules=["q_proj", "down_proj"], r=3, lora_alpha=8, modules_to_save=["lm_head"])),
     "olmo3": (olmo3, dict(target_modules=["q_proj", "o_proj"], r=3, lora_alpha=8)),
     "glm4": (glm4, dict(target_modules=["k_proj", "gate_up_proj"], r=3, lora_alpha=8, bias="all")),
+    "gemma": (gemma, dict(target_modules=["q_proj", "up_proj"], r=3, lora_alpha=8)),
+    "starcoder2": (starcoder2, dict(target_modules=["v_proj", "c_fc", "c_proj"], r=3, lora_alpha=8, bias="all")),
+    "olmoe": (olmoe, dict(target_modules=["k_proj", "o_proj"], r=3, lora_alpha=8)),
+    "seed_oss": (seed_oss, dict(target_modules=["v_proj", "down_proj"], r=3, lora_alpha=8)),
+    "exaone4": (exaone4, dict(target_modules=["k_proj", "gate_proj"], r=3, lora_alpha=8)),
+    "cohere": (cohere2, dict(target_modules=["q_proj", "down_proj"], r=3, lora_alpha=8, modules_to_save=["model.norm"])),
+    "granite_moe": (granite_moe_shared, dict(target_modules=["q_proj", "shared_mlp.input_linear",
+                                                             "shared_mlp.output_linear"], r=3, lora_alpha=8)),
     "gemma2": (gemma2, dict(target_modules=["q_proj", "v_proj", "gate_proj"], r=3, lora_alpha=8)),
     "gemma3": (gemma3, dict(target_modules=["k_proj", "o_proj", "up_proj"], r=3, lora_alpha=8)),
     "gpt_oss": (gpt_oss, dict(target_modules=["q_proj", "o_proj"], r=4, lora_alpha=8, target_parameters=[

@@ -24,7 +24,8 @@ from transformers import AutoModelForCausalLM
 OF_EACH_FAMILY = ("gpt2", "bloom-6-heads", "llama-3.1", "llama-biases", "llama-yarn", "mistral-window", "qwen2-window",
                   "mixtral-window", "qwen3-yarn", "qwen3-moe-dense", "olmo2-biases", "gemma2", "gemma3-capped",
                   "gpt-oss", "smollm3-window", "granite-yarn", "olmo3-yarn", "glm", "gpt_neox-in-turn", "phi3-long",
-                  "ministral3-window", "ministral", "qwen3.5", "qwen3.5-moe")
+                  "ministral3-window", "ministral", "qwen3.5", "qwen3.5-moe", "qwen3-next", "gemma", "starcoder2", "olmoe",
+                  "seed-oss", "exaone4", "cohere2", "granite-moe-shared")
 # Without these a file is none of the family, or of nothing; families' tokens of padding are beyond a tiny vocabulary.
 ALWAYS_THERE = {"architectures", "model_type", "vocab_size", "dtype", "torch_dtype", "transformers_version",
                 "pad_token_id"}
@@ -61,6 +62,12 @@ PLANTED = (
     ("gpt_neox-in-turn", {"rotary_pct": 0.5}, True), ("gpt_neox-in-turn", {"hidden_act": "relu"}, True),
     ("phi3-long", {"original_max_position_embeddings": 2}, True), ("phi3-long", {"attention_bias": True}, True),
     ("ministral3-window", {"rope_theta": 77.0}, True), ("ministral", {"sliding_window": 3}, False),
+    ("qwen3-next", {"mlp_only_layers": [0]}, True), ("qwen3-next", {"decoder_sparse_step": 2}, True),
+    ("gemma", {"hidden_act": "gelu"}, True), ("gemma", {"hidden_activation": "relu"}, True),
+    ("starcoder2", {"activation_function": "relu", "norm_type": "rms"}, False), ("olmoe", {"clip_qkv": 0.1}, True),
+    ("exaone4", {"sliding_window_pattern": "LG"}, True), ("cohere2", {"rotary_pct": 0.5}, False),
+    ("cohere2", {"sliding_window_pattern": 2, "layer_types": None}, False),
+    ("granite-moe-shared", {"logits_scaling": 2}, False),
     ("smollm3-window", {"max_window_layers": 1}, False), ("granite-yarn", {"logits_scaling": 2}, False),
 )
 

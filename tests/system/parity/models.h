@@ -76,6 +76,7 @@ inline const std::vector<Case> all_cases{
     {"glm4-moe-groups", "glm4_moe"},
     {"qwen3.5", "qwen3_5", false},
     {"qwen3.5-moe", "qwen3_5", false},
+    {"qwen3-next", "qwen3_5", false},
     {"smollm3", "smollm3"},
     {"smollm3-window", "smollm3"},
     {"granite", "granite"},
@@ -86,6 +87,17 @@ inline const std::vector<Case> all_cases{
     {"glm", "glm4"},
     {"deepseek-v3", "deepseek_v3"},
     {"deepseek-v3-states", "deepseek_v3"},
+    {"gemma", "gemma"},
+    {"starcoder2", "starcoder2"},
+    {"starcoder2-plain", "starcoder2"},
+    {"olmoe", "olmoe"},
+    {"seed-oss", "seed_oss"},
+    {"exaone4", "exaone4"},
+    {"exaone4-global", "exaone4"},
+    {"cohere2", "cohere"},
+    {"cohere", "cohere"},
+    {"granite-moe", "granite_moe"},
+    {"granite-moe-shared", "granite_moe"},
     {"mistral3", "llama", true, "", true},
     {"mistral3-tied", "llama", true, "", true},
     {"ministral3-inside", "ministral3", false, "", true},
@@ -118,8 +130,9 @@ inline const bool sees_all = std::getenv("CAPSTAN_PARITY_ALL") != nullptr;
 /// What the long comparisons see (training, 32 and 16 bits, generation): the first case of each plugin, and those that
 /// differ from it there.
 inline const std::vector<Case> long_cases = [] {
-  const std::set<std::string> others{"llama-3.1",     "mistral-window", "mixtral-aux",     "qwen3-moe",   "phi3-long",
-                                     "gemma4-inputs", "gemma4-experts", "glm4-moe-groups", "qwen3.5-moe", "olmo3-yarn"};
+  const std::set<std::string> others{"llama-3.1",   "mistral-window", "mixtral-aux",    "qwen3-moe",
+                                     "phi3-long",   "gemma4-inputs",  "gemma4-experts", "glm4-moe-groups",
+                                     "qwen3.5-moe", "qwen3-next",     "olmo3-yarn"};
   std::vector<Case> some;
   std::set<std::string> plugins;
   for (const auto& one : cases) {

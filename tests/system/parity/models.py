@@ -144,6 +144,12 @@ def as_published(model, tensors):
     """By the names of the model's files: transformers 5 holds all experts of a block in two tensors."""
     if model.config.model_type == "gpt_oss":   # whose files have the same
         return tensors
+    if model.config.model_type.startswith("granitemoe"):
+        for new, old in (("experts.gate_up_proj", "input_linear.weight"), ("experts.down_proj", "output_linear.weight"),
+                         ("router.weight", "router.layer.weight")):
+            tensors = {name.replace("block_sparse_moe." + new, "block_sparse_moe." + old): tensor
+                       for name, tensor in tensors.items()}
+        return tensors
     mixtral = model.config.model_type == "mixtral"
     block, names = ("block_sparse_moe", ("w1", "w3", "w2")) if mixtral else ("mlp", ("gate_proj", "up_proj", "down_proj"))
     out = {}

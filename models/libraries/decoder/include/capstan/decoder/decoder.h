@@ -191,6 +191,8 @@ struct Spec {
   bool norm_after = false;           ///< … x + norm(f(x)); both: x + norm(f(norm(x)))
   bool residual_after_norm = false;  ///< norm(x) + f(norm(x))
   bool parallel = false;             ///< x + f(norm1(x)) + g(norm2(x)): both layers read the block's input
+  bool one_norm = false;             ///< where they are parallel, x + f(norm1(x)) + g(norm1(x)) (Cohere)
+  bool norm_bias = true;             ///< of layer norms
   nn::RmsNorm::Factor norm_factor = nn::RmsNorm::Factor::weight;  ///< of all RMS norms, those of q and k too
 
   /// Positions: rotary, or linear biases (attention.alibi), or learned (Names::positions).
@@ -208,6 +210,8 @@ struct Spec {
   BlockInputsSpec inputs = {};
   std::string output_factor = {};  ///< record [1] of each block, stored and never trained, that multiplies its output
   std::set<std::int64_t> blocks_without_window = {};  ///< they see all positions although attention.window is set
+  /// They have no rotary positions although `rotary` is set, and the usual attention.scale (YaRN's comes with those).
+  std::set<std::int64_t> blocks_without_rotary = {};
 
   nn::Mlp::Kind mlp;
   bool mlp_bias = false;

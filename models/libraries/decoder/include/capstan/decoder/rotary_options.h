@@ -105,9 +105,10 @@ void describe_window(config::OptionTable<RotaryOptions> table, const std::string
 void check_window(const config::Options<RotaryOptions>& options, bool is_used, Diagnostics& diagnostics);
 /// head_values, for families whose published classes have a head of values.
 void describe_head_values(config::OptionTable<RotaryOptions> table);
-/// `activation` is the one that the family has, `key` what a config.json calls the option.
+/// `activation` is the one that the family has, `key` what a config.json calls the option, `epsilon` what it calls the
+/// norms'.
 void describe_rotary_rest(config::OptionTable<RotaryOptions> table, const std::string& activation = "silu",
-                          const std::string& key = "hidden_act");
+                          const std::string& key = "hidden_act", const std::string& epsilon = "rms_norm_eps");
 
 /// Heads that do not fit hidden_size or each other.
 void check_rotary(const config::Options<RotaryOptions>& options, Diagnostics& diagnostics);
@@ -138,6 +139,8 @@ struct WindowOptions {
   std::int64_t max_window_layers = 28;
   std::vector<std::string> layer_types;
 
+  /// With a type for each of the `layers`: beyond the list every n-th has full_attention, the others sliding_attention.
+  WindowOptions completed(std::int64_t layers, std::int64_t global_every) const;
   /// The blocks of `layers` that see all positions, if others have a window.
   std::set<std::int64_t> blocks_without_window(std::int64_t layers) const;
 };
