@@ -39,10 +39,10 @@ capstan::config::Presets GraniteOptions::presets() {
     return out;
   };
   const auto of_2b = [&](std::int64_t length, double theta) {
-    return of({49152, 2048, 40, 32, 8, 8192, length}, theta, 0.015625, 8);
+    return of({49155, 2048, 40, 32, 8, 8192, length}, theta, 0.015625, 8);
   };
   const auto of_8b = [&](std::int64_t length, double theta) {
-    return of({49152, 4096, 40, 32, 8, 12800, length}, theta, 0.0078125, 16);
+    return of({49155, 4096, 40, 32, 8, 12800, length}, theta, 0.0078125, 16);
   };
   return {{"granite3.0-2b", of_2b(4096, 1e4)},
           {"granite3.0-8b", of_8b(4096, 1e4)},

@@ -6,6 +6,8 @@
 #include <capstan/decoder/rotary_model.h>
 #include <capstan/model.h>
 
+#include <array>
+
 namespace granite_moe {
 namespace {
 
@@ -44,8 +46,10 @@ void GraniteMoeOptions::describe(capstan::config::OptionTable<GraniteMoeOptions>
 
 // The published config.json files' numbers.
 capstan::config::Presets GraniteMoeOptions::presets() {
-  const auto of = [](const decoder::RotarySizes& sizes, double theta, std::int64_t experts) {
-    auto out = decoder::rotary_preset("granitemoe", sizes, 1e-6, theta, true);
+  const auto of = [](std::int64_t hidden, std::int64_t layers, std::int64_t experts, std::int64_t length,
+                     double theta) {
+    auto out =
+        decoder::rotary_preset("granitemoe", {49155, hidden, layers, hidden / 64, 8, 512, length}, 1e-6, theta, true);
     for (const auto& more :
          {decoder::multiplier_preset({12, 0.22, 0.015625, 6}),
           capstan::config::Preset{
@@ -53,8 +57,10 @@ capstan::config::Presets GraniteMoeOptions::presets() {
       out.insert(out.end(), more.begin(), more.end());
     return out;
   };
-  return {{"granite3.0-1b-a400m", of({49152, 1024, 24, 16, 8, 512, 4096}, 1e4, 32)},
-          {"granite3.0-3b-a800m", of({49152, 1536, 32, 24, 8, 512, 4096}, 1e4, 40)}};
+  return {{"granite3.0-1b-a400m", of(1024, 24, 32, 4096, 1e4)},
+          {"granite3.0-3b-a800m", of(1536, 32, 40, 4096, 1e4)},
+          {"granite3.1-1b-a400m", of(1024, 24, 32, 131072, 1.5e6)},
+          {"granite3.1-3b-a800m", of(1536, 32, 40, 131072, 1e7)}};
 }
 
 capstan::config::Presets GraniteMoeOptions::file_defaults() {
@@ -112,8 +118,14 @@ class GraniteMoe : public decoder::RotaryModel<GraniteMoeOptions> {
     RotaryModel::describe_files(map);
     for (std::int64_t i = 0; i < options_->num_layers; ++i) {
       const auto block = cat("layers.", i, ".block_sparse_moe."), experts = cat("model.", block, "experts.");
-      map.tensors.at(experts + "gate_up_proj").name = block + "input_linear.weight";
-      map.tensors.at(experts + "down_proj").name = block + "output_linear.weight";
+      // transformers 5 gives its parameters other names than the files have.
+      for (const auto& [record, file, parameter] : std::array<std::array<std::string, 3>, 3>{
+               {{experts + "gate_up_proj", "input_linear.weight", "experts.gate_up_proj"},
+                {experts + "down_proj", "output_linear.weight", "experts.down_proj"},
+                {"model." + block + "router.layer.weight", "router.layer.weight", "router.weight"}}}) {
+        map.tensors.at(record).name = block + file;
+        map.tensors.at(record).parameter = block + parameter;
+      }
     }
   }
 };

@@ -285,7 +285,7 @@ std::shared_ptr<layout::Source> Lora::values(const layout::FileMap& files) {
                 "leave its layer out of that strategy's targets", options_.where(&LoraOptions::adapter));
   }
   try {
-    return std::make_shared<PeftSource>(*options_->adapter, contents, files);
+    return std::make_shared<PeftSource>(*options_->adapter, contents, by_parameters(files));
   } catch (const Error& error) {
     auto faults = error.diagnostics();
     for (auto& fault : faults) {

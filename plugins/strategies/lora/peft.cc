@@ -239,8 +239,9 @@ std::vector<PeftTensor> peft_tensors(const std::vector<const nn::Adapter*>& adap
 
 std::string PeftExporter::write(const std::filesystem::path& folder, const strategy::Exported& run) const {
   const auto contents = peft_contents(adapted_);
-  const auto tensors = peft_tensors(contents.adapters, run.files);
-  const auto whole = peft_whole(contents, run.files);
+  const auto files = by_parameters(run.files);
+  const auto tensors = peft_tensors(contents.adapters, files);
+  const auto whole = peft_whole(contents, files);
   std::vector<checkpoint::NamedTensor> values;
   for (const auto& tensor : tensors) {
     auto value = at::empty(tensor.shape, at::kFloat);
@@ -264,7 +265,7 @@ std::string PeftExporter::write(const std::filesystem::path& folder, const strat
     values.push_back({tied_head_key, std::move(value.tensor)});
   const auto& first = *contents.adapters.front();
   checkpoint::write_safetensors(folder / peft_tensors_file, values);
-  write_file(folder / peft_config_file, config_text(first, tensors, whole, run.files, run.base));
+  write_file(folder / peft_config_file, config_text(first, tensors, whole, files, run.base));
   std::int64_t parameters = 0;
   for (const auto* adapter : contents.adapters) parameters += adapter->down->numel() + adapter->up->numel();
   for (const auto* record : contents.trained) parameters += layout::numel(record->shape);

@@ -89,6 +89,8 @@ PeftWhole peft_whole(const PeftContents& contents, const layout::FileMap& files)
 inline constexpr std::string_view peft_prefix = "base_model.model.";
 /// The file's tensors that this one is made of.
 std::vector<std::string> names_in(const layout::FileTensor& tensor);
+/// The same records by the names of transformers' parameters, which some files have under other names.
+layout::FileMap by_parameters(layout::FileMap files);
 /// The name under which transformers has the module of a tensor: "model.layers.0.mlp.up_proj".
 std::string module_of(const layout::FileMap& files, const std::string& tensor);
 /// The modules that have an adapter, and the parameters that have one in place of their module.
@@ -104,7 +106,9 @@ class PeftExporter : public capstan::strategy::Exporter {
   std::string name() const override { return "peft"; }
   std::string folder() const override { return "adapter"; }
   bool at_end() const override { return !peft_contents(adapted_).adapters.empty(); }
-  std::string refusal(const layout::FileMap& files) const override { return not_peft(peft_contents(adapted_), files); }
+  std::string refusal(const layout::FileMap& files) const override {
+    return not_peft(peft_contents(adapted_), by_parameters(files));
+  }
   std::string write(const std::filesystem::path& folder, const capstan::strategy::Exported& run) const override;
 
  private:

@@ -115,6 +115,13 @@ std::vector<std::string> names_in(const layout::FileTensor& tensor) {
   return tensor.stack.empty() ? std::vector<std::string>{tensor.name} : tensor.stack;
 }
 
+layout::FileMap by_parameters(layout::FileMap files) {
+  for (auto& [record, tensor] : files.tensors) {
+    if (!tensor.parameter.empty()) tensor.name = tensor.parameter;
+  }
+  return files;
+}
+
 std::string module_of(const layout::FileMap& files, const std::string& tensor) {
   const auto name = files.published(tensor);
   return name.substr(0, name.rfind('.'));

@@ -23,7 +23,10 @@ ModelOptions with(const ModelOptions& more) {
 
 TEST_CASE("presets have the published models' parameters") {
   CHECK(parameters_of_presets("granite_moe") ==
-        std::map<std::string, std::int64_t>{{"granite3.0-1b-a400m", 1334625280}, {"granite3.0-3b-a800m", 3298788864}});
+        std::map<std::string, std::int64_t>{{"granite3.0-1b-a400m", 1334628352},
+                                            {"granite3.0-3b-a800m", 3298793472},
+                                            {"granite3.1-1b-a400m", 1334628352},
+                                            {"granite3.1-3b-a800m", 3298793472}});
 }
 
 TEST_CASE("files hold all experts of a block in two tensors, and gate and up of the shared layer in one") {

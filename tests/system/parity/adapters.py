@@ -64,13 +64,15 @@ CASES = {
     "seed_oss": (seed_oss, dict(target_modules=["v_proj", "down_proj"], r=3, lora_alpha=8)),
     "exaone4": (exaone4, dict(target_modules=["k_proj", "gate_proj"], r=3, lora_alpha=8)),
     "cohere": (cohere2, dict(target_modules=["q_proj", "down_proj"], r=3, lora_alpha=8, modules_to_save=["model.norm"])),
-    "granite_moe": (granite_moe_shared, dict(target_modules=["q_proj", "shared_mlp.input_linear",
-                                                             "shared_mlp.output_linear"], r=3, lora_alpha=8)),
     "gemma2": (gemma2, dict(target_modules=["q_proj", "v_proj", "gate_proj"], r=3, lora_alpha=8)),
     "gemma3": (gemma3, dict(target_modules=["k_proj", "o_proj", "up_proj"], r=3, lora_alpha=8)),
     "gpt_oss": (gpt_oss, dict(target_modules=["q_proj", "o_proj"], r=4, lora_alpha=8, target_parameters=[
         "mlp.router.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
 }
+if transformers.__version__ >= "5":
+    CASES["granite_moe"] = (granite_moe_shared, dict(
+        target_modules=["q_proj", "shared_mlp.input_linear", "shared_mlp.output_linear"], r=3, lora_alpha=8,
+        target_parameters=["experts.gate_up_proj", "experts.down_proj"]))
 if hasattr(transformers, "Gemma4ForCausalLM"):
     CASES["gemma4"] = (lambda: gemma4(hidden_size_per_layer_input=6),
                        dict(target_modules=["q_proj", "k_proj", "down_proj", "per_layer_projection"], r=3, lora_alpha=8))

@@ -110,9 +110,10 @@ const Case all_cases[] = {
      "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"k_norm\"]\n"},
     {"cohere", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"down_proj\"]\nmodules_to_save = [\"model.norm\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"input_layernorm\"]\n"},
-    // Gate and up of the shared layer are one module of the file. Not at experts: transformers 5 renames their tensors.
-    {"granite_moe", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"input_linear\", \"output_linear\"]\n",
-     "rank = 4\ntargets = [\"linear_qkv\", \"linear_proj\"]\n"},
+    // Gate and up of the shared layer are one module of the file. transformers 5 renames experts and routers.
+    {"granite_moe",
+     "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"input_linear\", \"shared_mlp.output_linear\", \"experts\"]\n",
+     "rank = 4\ntargets = [\"linear_qkv\", \"linear_proj\", \"router\", \"experts\"]\n", false},
     {"gemma2", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"v_proj\", \"gate_proj\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"pre_feedforward_layernorm\"]\n"},
     {"gemma3", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"o_proj\", \"up_proj\"]\n",

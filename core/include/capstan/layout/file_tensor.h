@@ -36,6 +36,9 @@ struct FileTensor {
   /// they are the first expert's gate, its up, the second's gate, … Empty: the record is one tensor, `name`. Not with
   /// the fields above.
   std::vector<std::string> stack = {};
+  /// The parameter's name in transformers' model, by which peft names adapters, where that is not `name`; without
+  /// prefixes too.
+  std::string parameter = {};
 
   /// The record's leading dimensions that count stacked tensors; 0 for one tensor.
   std::size_t stacked_dims(const Shape& record) const;
