@@ -68,6 +68,10 @@ class Olmoe : public decoder::Model {
     decoder::check_rotary(options_, diagnostics);
     decoder::check_rotary_scaling(options_, diagnostics);
     decoder::check_routers(options_, diagnostics);
+    if (options_->dim() * options_->num_heads == options_->hidden_size) return;
+    diagnostics.add(options_.where(&OlmoeOptions::head_dim),
+                    "olmoe's norms of q and k have hidden_size elements, which num_heads x head_dim are not",
+                    "remove head_dim");
   }
 
  protected:

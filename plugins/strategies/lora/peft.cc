@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/json.h>
+#include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -167,10 +168,33 @@ std::set<std::string> targets_of(const std::set<std::string>& adapted, const std
   return targets;
 }
 
+// A layer beside experts with their projections' names. peft with transformers 5 holds such experts fused, by these
+// names, and takes what is adapted under them for the experts'; empty: there is none.
+std::string taken_for_experts(const std::set<std::string>& adapted, const layout::FileMap& files) {
+  std::set<std::string> of_experts;
+  for (const auto& [record, tensor] : files.tensors) {
+    for (const auto& name : tensor.stack) of_experts.insert(module_of(files, name));
+  }
+  const auto is_projection = [](const std::string& name) {
+    return name.ends_with(".gate_proj") || name.ends_with(".up_proj") || name.ends_with(".down_proj");
+  };
+  if (std::none_of(of_experts.begin(), of_experts.end(), is_projection)) return {};
+  const auto found = std::find_if(adapted.begin(), adapted.end(), [&](const std::string& module) {
+    return is_projection(module) && !of_experts.contains(module);
+  });
+  return found == adapted.end() ? "" : *found;
+}
+
+// `modules`: those that a target must tell apart.
 std::string config_text(const nn::Adapter& adapter, const std::vector<PeftTensor>& tensors, const PeftWhole& whole,
-                        const layout::FileMap& files, const std::string& base) {
-  const auto modules = adapted_modules(tensors);
-  const std::set<std::string> adapted(modules.begin(), modules.end());
+                        const layout::FileMap& files, const std::set<std::string>& modules, const std::string& base) {
+  const auto list = adapted_modules(tensors);
+  const std::set<std::string> adapted(list.begin(), list.end());
+  if (const auto module = taken_for_experts(adapted, files); !module.empty()) {
+    log::warning(cat("peft takes the adapter of ", module,
+                     " for one of the experts beside it where transformers is 5 or ",
+                     "newer, and loads no such adapter: export the model merged for it, --to hf --merge"));
+  }
   const auto transposed = [](const auto& entry) { return entry.second.transposed; };
   Json json;
   json["peft_type"] = "LORA";
@@ -182,7 +206,7 @@ std::string config_text(const nn::Adapter& adapter, const std::vector<PeftTensor
   // peft refuses dropout with parameters; an evaluation has none.
   json["lora_dropout"] = parameters.empty() ? adapter.dropout : 0.0;
   json["use_rslora"] = adapter.rank_stabilised;
-  const auto targets = targets_of(adapted, modules_of(files), !files.config_table.empty());
+  const auto targets = targets_of(adapted, modules, !files.config_table.empty());
   json["target_modules"] = std::vector<std::string>(targets.begin(), targets.end());
   if (!parameters.empty()) {
     const auto of =
@@ -265,7 +289,9 @@ std::string PeftExporter::write(const std::filesystem::path& folder, const strat
     values.push_back({tied_head_key, std::move(value.tensor)});
   const auto& first = *contents.adapters.front();
   checkpoint::write_safetensors(folder / peft_tensors_file, values);
-  write_file(folder / peft_config_file, config_text(first, tensors, whole, files, run.base));
+  auto modules = modules_of(files);
+  modules.merge(modules_of(run.files));  // transformers 4 has modules by the files' names
+  write_file(folder / peft_config_file, config_text(first, tensors, whole, files, modules, run.base));
   std::int64_t parameters = 0;
   for (const auto* adapter : contents.adapters) parameters += adapter->down->numel() + adapter->up->numel();
   for (const auto* record : contents.trained) parameters += layout::numel(record->shape);

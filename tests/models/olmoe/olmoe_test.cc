@@ -33,6 +33,11 @@ TEST_CASE("norms of q and k are over all heads, and each block has experts") {
   CHECK(files.at("layers.0.mlp.experts.1.down_proj.weight") == layout::Shape{16, 20});
 }
 
+TEST_CASE("heads that the norms of q and k are not as wide as are refused") {
+  CHECK(model_faults("olmoe", with({{"head_dim", std::int64_t{2}}})).size() == 1);
+  CHECK(model_faults("olmoe", with({{"head_dim", std::int64_t{4}}})).empty());
+}
+
 TEST_CASE("more experts a token than there are is refused") {
   CHECK(model_faults("olmoe", with({{"num_experts", std::int64_t{2}}, {"num_experts_per_tok", std::int64_t{3}}}))
             .size() == 1);
