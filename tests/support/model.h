@@ -17,6 +17,15 @@ namespace capstan::testing {
 
 using ModelOptions = std::vector<std::pair<std::string, config::Value>>;
 
+/// Options of a decoder of one small block, and these.
+inline ModelOptions tiny_with(const ModelOptions& more) {
+  ModelOptions options{{"num_layers", std::int64_t{1}}, {"hidden_size", std::int64_t{16}},
+                       {"num_heads", std::int64_t{4}},  {"num_kv_heads", std::int64_t{2}},
+                       {"ff_dim", std::int64_t{20}},    {"vocab_size", std::int64_t{31}}};
+  options.insert(options.end(), more.begin(), more.end());
+  return options;
+}
+
 inline plugin::Host& model_host() {
   static plugin::Host host;
   return host;

@@ -7,20 +7,6 @@ namespace cohere_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-namespace {
-
-const ModelOptions tiny{{"num_layers", std::int64_t{1}}, {"hidden_size", std::int64_t{16}},
-                        {"num_heads", std::int64_t{4}},  {"num_kv_heads", std::int64_t{2}},
-                        {"ff_dim", std::int64_t{20}},    {"vocab_size", std::int64_t{31}}};
-
-ModelOptions with(const ModelOptions& more) {
-  auto options = tiny;
-  options.insert(options.end(), more.begin(), more.end());
-  return options;
-}
-
-}  // namespace
-
 TEST_CASE("presets have the published models' parameters") {
   CHECK(parameters_of_presets("cohere") == std::map<std::string, std::int64_t>{{"command-r-v01", 34980831232},
                                                                                {"command-r-08-2024", 32296476672},
@@ -40,11 +26,11 @@ TEST_CASE("a block has one norm, without a bias") {
                                                       {"layers.0.mlp.up_proj.weight", {20, 16}},
                                                       {"layers.0.mlp.down_proj.weight", {16, 20}},
                                                       {"norm.weight", {16}}};
-  CHECK(files_of(*make_model("cohere", with({{"model_type", std::string("cohere")}}))) == expected);
+  CHECK(files_of(*make_model("cohere", tiny_with({{"model_type", std::string("cohere")}}))) == expected);
 }
 
 TEST_CASE("files of Cohere 2 say which blocks have the window") {
-  auto options = with({{"sliding_window", std::int64_t{10}}, {"sliding_window_pattern", std::int64_t{2}}});
+  auto options = tiny_with({{"sliding_window", std::int64_t{10}}, {"sliding_window_pattern", std::int64_t{2}}});
   options.front().second = std::int64_t{2};
   const auto map = make_model("cohere", options)->file_map();
   CHECK(map.architecture == "Cohere2ForCausalLM");
@@ -54,7 +40,7 @@ TEST_CASE("files of Cohere 2 say which blocks have the window") {
 }
 
 TEST_CASE("a Cohere 2 without a window is refused") {
-  CHECK_THAT(model_faults("cohere", with({})).front(), Contains("sliding_window is not set"));
+  CHECK_THAT(model_faults("cohere", tiny_with({})).front(), Contains("sliding_window is not set"));
 }
 
 }  // namespace cohere_test

@@ -8,20 +8,6 @@ namespace exaone4_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-namespace {
-
-const ModelOptions tiny{{"num_layers", std::int64_t{1}}, {"hidden_size", std::int64_t{16}},
-                        {"num_heads", std::int64_t{4}},  {"num_kv_heads", std::int64_t{2}},
-                        {"ff_dim", std::int64_t{20}},    {"vocab_size", std::int64_t{31}}};
-
-ModelOptions with(const ModelOptions& more) {
-  auto options = tiny;
-  options.insert(options.end(), more.begin(), more.end());
-  return options;
-}
-
-}  // namespace
-
 TEST_CASE("presets have the published models' parameters") {
   CHECK(parameters_of_presets("exaone4") ==
         std::map<std::string, std::int64_t>{{"exaone4-1.2b", 1279391488}, {"exaone4-32b", 32003216384}});
@@ -31,7 +17,7 @@ namespace {
 
 std::vector<bool> turned(const ModelOptions& more) {
   std::vector<bool> out;
-  auto options = with(more);
+  auto options = tiny_with(more);
   options.front().second = std::int64_t{4};
   const auto units = make_model("exaone4", options)->build();
   for (std::size_t i = 1; i + 1 < units.size(); ++i) {
@@ -58,14 +44,16 @@ TEST_CASE("blocks without the window have no rotary positions, unless there is n
 }
 
 TEST_CASE("no window is written as none, which transformers would take for one of 4096") {
-  CHECK(make_model("exaone4", with({}))->file_map().more.at("sliding_window") == "null");
-  CHECK_FALSE(
-      make_model("exaone4", with({{"sliding_window", std::int64_t{10}}}))->file_map().more.contains("sliding_window"));
+  CHECK(make_model("exaone4", tiny_with({}))->file_map().more.at("sliding_window") == "null");
+  CHECK_FALSE(make_model("exaone4", tiny_with({{"sliding_window", std::int64_t{10}}}))
+                  ->file_map()
+                  .more.contains("sliding_window"));
 }
 
 TEST_CASE("blocks with a window that is not set are refused") {
-  CHECK_THAT(model_faults("exaone4", with({{"layer_types", std::vector<std::string>{"sliding_attention"}}})).front(),
-             Contains("sliding_window is not set"));
+  CHECK_THAT(
+      model_faults("exaone4", tiny_with({{"layer_types", std::vector<std::string>{"sliding_attention"}}})).front(),
+      Contains("sliding_window is not set"));
 }
 
 }  // namespace exaone4_test

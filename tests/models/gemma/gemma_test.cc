@@ -7,33 +7,19 @@ namespace gemma_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-namespace {
-
-const ModelOptions tiny{{"num_layers", std::int64_t{1}}, {"hidden_size", std::int64_t{16}},
-                        {"num_heads", std::int64_t{4}},  {"num_kv_heads", std::int64_t{2}},
-                        {"ff_dim", std::int64_t{20}},    {"vocab_size", std::int64_t{31}}};
-
-ModelOptions with(const ModelOptions& more) {
-  auto options = tiny;
-  options.insert(options.end(), more.begin(), more.end());
-  return options;
-}
-
-}  // namespace
-
 TEST_CASE("presets have the published models' parameters") {
   CHECK(parameters_of_presets("gemma") ==
         std::map<std::string, std::int64_t>{{"gemma-2b", 2506172416}, {"gemma-7b", 8537680896}});
 }
 
 TEST_CASE("norms begin as a product with one, 1 + 0, and the head is the embedding") {
-  const auto model = make_model("gemma", with({}));
+  const auto model = make_model("gemma", tiny_with({}));
   CHECK(records_of(*model).at("model.layers.0.input_layernorm.weight").init.kind == layout::Init::Kind::zeros);
   CHECK(files_of(*model).count("lm_head.weight") == 0);
 }
 
 TEST_CASE("another activation is refused") {
-  CHECK_THAT(model_faults("gemma", with({{"hidden_act", std::string("gelu")}})).front(),
+  CHECK_THAT(model_faults("gemma", tiny_with({{"hidden_act", std::string("gelu")}})).front(),
              Contains("model.hidden_act is \"gelu\", but must be one of \"gelu_pytorch_tanh\""));
 }
 

@@ -7,20 +7,6 @@ namespace granite_moe_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-namespace {
-
-const ModelOptions tiny{{"num_layers", std::int64_t{1}}, {"hidden_size", std::int64_t{16}},
-                        {"num_heads", std::int64_t{4}},  {"num_kv_heads", std::int64_t{2}},
-                        {"ff_dim", std::int64_t{20}},    {"vocab_size", std::int64_t{31}}};
-
-ModelOptions with(const ModelOptions& more) {
-  auto options = tiny;
-  options.insert(options.end(), more.begin(), more.end());
-  return options;
-}
-
-}  // namespace
-
 TEST_CASE("presets have the published models' parameters") {
   CHECK(parameters_of_presets("granite_moe") ==
         std::map<std::string, std::int64_t>{{"granite3.0-1b-a400m", 1334628352},
@@ -43,16 +29,16 @@ TEST_CASE("files hold all experts of a block in two tensors, and gate and up of 
                                                 {"norm.weight", {16}},
                                                 {"lm_head.weight", {31, 16}}};
   const ModelOptions three{{"num_experts", std::int64_t{3}}};
-  CHECK(files_of(*make_model("granite_moe", with(three))) == expected);
+  CHECK(files_of(*make_model("granite_moe", tiny_with(three))) == expected);
   expected["layers.0.shared_mlp.input_linear.weight"] = {12, 16};
   expected["layers.0.shared_mlp.output_linear.weight"] = {16, 6};
   auto shared = three;
   shared.insert(shared.end(), {{"model_type", std::string("granitemoeshared")}, {"shared_dim", std::int64_t{6}}});
-  CHECK(files_of(*make_model("granite_moe", with(shared))) == expected);
+  CHECK(files_of(*make_model("granite_moe", tiny_with(shared))) == expected);
 }
 
 TEST_CASE("a granitemoe with a shared layer is refused") {
-  CHECK(model_faults("granite_moe", with({{"shared_dim", std::int64_t{6}}})) ==
+  CHECK(model_faults("granite_moe", tiny_with({{"shared_dim", std::int64_t{6}}})) ==
         std::vector<std::string>{"a.toml:16: model.shared_dim is set, but granitemoe has no such layer\n"
                                  "    fix: set model_type = \"granitemoeshared\", or remove it"});
 }

@@ -7,26 +7,12 @@ namespace olmoe_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-namespace {
-
-const ModelOptions tiny{{"num_layers", std::int64_t{1}}, {"hidden_size", std::int64_t{16}},
-                        {"num_heads", std::int64_t{4}},  {"num_kv_heads", std::int64_t{2}},
-                        {"ff_dim", std::int64_t{20}},    {"vocab_size", std::int64_t{31}}};
-
-ModelOptions with(const ModelOptions& more) {
-  auto options = tiny;
-  options.insert(options.end(), more.begin(), more.end());
-  return options;
-}
-
-}  // namespace
-
 TEST_CASE("presets have the published models' parameters") {
   CHECK(parameters_of_presets("olmoe") == std::map<std::string, std::int64_t>{{"olmoe-1b-7b", 6919161856}});
 }
 
 TEST_CASE("norms of q and k are over all heads, and each block has experts") {
-  const auto files = files_of(*make_model("olmoe", with({{"num_experts", std::int64_t{2}}})));
+  const auto files = files_of(*make_model("olmoe", tiny_with({{"num_experts", std::int64_t{2}}})));
   CHECK(files.at("layers.0.self_attn.q_norm.weight") == layout::Shape{16});
   CHECK(files.at("layers.0.self_attn.k_norm.weight") == layout::Shape{8});
   CHECK(files.at("layers.0.mlp.gate.weight") == layout::Shape{2, 16});
@@ -34,12 +20,12 @@ TEST_CASE("norms of q and k are over all heads, and each block has experts") {
 }
 
 TEST_CASE("heads that the norms of q and k are not as wide as are refused") {
-  CHECK(model_faults("olmoe", with({{"head_dim", std::int64_t{2}}})).size() == 1);
-  CHECK(model_faults("olmoe", with({{"head_dim", std::int64_t{4}}})).empty());
+  CHECK(model_faults("olmoe", tiny_with({{"head_dim", std::int64_t{2}}})).size() == 1);
+  CHECK(model_faults("olmoe", tiny_with({{"head_dim", std::int64_t{4}}})).empty());
 }
 
 TEST_CASE("more experts a token than there are is refused") {
-  CHECK(model_faults("olmoe", with({{"num_experts", std::int64_t{2}}, {"num_experts_per_tok", std::int64_t{3}}}))
+  CHECK(model_faults("olmoe", tiny_with({{"num_experts", std::int64_t{2}}, {"num_experts_per_tok", std::int64_t{3}}}))
             .size() == 1);
 }
 

@@ -7,20 +7,6 @@ namespace seed_oss_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-namespace {
-
-const ModelOptions tiny{{"num_layers", std::int64_t{1}}, {"hidden_size", std::int64_t{16}},
-                        {"num_heads", std::int64_t{4}},  {"num_kv_heads", std::int64_t{2}},
-                        {"ff_dim", std::int64_t{20}},    {"vocab_size", std::int64_t{31}}};
-
-ModelOptions with(const ModelOptions& more) {
-  auto options = tiny;
-  options.insert(options.end(), more.begin(), more.end());
-  return options;
-}
-
-}  // namespace
-
 TEST_CASE("presets have the published models' parameters") {
   CHECK(parameters_of_presets("seed_oss") == std::map<std::string, std::int64_t>{{"seed-oss-36b", 36151104512}});
 }
@@ -28,7 +14,7 @@ TEST_CASE("presets have the published models' parameters") {
 TEST_CASE("q, k and v have biases, the output product and the feed-forward layer only if they are asked for") {
   const auto biases = [](const ModelOptions& more) {
     std::set<std::string> names;
-    for (const auto& [name, shape] : files_of(*make_model("seed_oss", with(more))))
+    for (const auto& [name, shape] : files_of(*make_model("seed_oss", tiny_with(more))))
       if (name.ends_with(".bias")) names.insert(name.substr(std::string("layers.0.").size()));
     return names;
   };

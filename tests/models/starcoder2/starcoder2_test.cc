@@ -7,20 +7,6 @@ namespace starcoder2_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-namespace {
-
-const ModelOptions tiny{{"num_layers", std::int64_t{1}}, {"hidden_size", std::int64_t{16}},
-                        {"num_heads", std::int64_t{4}},  {"num_kv_heads", std::int64_t{2}},
-                        {"ff_dim", std::int64_t{20}},    {"vocab_size", std::int64_t{31}}};
-
-ModelOptions with(const ModelOptions& more) {
-  auto options = tiny;
-  options.insert(options.end(), more.begin(), more.end());
-  return options;
-}
-
-}  // namespace
-
 TEST_CASE("presets have the published models' parameters") {
   CHECK(parameters_of_presets("starcoder2") == std::map<std::string, std::int64_t>{{"starcoder2-3b", 3030371328},
                                                                                    {"starcoder2-7b", 7173923840},
@@ -41,18 +27,18 @@ TEST_CASE("norms and products have biases, products only if they are asked for")
                                                 {"layers.0.mlp.c_proj.weight", {16, 20}},
                                                 {"norm.weight", {16}},
                                                 {"norm.bias", {16}}};
-  CHECK(files_of(*make_model("starcoder2", with({{"use_bias", false}}))) == expected);
+  CHECK(files_of(*make_model("starcoder2", tiny_with({{"use_bias", false}}))) == expected);
   const std::string block = "layers.0.";
   for (const char* module : {"self_attn.q_proj", "self_attn.o_proj", "mlp.c_proj"})
     expected[block + module + ".bias"] = {16};
   for (const char* module : {"self_attn.k_proj", "self_attn.v_proj"}) expected[block + module + ".bias"] = {8};
   expected[block + "mlp.c_fc.bias"] = {20};
-  CHECK(files_of(*make_model("starcoder2", with({}))) == expected);
+  CHECK(files_of(*make_model("starcoder2", tiny_with({}))) == expected);
 }
 
 TEST_CASE("its files name the norms' epsilon in their own way") {
-  CHECK(model_faults("starcoder2", with({{"norm_epsilon", 0.0}})).size() == 1);
-  CHECK(model_faults("starcoder2", with({{"rms_norm_eps", 1e-5}})).size() == 1);
+  CHECK(model_faults("starcoder2", tiny_with({{"norm_epsilon", 0.0}})).size() == 1);
+  CHECK(model_faults("starcoder2", tiny_with({{"rms_norm_eps", 1e-5}})).size() == 1);
 }
 
 }  // namespace starcoder2_test
