@@ -83,7 +83,11 @@ std::vector<capstan::config::FileKeys> CohereOptions::file_keys() {
                                "use_parallel_embedding", "_sliding_window_pattern"},
                               "transformers does not read it in this family")})
     keys.insert(keys.end(), more.begin(), more.end());
-  return decoder::file_keys({decoder::family_keys("cohere", keys), decoder::family_keys("cohere2", keys)});
+  auto without = keys;
+  for (auto& key :
+       decoder::neutral_keys({"sliding_window", "layer_types", "sliding_window_pattern"}, "this family has no windows"))
+    without.push_back(std::move(key));
+  return decoder::file_keys({decoder::family_keys("cohere", without), decoder::family_keys("cohere2", keys)});
 }
 
 class Cohere : public decoder::RotaryModel<CohereOptions> {
@@ -92,7 +96,14 @@ class Cohere : public decoder::RotaryModel<CohereOptions> {
 
   void check(capstan::Diagnostics& diagnostics) const override {
     RotaryModel::check(diagnostics);
-    if (!options_->has_windows()) return;
+    if (!options_->has_windows()) {
+      if (!options_->sliding_window && options_->layer_types.empty()) return;
+      const auto where =
+          options_->sliding_window ? options_.where(&O::sliding_window) : options_.where(&O::layer_types);
+      diagnostics.add(where, "model.sliding_window or layer_types is set, but cohere has no windows",
+                      "set model_type = \"cohere2\", or remove it");
+      return;
+    }
     decoder::check_window(options_, /*is_used=*/true, diagnostics);
     decoder::check_layer_types(options_, options_->num_layers, diagnostics);
   }

@@ -35,8 +35,16 @@ TEST_CASE("files of Cohere 2 say which blocks have the window") {
   const auto map = make_model("cohere", options)->file_map();
   CHECK(map.architecture == "Cohere2ForCausalLM");
   CHECK(map.more.at("layer_types") == R"(["sliding_attention", "full_attention"])");
-  options.emplace_back("model_type", std::string("cohere"));
-  CHECK(make_model("cohere", options)->file_map().more.count("layer_types") == 0);
+  const auto first = tiny_with({{"model_type", std::string("cohere")}});
+  CHECK(make_model("cohere", first)->file_map().more.count("layer_types") == 0);
+}
+
+TEST_CASE("a Cohere 1 with a window is refused") {
+  CHECK_THAT(
+      model_faults("cohere", tiny_with({{"model_type", std::string("cohere")}, {"sliding_window", std::int64_t{10}}}))
+          .front(),
+      Contains("cohere has no windows"));
+  CHECK(model_faults("cohere", tiny_with({{"model_type", std::string("cohere")}})).empty());
 }
 
 TEST_CASE("a Cohere 2 without a window is refused") {

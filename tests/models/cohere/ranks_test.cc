@@ -7,11 +7,12 @@ using namespace capstan::testing;
 
 namespace {
 
-const std::string model =
+const std::string sizes =
     "[model]\nplugin = \"cohere\"\nvocab_size = 261\nhidden_size = 16\nnum_layers = 2\nnum_heads = 4\nnum_kv_heads = "
     "2\n"
     "seq_length = 24\ninit_std = 0.2\n"
-    "ff_dim = 22\nsliding_window = 7\nlogit_scale = 0.5\nglobal_every = 2\n";
+    "ff_dim = 22\nlogit_scale = 0.5\n";
+const std::string model = sizes + "sliding_window = 7\nglobal_every = 2\n";
 const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n";
 
 }  // namespace
@@ -20,7 +21,7 @@ TEST_CASE("Cohere 2 on ranks learns what it learns on one rank", "[matrix]") {
   learns_the_same(
       model,
       {{2, tensor_parallel(2, true)}, {2, full_shard}, {2, two_stages}, {2, two_parts}, {1, "[strategy.recompute]\n"}});
-  learns_the_same(model + "model_type = \"cohere\"\nattention_bias = true\n",
+  learns_the_same(sizes + "model_type = \"cohere\"\nattention_bias = true\n",
                   {{4, tensor_parallel(2, true) + full_shard}});
 }
 
