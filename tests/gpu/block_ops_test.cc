@@ -68,6 +68,11 @@ TEST_CASE("GPU: a sum and its norm, of rows that packs of 16 bytes hold and of o
     check_types([&](const Inputs& in) { return both(add_norm(in[0], {}, {in[1], {}, 1e-5})); }, {x, weight}, 4);
     check_types(
         [&](const Inputs& in) {
+          return both(add_norm(in[0], in[1], {in[2], {}, 1e-5, true}));
+        },
+        {x, y, weight}, 4);
+    check_types(
+        [&](const Inputs& in) {
           return add_norm(in[0], {}, {in[1], in[2], 1e-5}).normed;
         },
         {x, weight, bias}, 4);

@@ -1,6 +1,5 @@
 // Products in 8 bits by block: the GPU's against their emulation on CPU. Its plugin's code is in fp8_test.cc.
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <capstan/ops/swiglu.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -9,10 +8,14 @@
 
 #include "gpu/compare.h"
 #include "gpu/eight_bits.h"
+#include "ops/activation.h"
 #include "plugins/strategies/fp8/feed_forward.h"
 #include "plugins/strategies/fp8/layers.h"
 
 using namespace fp8;
+using capstan::ops::Activating;
+using capstan::ops::activation;
+using capstan::ops::activation_backward;
 using eight_bits::awkward;
 using eight_bits::same;
 
@@ -93,23 +96,18 @@ TEST_CASE("what the kernels of blocks do not take goes another way to the same e
 }
 
 TEST_CASE("SwiGLU and its gradient are rounded by block as they are in memory", "[gpu][fp8][blocks]") {
-  const auto swiglu =
-      c10::Dispatcher::singleton().findSchemaOrThrow("capstan::swiglu", "").typed<at::Tensor(const at::Tensor&)>();
-  const auto backward = c10::Dispatcher::singleton()
-                            .findSchemaOrThrow("capstan::swiglu_backward", "")
-                            .typed<at::Tensor(const at::Tensor&, const at::Tensor&)>();
   for (const std::int64_t columns : {128, 384, 14336}) {
     INFO(columns);
     auto x = of_blocks({150, 2 * columns}, 0.3).cuda();
     const auto g = awkward({150, columns}, at::kBFloat16).cuda();
     x[3][5] = std::numeric_limits<double>::infinity();
     const auto counts = no_counts().cuda(), in_turn = no_counts().cuda();
-    const auto expected = quantise_blocks(swiglu.call(x), in_turn);
+    const auto expected = quantise_blocks(activation(x, Activating::swiglu), in_turn);
     const auto made = quantise_swiglu_blocks(x, counts);
     CHECK(same(made.values, expected.values.cpu()));
     CHECK(same(made.scales, expected.scales.cpu()));
     const auto back = quantise_swiglu_blocks_backward(g, x, counts);
-    const auto back_in_turn = quantise_blocks(backward.call(g, x), in_turn);
+    const auto back_in_turn = quantise_blocks(activation_backward(g, x, Activating::swiglu), in_turn);
     CHECK(same(back.values, back_in_turn.values.cpu()));
     CHECK(same(back.scales, back_in_turn.scales.cpu()));
     CHECK(at::equal(counts, in_turn));

@@ -2,7 +2,6 @@
 #include "plugins/strategies/fp8/multiplier.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <capstan/ops/swiglu.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -13,6 +12,7 @@
 
 #include "gpu/eight_bits.h"
 #include "nn/weights.h"
+#include "ops/activation.h"
 #include "plugins/strategies/fp8/feed_forward.h"
 #include "plugins/strategies/fp8/frozen.h"
 #include "plugins/strategies/fp8/layers.h"
@@ -23,6 +23,9 @@
 #include "plugins/strategies/fp8/stored.h"
 
 using namespace fp8;
+using capstan::ops::Activating;
+using capstan::ops::activation;
+using capstan::ops::activation_backward;
 using capstan::testing::numbers;
 using eight_bits::awkward;
 using eight_bits::same;
@@ -139,11 +142,6 @@ TEST_CASE("magnitudes at the ends of the floats' range give the same scales", "[
 }
 
 TEST_CASE("SwiGLU and its gradient are rounded as they are in memory", "[gpu][fp8][kernels]") {
-  const auto swiglu =
-      c10::Dispatcher::singleton().findSchemaOrThrow("capstan::swiglu", "").typed<at::Tensor(const at::Tensor&)>();
-  const auto backward = c10::Dispatcher::singleton()
-                            .findSchemaOrThrow("capstan::swiglu_backward", "")
-                            .typed<at::Tensor(const at::Tensor&, const at::Tensor&)>();
   for (const std::int64_t columns : {16, 48, 4096, 14336, 16384, 16400}) {
     for (const auto format : {at::kFloat8_e4m3fn, at::kFloat8_e5m2}) {
       for (const bool by_row : {true, false}) {
@@ -154,11 +152,11 @@ TEST_CASE("SwiGLU and its gradient are rounded as they are in memory", "[gpu][fp
         const auto some = [] { return at::zeros({4}, at::TensorOptions().dtype(at::kLong).device(at::kCUDA)); };
         const auto counts = some(), counts_in_turn = some();
         const Rounding how{format, by_row, false, counts}, how_in_turn{format, by_row, false, counts_in_turn};
-        const auto made = quantise_swiglu(x, how), in_turn = quantise(swiglu.call(x), how_in_turn);
+        const auto made = quantise_swiglu(x, how), in_turn = quantise(activation(x, Activating::swiglu), how_in_turn);
         CHECK(same(made.values, in_turn.values.cpu()));
         CHECK(same(made.scales, in_turn.scales.cpu()));
         const auto back = quantise_swiglu_backward(g, x, how);
-        const auto back_in_turn = quantise(backward.call(g, x), how_in_turn);
+        const auto back_in_turn = quantise(activation_backward(g, x, Activating::swiglu), how_in_turn);
         CHECK(at::equal(counts, counts_in_turn));
         CHECK(same(back.values, back_in_turn.values.cpu()));
         CHECK(same(back.scales, back_in_turn.scales.cpu()));

@@ -19,6 +19,7 @@
 #include "gpu/compare.h"
 #include "nn/weights.h"
 #include "ops/activated_linear.h"
+#include "ops/activation.h"
 #include "ops/softmax_rows.h"
 
 using namespace capstan::ops;
@@ -41,20 +42,33 @@ TEST_CASE("GPU: gelu and its gradient equal CPU's, in packs of 16 bytes and one 
   }
 }
 
+TEST_CASE("GPU: gated activations and their gradients are the definition's, rounded once", "[products]") {
+  // float64, float32 and the 16-bit types in the order of float_types: exponentials, then one rounding.
+  const double bounds[] = {1e-12, 1e-5, 1.0 / 256, 1.0 / 2048};
+  for (int i = 0; i < 4; ++i) {
+    for (const auto kind : {Activating::swiglu, Activating::geglu_tanh}) {
+      for (const std::int64_t columns : {4096, 37}) {
+        INFO(i << " " << static_cast<int>(kind) << " " << columns);
+        const auto x = numbers({3, 5, 2 * columns}, 0.1).mul(4).to(float_types[i]);
+        const Function function = [&](const Inputs& in) { return activated(in[0], kind); };
+        const auto got = all_of(function, {on_gpu(x)}), expected = all_of(function, {x.to(at::kDouble)});
+        for (std::size_t k = 0; k < got.size(); ++k) CHECK(distance(got[k], expected[k]) < bounds[i]);
+      }
+    }
+  }
+}
+
 // 16 bits hide that the compiler joins other products and sums in the one kernel than in the other.
 TEST_CASE("GPU: an activation and its product as one node are the two, in 16 bits bit for bit", "[products]") {
   const double bounds[] = {1e-13, 1e-5, 0, 0};
   for (int i = 0; i < 4; ++i) {
     const auto type = float_types[i];
-    for (const auto kind : {Activating::gelu, Activating::gelu_tanh, Activating::swiglu}) {
+    for (const auto kind : {Activating::gelu, Activating::gelu_tanh, Activating::swiglu, Activating::geglu_tanh}) {
       for (const std::int64_t columns : {64, 37}) {
         INFO(type << " " << columns);
-        const auto x =
-            on_gpu(numbers({3, 70, kind == Activating::swiglu ? 2 * columns : columns}, 0.1).mul(3).to(type));
+        const auto x = on_gpu(numbers({3, 70, is_gated(kind) ? 2 * columns : columns}, 0.1).mul(3).to(type));
         const auto weight = on_gpu(numbers({48, columns}, 0.5).to(type)), bias = on_gpu(numbers({48}, 0.9).to(type));
-        const auto alone = [&](const at::Tensor& in) {
-          return kind == Activating::swiglu ? swiglu(in) : gelu(in, kind == Activating::gelu_tanh);
-        };
+        const auto alone = [&](const at::Tensor& in) { return activated(in, kind); };
         const auto got =
             all_of([&](const Inputs& in) { return activated_linear(in[0], kind, in[1], in[2]); }, {x, weight, bias});
         const auto expected = all_of([&](const Inputs& in) { return capstan::ops::linear(alone(in[0]), in[1], in[2]); },
@@ -95,19 +109,12 @@ TEST_CASE("fused passes, of BLOOM-560M at 512 x 16", "[.bench]") {
   const auto options = at::TensorOptions(at::kBFloat16).device(at::kCUDA);
   const auto x = at::randn({16, 512, 4096}, options), g = at::randn({16, 512, 4096}, options);
   const double size = 2.0 * 16 * 512 * 4096;
-  static const auto gelu_of =
-      c10::Dispatcher::singleton().findSchemaOrThrow("capstan::gelu", "").typed<at::Tensor(const at::Tensor&, bool)>();
-  static const auto both = c10::Dispatcher::singleton()
-                               .findSchemaOrThrow("capstan::gelu_both_", "")
-                               .typed<at::Tensor(const at::Tensor&, const at::Tensor&, bool)>();
-  static const auto back = c10::Dispatcher::singleton()
-                               .findSchemaOrThrow("capstan::gelu_backward", "")
-                               .typed<at::Tensor(const at::Tensor&, const at::Tensor&, bool)>();
+  const auto by = Activating::gelu_tanh;
   line("GELU by ATen", microseconds([&] { at::gelu(x, "tanh"); }), 2 * size);
-  line("GELU", microseconds([&] { gelu_of.call(x, true); }), 2 * size);
+  line("GELU", microseconds([&] { activation(x, by); }), 2 * size);
   line("its gradient by ATen", microseconds([&] { at::gelu_backward(g, x, "tanh"); }), 3 * size);
-  line("its gradient", microseconds([&] { back.call(g, x, true); }), 3 * size);
-  line("its gradient and the value again", microseconds([&] { both.call(g, x, true); }), 4 * size);
+  line("its gradient", microseconds([&] { activation_backward(g, x, by); }), 3 * size);
+  line("its gradient and the value again", microseconds([&] { activation_both_(g, x, by); }), 4 * size);
   for (const std::int64_t words : {250880, 128256, 32000}) {
     const std::int64_t rows = (std::int64_t{1} << 28) / words / 256 * 256;
     const auto kept = at::randn({rows, words}, options.dtype(at::kFloat)), logits = kept.clone();

@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(1024) forward_row(const __grid_constant__ Norm
   using P = Part<T, width, packs>;
   using Number = typename P::Number;
   const std::int64_t begin = std::int64_t{blockIdx.x} * (call.columns / width);
-  const Number columns = static_cast<Number>(call.columns);
+  const Number columns = static_cast<Number>(call.columns), one = call.adds_one ? 1 : 0;
   P row;
   load_sum(call, begin, row);
   Number mean = 0;
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(1024) forward_row(const __grid_constant__ Norm
     if (call.bias != nullptr) bias = P::packs(call.bias)[c];
 #pragma unroll
     for (int j = 0; j < width; ++j) {
-      const Number scaled = (row.value[p][j] - mean) * rstd * P::number(weight, j);
+      const Number scaled = (row.value[p][j] - mean) * rstd * (P::number(weight, j) + one);
       out.value[j] = Float<T>::store(call.bias != nullptr ? scaled + P::number(bias, j) : scaled);
     }
     static_cast<typename P::Pack*>(call.out)[begin + c] = out;
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(1024) backward_row(const __grid_constant__ Nor
   using P = Part<T, width, packs>;
   using Number = typename P::Number;
   const std::int64_t begin = std::int64_t{blockIdx.x} * (call.columns / width);
-  const Number columns = static_cast<Number>(call.columns);
+  const Number columns = static_cast<Number>(call.columns), one = call.adds_one ? 1 : 0;
   const Number rstd = static_cast<const Number*>(call.rstd)[blockIdx.x];
   const Number mean = call.mean != nullptr ? static_cast<const Number*>(call.mean)[blockIdx.x] : Number{0};
   P z, g;
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(1024) backward_row(const __grid_constant__ Nor
 #pragma unroll
     for (int j = 0; j < width; ++j) {
       z.value[p][j] = (P::number(x, j) - mean) * rstd;
-      g.value[p][j] = P::number(gradient, j) * P::number(weight, j);
+      g.value[p][j] = P::number(gradient, j) * (P::number(weight, j) + one);
       totals[0] += g.value[p][j] * z.value[p][j];
       totals[1] += g.value[p][j];
     }

@@ -140,6 +140,7 @@ struct NormCall {
   std::int64_t rows;
   int columns;
   double epsilon;
+  bool adds_one;  ///< to the weight
 };
 
 /// Elements of a pack of 16 bytes.
@@ -161,6 +162,7 @@ struct NormBackward {
   FloatType type;
   std::int64_t rows;
   int columns;
+  bool adds_one;
 };
 void add_norm_backward(const NormBackward& call, CUstream_st* stream);
 
@@ -211,28 +213,19 @@ struct CombineBackward {
 };
 void combine_rows_backward(const CombineBackward& call, CUstream_st* stream);
 
-/// See swiglu: x is [rows, 2 columns], contiguous, out [rows, columns].
-void swiglu(void* out, const void* x, FloatType type, std::int64_t rows, std::int64_t columns, CUstream_st* stream);
+/// As ops/activation.h's.
+enum class ActivationKind : std::int64_t { gelu, gelu_tanh, swiglu, geglu_tanh };
 
-struct SwigluBackward {
-  void* out;       ///< [rows, 2 columns]: d / dx
-  void* gradient;  ///< [rows, columns]
-  const void* x;
-  FloatType type;
-  std::int64_t rows, columns;
-  bool again;  ///< what swiglu gives takes the gradient's place
-};
-void swiglu_backward(const SwigluBackward& call, CUstream_st* stream);
-
-/// out = gelu(x), or with a gradient d / dx of it; `again` as for SwiGLU.
-struct GeluCall {
+/// out = the activation of x, or with a gradient d / dx of it; all contiguous.
+struct ActivationCall {
   void* out;
   void* gradient;  ///< null: forward
   const void* x;
   FloatType type;
-  std::int64_t numel;
-  bool tanh, again;
+  std::int64_t rows, columns;  ///< what the activation gives; one row where nothing is gated
+  ActivationKind kind;
+  bool again;  ///< what the activation gives takes the gradient's place
 };
-void gelu(const GeluCall& call, CUstream_st* stream);
+void activation(const ActivationCall& call, CUstream_st* stream);
 
 }  // namespace capstan::kernels

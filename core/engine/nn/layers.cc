@@ -122,6 +122,7 @@ RmsNorm::~RmsNorm() = default;
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
   const bool adds_one = factor_ == Factor::one_plus_weight;
+  if (adds_one && !mean_square && !x.is_cpu()) return forward_sum(x, {}).normed;
   if (!mean_square && !adds_one) return at::rms_norm(x, {x.size(-1)}, weight_->value(), epsilon_);
   const auto wide = x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   const at::Tensor factor = adds_one ? weight_->value().to(wide.scalar_type()) + 1 : weight_->value();
@@ -132,8 +133,8 @@ at::Tensor RmsNorm::forward(const at::Tensor& x) const {
 }
 
 SumAndNorm RmsNorm::forward_sum(const at::Tensor& x, const at::Tensor& y) const {
-  const bool in_steps = x.is_cpu() || mean_square || factor_ != Factor::weight;
-  return in_steps ? in_two_steps(*this, x, y) : in_one_pass(x, y, {weight_->value(), {}, epsilon_});
+  if (x.is_cpu() || mean_square) return in_two_steps(*this, x, y);
+  return in_one_pass(x, y, {weight_->value(), {}, epsilon_, factor_ == Factor::one_plus_weight});
 }
 
 Mlp::Mlp(Layer& parent, Kind kind, LinearWeights up, LinearWeights down)
@@ -151,13 +152,18 @@ at::Tensor activated(Activation activation, const at::Tensor& x) {
 
 namespace {
 
-// Where nothing comes between the activation and the product, both are one node of autograd.
-std::optional<ops::Activating> together_with(const Linear& down, const Mlp::Kind& kind, const at::Tensor& x) {
-  const bool has_ports = down.before || down.after || down.multiply || down.adapter;
-  if (has_ports || x.is_cpu()) return std::nullopt;
-  if (kind.gated) return kind.activation == Activation::silu ? std::optional(ops::Activating::swiglu) : std::nullopt;
-  if (kind.activation == Activation::silu) return std::nullopt;
-  return kind.activation == Activation::gelu_tanh ? ops::Activating::gelu_tanh : ops::Activating::gelu;
+// The activation between both products; ATen's silu alone is none of the operator's.
+std::optional<ops::Activating> activating(const Mlp::Kind& kind) {
+  if (kind.activation == Activation::silu) return kind.gated ? std::optional(ops::Activating::swiglu) : std::nullopt;
+  if (kind.activation == Activation::gelu) return kind.gated ? std::nullopt : std::optional(ops::Activating::gelu);
+  return kind.gated ? ops::Activating::geglu_tanh : ops::Activating::gelu_tanh;
+}
+
+at::Tensor between(const Mlp::Kind& kind, const at::Tensor& x) {
+  if (const auto by = activating(kind)) return ops::activated(x, *by);
+  if (!kind.gated) return activated(kind.activation, x);
+  const auto parts = x.chunk(2, -1);
+  return activated(kind.activation, parts[0]) * parts[1];
 }
 
 }  // namespace
@@ -174,14 +180,13 @@ at::Tensor Mlp::forward(const at::Tensor& x) const {
     return down_.after ? down_.after(y) : y;
   }
   const auto y = up_.forward(x);
-  if (const auto activation = together_with(down_, kind_, y)) {
+  const auto activation = activating(kind_);
+  const bool has_ports = down_.before || down_.after || down_.multiply || down_.adapter;
+  if (activation && !has_ports && !x.is_cpu()) {  // nothing comes between both: they are one node of autograd
     const auto bias = down_.bias() ? std::optional(down_.bias()->value().flatten()) : std::nullopt;
     return ops::activated_linear(y, *activation, down_.weight()->value().flatten(0, -2), bias);
   }
-  if (!kind_.gated) return down_.forward(activated(kind_.activation, y));
-  if (kind_.activation == Activation::silu) return down_.forward(ops::swiglu(y));
-  const auto parts = y.chunk(2, -1);
-  return down_.forward(activated(kind_.activation, parts[0]) * parts[1]);
+  return down_.forward(between(kind_, y));
 }
 
 namespace {

@@ -13,30 +13,6 @@ namespace {
 
 at::Tensor matrix_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-using Value = at::Tensor(const at::Tensor&);
-using ValueOfForm = at::Tensor(const at::Tensor&, bool);
-using Gradient = at::Tensor(const at::Tensor&, const at::Tensor&);
-using GradientOfForm = at::Tensor(const at::Tensor&, const at::Tensor&, bool);
-
-at::Tensor activated(const at::Tensor& x, Activating by) {
-  static const auto swiglu = find_operator<Value>("capstan::swiglu");
-  static const auto gelu = find_operator<ValueOfForm>("capstan::gelu");
-  return by == Activating::swiglu ? swiglu.call(x) : gelu.call(x, by == Activating::gelu_tanh);
-}
-
-at::Tensor gradient_of(const at::Tensor& gradient, const at::Tensor& x, Activating by) {
-  static const auto swiglu = find_operator<Gradient>("capstan::swiglu_backward");
-  static const auto gelu = find_operator<GradientOfForm>("capstan::gelu_backward");
-  return by == Activating::swiglu ? swiglu.call(gradient, x) : gelu.call(gradient, x, by == Activating::gelu_tanh);
-}
-
-/// The gradient of x; `gradient` then holds what the activation gives.
-at::Tensor both_of_(const at::Tensor& gradient, const at::Tensor& x, Activating by) {
-  static const auto swiglu = find_operator<Gradient>("capstan::swiglu_both_");
-  static const auto gelu = find_operator<GradientOfForm>("capstan::gelu_both_");
-  return by == Activating::swiglu ? swiglu.call(gradient, x) : gelu.call(gradient, x, by == Activating::gelu_tanh);
-}
-
 class ActivatedLinearFunction : public Function<ActivatedLinearFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
@@ -45,7 +21,7 @@ class ActivatedLinearFunction : public Function<ActivatedLinearFunction> {
     ctx->saved_data["activation"] = activation;
     ctx->saved_data["has_bias"] = bias.has_value();
     const at::AutoDispatchBelowADInplaceOrView guard;  // no view that autograd follows: the result may be written to
-    const at::Tensor in = activated(x, static_cast<Activating>(activation)), rows = matrix_of(in);
+    const at::Tensor in = capstan::ops::activation(x, static_cast<Activating>(activation)), rows = matrix_of(in);
     auto shape = in.sizes().vec();
     shape.back() = weight.size(0);
     return (bias ? at::addmm(*bias, rows, weight.t()) : at::mm(rows, weight.t())).view(shape);
@@ -62,9 +38,9 @@ class ActivatedLinearFunction : public Function<ActivatedLinearFunction> {
       auto shape = x.sizes().vec();
       shape.back() = saved[1].size(1);
       in = at::mm(gradient, saved[1]).view(shape);
-      result[0] = of_weight ? both_of_(in, x, by) : gradient_of(in, x, by);
+      result[0] = of_weight ? activation_both_(in, x, by) : activation_backward(in, x, by);
     } else if (of_weight) {
-      in = activated(x, by);
+      in = activation(x, by);
     }
     if (of_weight) result[1] = weight_gradient(1, [gradient, in] { return at::mm(gradient.t(), matrix_of(in)); });
     if (ctx->saved_data["has_bias"].toBool() && ctx->needs_input_grad(2)) result[2] = column_sums(gradient);
@@ -76,7 +52,7 @@ class ActivatedLinearFunction : public Function<ActivatedLinearFunction> {
 
 at::Tensor activated_linear(const at::Tensor& x, Activating activation, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias) {
-  const auto inputs = activation == Activating::swiglu ? 2 * weight.size(1) : weight.size(1);
+  const auto inputs = is_gated(activation) ? 2 * weight.size(1) : weight.size(1);
   CAPSTAN_ASSERT(x.dim() >= 1 && weight.dim() == 2 && x.size(-1) == inputs);
   return ActivatedLinearFunction::apply(x, weight, bias, static_cast<std::int64_t>(activation));
 }

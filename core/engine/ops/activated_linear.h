@@ -4,13 +4,13 @@
 
 #include <optional>
 
+#include "ops/activation.h"
+
 CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
 
-enum class Activating { gelu, gelu_tanh, swiglu };
-
-/// linear(activation(x), weight, bias), activation one of gelu(x, false), gelu(x, true) and swiglu(x): x [..., in], of
-/// swiglu [..., 2 in], weight [out, in], bias [out] or absent. The same bits as these two after each other, and so are
+/// linear(activated(x, activation), weight, bias): x [..., in], where the activation is gated [..., 2 in], weight
+/// [out, in], bias [out] or absent. The same bits as these two after each other, and so are
 /// the gradients; on a GPU up to the last place of float32 numbers.
 /// Keeps x, and the weight where x has a gradient. Where both do, backward makes the gradient of x and the activation
 /// again, which the weight's gradient is made of, in one pass that reads x and the activation's gradient once, and

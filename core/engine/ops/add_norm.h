@@ -10,6 +10,7 @@ struct NormOf {
   at::Tensor weight;  ///< [n]
   at::Tensor bias;    ///< [n]: layer normalisation (Ba et al. 2016); undefined: RMS norm (Zhang and Sennrich 2019)
   double epsilon = 0;
+  bool adds_one = false;  ///< 1 + weight stands for the weight, added in float32 (float64 for float64)
 };
 
 /// A sum and its norm, both of the sum's shape and dtype.
@@ -32,10 +33,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> plain_add_norm(const 
                                                                           const std::optional<at::Tensor>& y,
                                                                           const at::Tensor& weight,
                                                                           const std::optional<at::Tensor>& bias,
-                                                                          double epsilon);
+                                                                          double epsilon, bool adds_one);
 at::Tensor plain_add_norm_backward(const std::optional<at::Tensor>& residual, const at::Tensor& normed,
                                    const at::Tensor& sum, const std::optional<at::Tensor>& mean, const at::Tensor& rstd,
-                                   const at::Tensor& weight);
+                                   const at::Tensor& weight, bool adds_one);
 
 }  // namespace ops
 CAPSTAN_END_NAMESPACE

@@ -24,7 +24,7 @@ InputForBackward::InputForBackward(torch::autograd::AutogradContext& ctx, const 
   const auto maker = beyond_sharing(x);
   const auto& node = maker.function;
   if (!node) return;
-  for (const auto* operation : {&normed_again, &swiglu_again, &gelu_again}) {
+  for (const auto* operation : {&normed_again, &activation_again}) {
     if (!operation->makes(*node, maker.input_nr)) continue;
     ctx.saved_data[entry] = c10::IValue::make_capsule(c10::make_intrusive<Maker>(*operation, node));
     saved_ = at::Tensor();

@@ -29,7 +29,7 @@ constexpr Again again_of() {
 }
 
 /// The operations that are cheap compared with a product.
-extern const Again normed_again, swiglu_again, gelu_again;
+extern const Again normed_again, activation_again;
 
 /// What a product's backward needs of its input: the input itself, or the node that computes it again. The node's own
 /// backward comes later, so that nothing is kept for this.

@@ -44,14 +44,16 @@ inline Quantised quantised_of(const Pair& made) { return {std::get<0>(made), std
 inline bool is_plain(const at::Tensor& x, bool kernels_take_it) {
   return x.is_cpu() || (x.is_cuda() && !kernels_take_it);
 }
-/// Core's operators, without autograd.
+/// Core's operators, without autograd, and SwiGLU's number there.
+constexpr std::int64_t swiglu = 2;
 inline at::Tensor swiglu_of(const at::Tensor& x) {
-  static const auto op = operation<at::Tensor(const at::Tensor&)>("capstan::swiglu");
-  return op.call(x);
+  static const auto op = operation<at::Tensor(const at::Tensor&, std::int64_t)>("capstan::activation");
+  return op.call(x, swiglu);
 }
 inline at::Tensor swiglu_gradient(const at::Tensor& gradient, const at::Tensor& x) {
-  static const auto op = operation<at::Tensor(const at::Tensor&, const at::Tensor&)>("capstan::swiglu_backward");
-  return op.call(gradient, x);
+  static const auto op =
+      operation<at::Tensor(const at::Tensor&, const at::Tensor&, std::int64_t)>("capstan::activation_backward");
+  return op.call(gradient, x, swiglu);
 }
 
 /// bfloat16 and float32, which kernels read in packs of 16 bytes.

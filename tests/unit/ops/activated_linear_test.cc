@@ -29,9 +29,11 @@ struct Together {
   std::function<at::Tensor(const at::Tensor& x)> alone;
 };
 
-const Together activations[] = {{Activating::gelu, 16, [](const auto& x) { return gelu(x, false); }},
-                                {Activating::gelu_tanh, 16, [](const auto& x) { return gelu(x, true); }},
-                                {Activating::swiglu, 32, [](const auto& x) { return swiglu(x); }}};
+const Together activations[] = {
+    {Activating::gelu, 16, [](const auto& x) { return gelu(x, false); }},
+    {Activating::gelu_tanh, 16, [](const auto& x) { return gelu(x, true); }},
+    {Activating::swiglu, 32, [](const auto& x) { return swiglu(x); }},
+    {Activating::geglu_tanh, 32, [](const auto& x) { return activated(x, Activating::geglu_tanh); }}};
 
 }  // namespace
 

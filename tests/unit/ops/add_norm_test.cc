@@ -33,6 +33,14 @@ TEST_CASE("add_norm is a sum and ATen's norm of it") {
   CHECK(at::allclose(alone.normed, at::layer_norm(x, {8}, weight, bias, 1e-5), 1e-13, 1e-14));
 }
 
+TEST_CASE("add_norm adds one to a 16-bit weight without rounding the sum") {
+  const auto x = numbers({3, 8}, 0.1).to(at::kBFloat16), weight = numbers({8}, 0.9).div(64).to(at::kBFloat16);
+  const auto got = add_norm(x, {}, {weight, {}, 1e-6, /*adds_one=*/true}).normed;
+  const auto wide = at::rms_norm(x.to(at::kFloat), {8}, weight.to(at::kFloat) + 1, 1e-6);
+  CHECK(at::allclose(got.to(at::kFloat), wide, 1.0 / 256, 0));
+  CHECK(got.scalar_type() == at::kBFloat16);
+}
+
 TEST_CASE("add_norm's backward is the Jacobian, through the sum, the norm and both") {
   const auto x = numbers({2, 3, 6}, 0.1), y = numbers({2, 3, 6}, 0.5), weight = numbers({6}, 0.9),
              bias = numbers({6}, 0.3);
@@ -44,6 +52,10 @@ TEST_CASE("add_norm's backward is the Jacobian, through the sum, the norm and bo
   CHECK(jacobian_error(rms, {x, y, weight}) < 1e-7);
   const auto alone = [](const std::vector<at::Tensor>& in) { return both(add_norm(in[0], {}, {in[1], {}, 1e-5})); };
   CHECK(jacobian_error(alone, {x, weight}) < 1e-7);
+  const auto one_more = [](const std::vector<at::Tensor>& in) {
+    return both(add_norm(in[0], in[1], {in[2], {}, 1e-5, /*adds_one=*/true}));
+  };
+  CHECK(jacobian_error(one_more, {x, y, weight}) < 1e-7);
   const auto normed = [](const std::vector<at::Tensor>& in) {
     return add_norm(in[0], in[1], {in[2], {}, 1e-5}).normed;
   };

@@ -40,6 +40,10 @@ std::vector<Producer> producers(const at::TensorOptions& options) {
        [=](const auto& x) {
          return add_norm(x, {}, {weight, {}, 1e-5}).normed;
        }},
+      {"RMS norm with 1 + weight", 16,
+       [=](const auto& x) {
+         return add_norm(x, {}, {weight, {}, 1e-5, /*adds_one=*/true}).normed;
+       }},
       {"RMS norm of a sum", 16,
        [=](const auto& x) {
          return add_norm(x, other, {weight, {}, 1e-5}).normed;
@@ -51,6 +55,7 @@ std::vector<Producer> producers(const at::TensorOptions& options) {
       {"swiglu", 8, [](const auto& x) { return swiglu(x); }},
       {"gelu", 16, [](const auto& x) { return gelu(x, false); }},
       {"gelu by tanh", 16, [](const auto& x) { return gelu(x, true); }},
+      {"gated gelu", 8, [](const auto& x) { return activated(x, Activating::geglu_tanh); }},
   };
 }
 
