@@ -4,6 +4,7 @@
 #include <ATen/ExpandUtils.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <tuple>
@@ -166,10 +167,18 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 }
 
 // Flash attention of segments: [tokens, heads, width], all of them as long as the longest. `inputs` from the bounds of
-// queries on: those of keys, the two lengths, dropout, whether it is causal.
-plan::AttentionShape segments_shape(const at::Tensor& q, at::ArrayRef<c10::IValue> inputs) {
-  const auto heads = (inputs[0].toTensor().size(0) - 1) * q.size(1);
-  return {heads, inputs[2].toInt(), inputs[3].toInt(), q.size(2), inputs[5].toBool(), true};
+// queries on: those of keys, the two lengths, dropout, whether it is causal. A tile of queries within a window has so
+// many keys before each of its own.
+plan::AttentionShape segments_shape(const at::Tensor& q, at::ArrayRef<c10::IValue> inputs,
+                                    const std::optional<std::int64_t>& before) {
+  const auto heads = (inputs[0].toTensor().size(0) - 1) * q.size(1), longest = inputs[3].toInt();
+  constexpr std::int64_t tile = 128;
+  const auto keys = std::min(before.value_or(longest) + tile, longest);
+  return {heads, inputs[2].toInt(), keys, q.size(2), inputs[5].toBool() && keys == longest, true};
+}
+
+std::optional<std::int64_t> keys_before(const c10::FunctionSchema& schema, const torch::jit::Stack& inputs) {
+  return inputs[static_cast<std::size_t>(*schema.argumentIndexWithName("window_size_left"))].toOptional<std::int64_t>();
 }
 
 void segments_forward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -177,7 +186,8 @@ void segments_forward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto inputs = torch::jit::pop(*stack, op.schema().arguments().size());
   const auto q = inputs[0].toTensor();
   TORCH_CHECK_NOT_IMPLEMENTED(inputs[bounds_at].isTensor(), "flash attention on meta tensors takes segments");
-  WorkCounter::attend(segments_shape(q, at::ArrayRef(inputs).slice(bounds_at)), false);
+  WorkCounter::attend(segments_shape(q, at::ArrayRef(inputs).slice(bounds_at), keys_before(op.schema(), inputs)),
+                      false);
   const auto seed = at::empty({2}, q.options().dtype(at::kLong));
   const auto sums = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat));
   torch::jit::push(*stack, at::empty(q.sizes(), q.options()), sums, seed, at::empty({0}, seed.options()),
@@ -188,7 +198,7 @@ void segments_backward(const c10::OperatorHandle& op, torch::jit::Stack* stack) 
   constexpr std::size_t bounds_at = 6;
   const auto inputs = torch::jit::pop(*stack, op.schema().arguments().size());
   const auto q = inputs[1].toTensor(), k = inputs[2].toTensor(), v = inputs[3].toTensor();
-  WorkCounter::attend(segments_shape(q, at::ArrayRef(inputs).slice(bounds_at)), true);
+  WorkCounter::attend(segments_shape(q, at::ArrayRef(inputs).slice(bounds_at), keys_before(op.schema(), inputs)), true);
   const auto wide_queries = at::empty(q.sizes(), q.options().dtype(at::kFloat));
   const auto keys = for_each_query(q, k), values = for_each_query(q, k);
   torch::jit::push(*stack, at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),

@@ -50,19 +50,21 @@ struct SamplePlace {
   std::int64_t length = 0;
 };
 
-/// All pairs of levels; and each kind of rows in each dtype with nothing else, and with linear biases alone, since fast
-/// kernels take calls that want little, which pairs need not contain.
+/// All pairs of levels; and each kind of rows in each dtype with nothing else, with linear biases alone, and with sinks
+/// and a window or without one, since fast kernels take calls that want little, which pairs need not contain.
 inline std::vector<Choice> attention_choices() {
   auto all = pairwise(attention_levels(), attention_allowed);
   for (std::size_t dtype = 0; dtype < 3; ++dtype) {
     for (std::size_t rows = whole_rows; rows <= after_a_cache; ++rows) {
-      for (std::size_t alibi = 0; alibi < 2; ++alibi) {
-        Choice choice(attention_factors_, 0);
-        choice[dtype_] = dtype;
-        choice[rows_] = rows;
-        choice[alibi_] = alibi;
-        all.push_back(choice);
-      }
+      Choice choice(attention_factors_, 0);
+      choice[dtype_] = dtype;
+      choice[rows_] = rows;
+      all.push_back(choice);
+      choice[alibi_] = 1;
+      all.push_back(choice);
+      choice[alibi_] = 0;
+      choice[sinks_] = choice[groups_] = 1;
+      for (choice[window_] = 0; choice[window_] < 3; ++choice[window_]) all.push_back(choice);
     }
   }
   return all;

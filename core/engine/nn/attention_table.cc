@@ -22,7 +22,7 @@ Verdict AttentionTable::verdict(const AttentionRow& row, const AttentionCall& ca
   for (const auto& [feature, word] : attention_feature_words) {
     if (call.wants(feature) && std::find(row.has.begin(), row.has.end(), feature) == row.has.end()) return WhyNot{word};
   }
-  if (call.needs_log_sum_exp && row.log_sum_exp != LogSumExp::with_gradient) return WhyNot{"sinks"};
+  if (call.needs_log_sum_exp && !row.has_sinks && row.log_sum_exp != LogSumExp::with_gradient) return WhyNot{"sinks"};
   return {};
 }
 
@@ -61,14 +61,17 @@ std::vector<std::pair<std::string, WhyNot>> AttentionTable::passed_over(const At
   return list;
 }
 
-AttentionResult AttentionTable::serve(const AttentionCall& call) const {
-  if (const auto* row = row_for(call)) return row->run(call);
+at::Tensor AttentionTable::serve(const AttentionCall& call) const {
+  if (const auto* row = row_for(call)) {
+    const auto result = row->run(call);
+    return call.sinks.defined() && !row->has_sinks ? with_sinks(result, call.sinks) : result.out;
+  }
   CAPSTAN_ASSERT(call.batch->documents);
   return serve_apart(call);
 }
 
 // Costs a copy each way, where a block-diagonal mask would cost the square of the row and the fused kernels.
-AttentionResult AttentionTable::serve_apart(const AttentionCall& call) const {
+at::Tensor AttentionTable::serve_apart(const AttentionCall& call) const {
   const auto& documents = *call.batch->documents;
   const auto apart = [&](const at::Tensor& heads) { return documents.apart(heads.transpose(1, 2)).transpose(1, 2); };
   const auto batch = call.batch->apart();
@@ -78,12 +81,7 @@ AttentionResult AttentionTable::serve_apart(const AttentionCall& call) const {
   own.v = apart(call.v);
   own.fused = at::Tensor();
   own.batch = &batch;
-  const auto result = serve(own);
-  const auto together = [&](const at::Tensor& x) {
-    return documents.together(x.transpose(1, 2), call.q.size(0), call.q.size(2)).transpose(1, 2);
-  };
-  if (!result.log_sum_exp.defined()) return {together(result.out)};
-  return {together(result.out), together(result.log_sum_exp.unsqueeze(-1)).squeeze(-1)};
+  return documents.together(serve(own).transpose(1, 2), call.q.size(0), call.q.size(2)).transpose(1, 2);
 }
 
 namespace {
@@ -108,10 +106,7 @@ at::Tensor AttentionTable::attend(AttentionCall call) const {
   const auto& batch = *call.batch;
   CAPSTAN_ASSERT(!(call.cache && (batch.part || batch.documents)) && !(batch.part && call.dropout));
   complete(call);
-  const auto run = [&] {
-    const auto result = serve(call);
-    return call.sinks.defined() ? with_sinks(result, call.sinks) : result.out;
-  };
+  const auto run = [&] { return serve(call); };
   if (!batch.kept || !wrapper_) return run();
   const auto* row = row_for(call);
   return row == nullptr || row->is_wrapped ? wrapper_(run, *batch.kept) : run();

@@ -83,12 +83,15 @@ TEST_CASE("a line says which rows compute attention, and what faster ones lack, 
   for (int i = 0; i < 2; ++i) units.push_back(std::make_unique<Attending>(kind));
   CHECK(nn::attention_text(units, on_gpu) ==
         "attention: plain (dropout on probabilities: no faster row has it) in 2 layers\n");
+  CHECK(nn::attention_text(units, {on_gpu.like, 64, false, false}).empty());
   kind.dropout = 0;
   kind.spec.sinks = false;
   kind.spec.alibi = true;
   units.push_back(std::make_unique<Attending>(kind));
-  CHECK(nn::attention_text(units, {on_gpu.like, 64, false, false}) ==
-        "attention: SDPA in 1 layer, plain (sinks: no faster row has it) in 2 layers\n");
+  CHECK(nn::attention_text(units, {on_cpu.like, 64, false, false}) ==
+        "attention: plain (sinks: no faster row has it) in 2 layers, plain (linear biases on a CPU: no faster row has "
+        "it) in "
+        "1 layer\n");
 }
 
 }  // namespace model_summary_test

@@ -83,6 +83,7 @@ struct AttentionRow {
   /// What is wrapped around kernels (AttentionTable::wrap) is around its run() too. False where run() calls several
   /// kernels on parts, whose results together are larger than what is given.
   bool is_wrapped = true;
+  bool has_sinks = false;  ///< run() computes the call's sinks, so that it needs to give no logarithm
 };
 
 /// The rows that may serve a layer, in order of preference; the first that takes a call computes it. Rows that a model
@@ -101,8 +102,8 @@ class AttentionTable {
 
   /// [B, heads, S, value dim]. Slopes and sinks are those of all heads that the rank has; of these the batch's `heads`
   /// are taken. A cache that is not filled gets the keys and values. Packed samples that no row takes where they stand
-  /// are taken apart, into a row each. What the spec asks for after the kernel (sinks) is done here, and only rows that
-  /// give what it needs are chosen.
+  /// are taken apart, into a row each. Sinks that a row does not compute are added here, and only rows that give what
+  /// that needs are chosen.
   at::Tensor attend(AttentionCall call) const;
 
   /// The first row that takes the call; null: packed samples are taken apart first. attend() asks it.
@@ -115,8 +116,8 @@ class AttentionTable {
   static const AttentionRow& row(std::string_view name);
 
  private:
-  AttentionResult serve(const AttentionCall& call) const;
-  AttentionResult serve_apart(const AttentionCall& call) const;
+  at::Tensor serve(const AttentionCall& call) const;
+  at::Tensor serve_apart(const AttentionCall& call) const;
   std::vector<AttentionRow> added_;
   std::string wrapped_by_;
   Wrapper wrapper_;

@@ -16,6 +16,8 @@ struct SegmentAttention {
   std::int64_t longest = 0;            ///< tokens of a segment, at most
   double scale = 1;                    ///< multiplies q k
   std::optional<std::int64_t> window;  ///< a token sees this many positions, its own included; all when not set
+  /// [heads]: a logit that joins the sum of each of the head's softmaxes, without a value; undefined: none does.
+  at::Tensor sinks = {};
 };
 
 /// Whether segment_attention takes heads of `columns` columns in x's dtype on x's device: bfloat16 and half on GPUs of
