@@ -53,6 +53,9 @@ MODELS = {
     'gemma3-4b-lora': sizes('gemma3', 'gemma3-4b-text', 2048, 2, 4, lora=ALL_LINEAR),
     'glm4-9b-lora': sizes('glm4', 'glm4-9b-0414', 2048, 2, 4, lora=ALL_LINEAR),
     'gpt-oss-20b-lora': sizes('gpt_oss', 'gpt-oss-20b', 2048, 2, 4, lora=ALL_LINEAR),
+    # Adapters where peft's "all-linear" has them, which leaves stacked experts out.
+    'gpt-oss-20b-attention': sizes('gpt_oss', 'gpt-oss-20b', 2048, 2, 4,
+                                   lora={'rank': 16, 'targets': ['linear_qkv', 'linear_proj']}),
     'qwen35-4b-lora': sizes('qwen3_5', 'qwen3.5-4b', 2048, 2, 4, lora=ALL_LINEAR),
 }
 WORDS = r'tp(\d+)|ep(\d+)|pp(\d+)|cp(\d+)|sp|recompute|full_shard|shard_grad_op|hybrid_shard|no_shard|zero[0-3]|nf4'
