@@ -122,8 +122,9 @@ GatedDeltaNet::Products GatedDeltaNet::products_of(const at::Tensor& x) const {
   const auto qkvz = qkvz_.forward(x), ba = ba_.forward(x);
   if (!sizes_.by_head) {
     const auto heads = ba.size(-1) / 2, values = heads * sizes_.value_dim, channels = qkvz.size(-1) - values;
-    return {qkvz.narrow(-1, 0, channels), qkvz.narrow(-1, channels, values), ba.narrow(-1, 0, heads),
-            ba.narrow(-1, heads, heads)};
+    // Backward of a split writes each gradient once, that of views of their own fills and adds whole ones.
+    const auto wide = qkvz.split_with_sizes({channels, values}, -1), narrow = ba.split_with_sizes({heads, heads}, -1);
+    return {wide[0], wide[1], narrow[0], narrow[1]};
   }
   const auto of_key = values_of_key(sizes_), values = of_key * sizes_.value_dim;
   const auto parts = qkvz.unflatten(-1, {-1, qkvz_of_head(sizes_)})

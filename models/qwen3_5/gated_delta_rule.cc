@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "delta_by_kernels.h"
 #include "tensors.h"
 
 namespace qwen3_5 {
@@ -278,6 +279,7 @@ class DeltaFunction : public Function<DeltaFunction> {
 }  // namespace
 
 DeltaResult gated_delta_rule(const DeltaInput& in, const DeltaCut& cut) {
+  if (has_delta_kernels(in, cut)) return delta_by_kernels(in, cut);
   const variable_list tensors{in.q, in.k, in.v, in.decay, in.beta};
   const auto made = DeltaFunction::apply(at::TensorList(tensors), maybe(in.begins), cut);
   return {made[0], made[1]};

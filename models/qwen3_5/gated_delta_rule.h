@@ -10,7 +10,8 @@ namespace qwen3_5 {
 ///
 ///   S = exp(decay) S + k (beta (v - exp(decay) S^T k))^T,   out = S^T q
 ///
-/// Value head h has key head h / (Hv / Hk). All is computed in float32, or in float64 for float64.
+/// Value head h has key head h / (Hv / Hk). All is computed in float32, or in float64 for float64;
+/// bfloat16 on a GPU as delta_by_kernels.h says.
 struct DeltaInput {
   at::Tensor q;      ///< [B, S, Hk, key dim]
   at::Tensor k;      ///< [B, S, Hk, key dim]

@@ -17,10 +17,10 @@ int main(int argc, char** argv) {
     return false;
   };
   if (!open("libcapstan_cuda.so", RTLD_GLOBAL)) return 1;
-  for (const auto* file :
-       {"strategy/fp8.so", "strategy/fp8_cuda.so", "strategy/nf4.so", "strategy/nf4_cuda.so", "optimizer/adam8bit.so",
-        "optimizer/adam8bit_cuda.so", "model/qwen3.so", "model/qwen3_cuda.so", "model/bloom.so", "model/bloom_cuda.so",
-        "model/gpt_oss.so", "model/gpt_oss_cuda.so"}) {
+  for (const auto* file : {"strategy/fp8.so", "strategy/fp8_cuda.so", "strategy/nf4.so", "strategy/nf4_cuda.so",
+                           "optimizer/adam8bit.so", "optimizer/adam8bit_cuda.so", "model/qwen3.so",
+                           "model/qwen3_cuda.so", "model/qwen3_5.so", "model/qwen3_5_cuda.so", "model/bloom.so",
+                           "model/bloom_cuda.so", "model/gpt_oss.so", "model/gpt_oss_cuda.so"}) {
     if (!open(std::filesystem::path("capstan/plugins") / file, RTLD_LOCAL)) return 1;
   }
   if (!at::hasCUDA()) {
