@@ -167,8 +167,8 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 }
 
 // Flash attention of segments: [tokens, heads, width], all of them as long as the longest. `inputs` from the bounds of
-// queries on: those of keys, the two lengths, dropout, whether it is causal. A tile of queries within a window has so
-// many keys before each of its own.
+// queries on: those of keys, the two lengths, dropout, whether it is causal. A tile of queries takes the keys of the
+// first one's window and the tile's own.
 plan::AttentionShape segments_shape(const at::Tensor& q, at::ArrayRef<c10::IValue> inputs,
                                     const std::optional<std::int64_t>& before) {
   const auto heads = (inputs[0].toTensor().size(0) - 1) * q.size(1), longest = inputs[3].toInt();

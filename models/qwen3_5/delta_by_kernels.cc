@@ -92,7 +92,7 @@ bool has_sizes(const DeltaInput& in, const DeltaCut& cut) {
 }  // namespace
 
 bool has_delta_kernels(const DeltaInput& in, const DeltaCut& cut) {
-  if (!in.v.is_cuda() || in.v.numel() == 0 || !has_types(in) || !has_sizes(in, cut)) return false;
+  if (in.v.is_cpu() || in.v.numel() == 0 || !has_types(in) || !has_sizes(in, cut)) return false;
   static const auto op = find_operator<HasDelta>("capstan::has_delta_rule");
   return op.call(in.v);
 }

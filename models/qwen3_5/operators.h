@@ -1,6 +1,7 @@
 #pragma once
-// The operators that have kernels: operators.cc has their schemas, *_cuda.cc what they do on CUDA, which is all that
-// they are for. What devices without kernels do instead is in gated_delta_rule.cc, causal_convolution.cc and gate.cc.
+// The operators that have kernels: operators.cc has their schemas and what they make on the meta device, *_cuda.cc what
+// they do on CUDA. What devices without kernels do instead is in gated_delta_rule.cc, causal_convolution.cc and
+// gate.cc.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -44,10 +45,10 @@ using Gate = at::Tensor(const at::Tensor& x, const at::Tensor& z);
 using GateBack = std::tuple<at::Tensor, at::Tensor>(const at::Tensor& gradient, const at::Tensor& x,
                                                     const at::Tensor& z);
 
-/// Do kernels read its rows? They take whole packs of 16-bit numbers.
+/// Do kernels read its rows? They take whole packs of 16-bit numbers. The meta device stands for a GPU.
 inline bool is_for_kernels(const at::Tensor& x) {
-  return x.is_cuda() && (x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf) && x.size(-1) % 8 == 0 &&
-         x.numel() > 0;
+  return (x.is_cuda() || x.is_meta()) && (x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf) &&
+         x.size(-1) % 8 == 0 && x.numel() > 0;
 }
 
 }  // namespace qwen3_5

@@ -10,8 +10,8 @@ namespace capstan::nn {
 AttentionRow segments_row() {
   const auto takes = [](const AttentionCall& call) -> Verdict {
     const auto& batch = *call.batch;
-    const bool is_whole = call.sinks.defined() && !batch.part && !call.cache;
-    if (!batch.documents && !is_whole) return WhyNot{"packed rows, or sinks", false};
+    const bool is_whole = call.sinks.defined() && !call.q.is_cpu() && !batch.part && !call.cache;
+    if (!batch.documents && !is_whole) return WhyNot{"packed rows, or sinks on a GPU", false};
     if (batch.documents && !batch.documents->bounds.defined())
       return WhyNot{"packed samples that are taken apart", false};
     if (call.slopes.defined() && call.groups() > 1) return WhyNot{"linear biases of grouped heads"};

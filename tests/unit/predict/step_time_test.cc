@@ -267,9 +267,9 @@ TEST_CASE("longer rows are attended to at a higher rate, up to the longest that 
   figures.attention_flops = 2e12;
   figures.attention_backward_flops = 1e12;
   figures.attention_growth = 0.5;
-  const auto attention = [&](std::int64_t columns, bool is_backward, bool segments = false) {
+  const auto attention = [&](std::int64_t columns, bool is_backward, bool segments = false, std::int64_t width = 128) {
     plan::StepWork work;
-    const plan::AttentionShape shape{1, columns, columns, 64, true, segments};
+    const plan::AttentionShape shape{1, columns, columns, width, true, segments};
     (is_backward ? work.micro.compute.attention_backward : work.micro.compute.attention)[shape] = 1;
     return plan::step_time(work, 1, figures).attention / shape.flops();
   };
@@ -280,6 +280,9 @@ TEST_CASE("longer rows are attended to at a higher rate, up to the longest that 
   CHECK(attention(131072, true) == Approx(2.5 / 4e12));
   CHECK(attention(1 << 20, true) == Approx(2.5 / 4e12));
   CHECK(attention(131072, false, true) == Approx(1 / 2e12));  // segments have the rate of short rows
+  CHECK(attention(2048, false, false, 64) == Approx(1 / 2e12));
+  CHECK(attention(2048, false, true, 64) == Approx(1 / 1.2e12));
+  CHECK(attention(2048, true, false, 256) == Approx(2.5 / 0.7e12));
 }
 
 // Measured on one H200; the longest took "some 45 s".
