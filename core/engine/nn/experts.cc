@@ -59,12 +59,13 @@ at::Tensor Router::seen_by_gate(const at::Tensor& x) const {
   return kind_.input_factor == 1 ? seen : seen * kind_.input_factor;
 }
 
-// Sigmoids of logits that are computed in float32: rounded ones would choose other experts than those of whoever
-// trained the model did.
+// Sigmoids, and probabilities that are corrected, of logits that are computed in float32: rounded ones would choose
+// other experts than those of whoever trained the model did.
 at::Tensor Router::probabilities(const at::Tensor& x) const {
   const auto type = ops::sum_type(x);
   const auto seen = seen_by_gate(x);
-  return kind_.sigmoid ? gate_.forward(seen.to(type)).sigmoid() : at::softmax(gate_.forward(seen), -1, type);
+  const auto logits = gate_.forward(kind_.sigmoid || correction_ ? seen.to(type) : seen);
+  return kind_.sigmoid ? logits.sigmoid() : at::softmax(logits, -1, type);
 }
 
 at::Tensor Router::chosen(const at::Tensor& probability, RecomputeContext* kept) const {

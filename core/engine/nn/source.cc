@@ -34,8 +34,9 @@ std::size_t FileTensor::stacked_dims(const Shape& record) const {
   if (stack.empty()) return 0;
   std::int64_t counted = 1;
   std::size_t dims = 0;
-  while (dims < record.size() && counted < static_cast<std::int64_t>(stack.size())) counted *= record[dims++];
-  CAPSTAN_ASSERT(counted == static_cast<std::int64_t>(stack.size()) && dims > 0);
+  const auto all = static_cast<std::int64_t>(stack.size());
+  while (dims < record.size() && (dims == 0 || counted < all)) counted *= record[dims++];
+  CAPSTAN_ASSERT(counted == all && dims > 0);
   return dims;
 }
 

@@ -17,6 +17,7 @@ struct Field {
 // The reader of another block's keys makes its queries itself, by none of these.
 std::vector<Field> not_with_shared_keys(const Spec& s) {
   return {{"output_gate", s.output_gate},
+          {"norms_after_rotary", s.norms_after_rotary},
           {"query_scaling", s.query_scaling.has_value()},
           {"head_norms of all heads together", s.head_norms == Spec::HeadNorms::all},
           {"one module of q, k and v", s.names.qkv.size() == 1},
@@ -28,6 +29,7 @@ std::vector<Field> not_with_latents(const Spec& s) {
           {"output_gate", s.output_gate},
           {"query_scaling", s.query_scaling.has_value()},
           {"head_norms", s.head_norms != Spec::HeadNorms::none},
+          {"norms_after_rotary", s.norms_after_rotary},
           {"norm_factor", s.norm_factor != nn::RmsNorm::Factor::weight},
           {"keys_are_values", s.keys_are_values},
           {"value_norm", s.value_norm},
@@ -43,6 +45,9 @@ std::vector<Field> not_in_one_module(const Spec& s) {
           {"values of another width than keys", heads.values() != heads.dim}};
 }
 
+// A norm takes back what its queries have grown by.
+std::vector<Field> not_before_norms(const Spec& s) { return {{"query_scaling", s.query_scaling.has_value()}}; }
+
 void refuse(const std::vector<Field>& fields, const char* kind, std::int64_t block) {
   std::vector<std::string> set;
   for (const auto& field : fields) {
@@ -57,6 +62,7 @@ void refuse(const std::vector<Field>& fields, const char* kind, std::int64_t blo
 
 void check_attention(const Spec& spec, std::int64_t block) {
   CAPSTAN_ASSERT(!spec.latent || spec.rotary);
+  if (spec.norms_after_rotary) refuse(not_before_norms(spec), "attention with norms after rotation", block);
   if (spec.sharing.gives || spec.sharing.of)
     refuse(not_with_shared_keys(spec), "attention that shares keys and values", block);
   if (spec.latent) {

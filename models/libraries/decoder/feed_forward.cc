@@ -67,6 +67,35 @@ nn::LinearWeights shared_down(const Spec& s, const std::string& file) {
   return linear_of({{module}, {{s.hidden_size}}, s.mixture.shared_dim, false, residual_std(s)});
 }
 
+nn::LinearWeights dense_up(const Spec& s, std::int64_t width, const std::string& file) {
+  std::vector<std::string> up;
+  for (const auto& module : s.names.up) up.push_back(file + module);
+  const std::vector<layout::Shape> features(up.size(), {width});
+  return linear_of({up, features, s.hidden_size, s.mlp_bias, s.init_std});
+}
+
+nn::LinearWeights dense_down(const Spec& s, std::int64_t width, const std::string& file) {
+  return linear_of({{file + s.names.down}, {{s.hidden_size}}, width, s.mlp_bias, residual_std(s)});
+}
+
+// nn::Mlp with a function of the model's own between its products, whose names are the same.
+class FunctionMlp : public FeedForward {
+ public:
+  FunctionMlp(nn::Layer& parent, const Spec& s, const std::string& file, nn::LinearWeights up, nn::LinearWeights down)
+      : FeedForward(parent, "mlp"),
+        up_(*this, "linear_fc1", nn::WeightSplit::columns, std::move(up.weight), std::move(up.bias)),
+        activation_(s.activation(*this, file)),
+        down_(*this, "linear_fc2", nn::WeightSplit::rows, std::move(down.weight), std::move(down.bias)) {
+    CAPSTAN_ASSERT(!s.mlp.gated && s.names.up.size() == 1);
+  }
+  at::Tensor forward(const at::Tensor& x) const override { return down_.forward(activation_->forward(up_.forward(x))); }
+
+ private:
+  nn::Linear up_;
+  std::unique_ptr<Activation> activation_;
+  nn::Linear down_;
+};
+
 }  // namespace
 
 SharedExpert::SharedExpert(nn::Layer& parent, const Spec& spec, const std::string& file)
@@ -97,16 +126,17 @@ BlockFeedForward::BlockFeedForward(nn::Layer& block, const Spec& spec, std::int6
                    mixture.experts);
   if (mixture.shared_dim > 0) shared_.emplace(block, spec, file);
   if (!mixture.beside_dense) return;
-  CAPSTAN_ASSERT(!spec.residual_after_norm);  // its norms are within the layer
+  CAPSTAN_ASSERT(mlp_ && !spec.residual_after_norm);  // its norms are within the layer
   beside_.emplace(block, spec, file);
 }
 
 void BlockFeedForward::add_dense(nn::Layer& block, const Spec& spec, std::int64_t width, const std::string& file) {
-  std::vector<std::string> up;
-  for (const auto& module : spec.names.up) up.push_back(file + module);
-  const std::vector<layout::Shape> features(up.size(), {width});
-  mlp_.emplace(block, spec.mlp, linear_of({up, features, spec.hidden_size, spec.mlp_bias, spec.init_std}),
-               linear_of({{file + spec.names.down}, {{spec.hidden_size}}, width, spec.mlp_bias, residual_std(spec)}));
+  auto up = dense_up(spec, width, file), down = dense_down(spec, width, file);
+  if (spec.activation) {
+    own_ = std::make_unique<FunctionMlp>(block, spec, file, std::move(up), std::move(down));
+  } else {
+    mlp_.emplace(block, spec.mlp, std::move(up), std::move(down));
+  }
 }
 
 at::Tensor BlockFeedForward::forward(const at::Tensor& x, nn::RecomputeContext* kept) const {

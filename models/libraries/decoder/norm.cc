@@ -30,11 +30,35 @@ class UnbiasedLayerNorm : public Norm {
   double epsilon_;
 };
 
+// nn::LayerNorm's that multiplies by 1 + weight, added in float32 (Nemotron).
+class OnePlusLayerNorm : public Norm {
+ public:
+  OnePlusLayerNorm(nn::Layer& parent, const std::string& name, const std::string& module, const Spec& s)
+      : Norm(parent, name),
+        weight_(own(vector_of(module + ".weight", s.hidden_size, initial_factor(s)), nn::Use::states)),
+        bias_(own(vector_of(module + ".bias", s.hidden_size, Init::zeros()), nn::Use::states)),
+        epsilon_(s.norm_epsilon) {}
+  at::Tensor forward(const at::Tensor& x) const override {
+    const auto type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    const at::Tensor factor = weight_->value().to(type) + 1;
+    return at::layer_norm(x.to(type), {x.size(-1)}, factor, bias_->value().to(type), epsilon_).to(x.scalar_type());
+  }
+
+ private:
+  nn::WeightPtr weight_;
+  nn::WeightPtr bias_;
+  double epsilon_;
+};
+
 }  // namespace
 
 StatesNorm::StatesNorm(nn::Layer& parent, const std::string& name, const Spec& spec, const std::string& module) {
   if (module.empty()) return;
   if (spec.own_norm) own_ = spec.own_norm(parent, name, module);
+  if (own_) return;
+  const bool adds_one = spec.norm_factor == nn::RmsNorm::Factor::one_plus_weight;
+  if (adds_one && spec.norm == Spec::Norm::layer && spec.norm_bias)
+    own_ = std::make_unique<OnePlusLayerNorm>(parent, name, module, spec);
   if (own_) return;
   auto weight = vector_of(module + ".weight", spec.hidden_size, initial_factor(spec));
   if (spec.norm == Spec::Norm::rms) {

@@ -65,11 +65,29 @@ nn::Attention::Weights attention_of(const Spec& s, const std::string& block) {
   return weights;
 }
 
+at::Tensor normed_heads(const nn::RmsNorm* norm, const at::Tensor& heads) {
+  if (!norm) return heads;
+  return norm->use() == nn::Use::heads ? norm->forward(heads) : norm->forward(heads.flatten(2)).view_as(heads);
+}
+
+// What core's rows make of the product without norms, and then these.
+nn::HeadsRow turned_before_norms_row() {
+  const auto run = [](const nn::HeadsCall& call) -> ops::RotaryHeads {
+    auto without = call;
+    without.query_norm = without.key_norm = nullptr;
+    const auto heads = nn::HeadsTable().row_for(without)->run(without);
+    return {normed_heads(call.query_norm, heads.q), normed_heads(call.key_norm, heads.k), heads.v};
+  };
+  return {"rotation, then norms", [](const nn::HeadsCall&) -> nn::Verdict { return {}; }, run};
+}
+
 std::unique_ptr<nn::AttentionCore> make_attention(nn::Layer& parent, const Spec& s, std::int64_t index,
                                                   const std::string& block) {
   check_attention(s, index);
   if (s.latent) return latent_attention(parent, s, index, block);
-  return std::make_unique<nn::Attention>(parent, attention_kind(s, index), attention_of(s, block));
+  auto attention = std::make_unique<nn::Attention>(parent, attention_kind(s, index), attention_of(s, block));
+  if (s.norms_after_rotary) attention->preparation().add(turned_before_norms_row());
+  return attention;
 }
 
 class Embedding : public nn::Unit {

@@ -147,6 +147,8 @@ TEST_CASE("what a block's kind of attention does not compute is refused") {
   latent.attention.heads = {2, 2, 4};
   latent.rotary.emplace(2, 1e4, nn::RotaryScaling{});
   latent.latent = decoder::LatentSpec{.query_rank = 3, .key_rank = 3, .turned = 2};
+  auto turned = tiny();
+  turned.norms_after_rotary = true;
   auto sharing = tiny();
   sharing.sharing.gives = true;
   CHECK(refusal(latent, [](auto&) {}) == "nothing");
@@ -162,6 +164,12 @@ TEST_CASE("what a block's kind of attention does not compute is refused") {
                "compute"));
   CHECK_THAT(refusal(latent, [](auto& s) { s.sharing.gives = true; }),
              Contains("has latent, which attention that shares"));
+  CHECK_THAT(refusal(turned,
+                     [](auto& s) {
+                       s.query_scaling = nn::QueryScaling{0.1, 4};
+                     }),
+             Contains("has query_scaling, which attention with norms after rotation"));
+  CHECK_THAT(refusal(turned, [](auto& s) { s.sharing.gives = true; }), Contains("has norms_after_rotary, which"));
   CHECK_THAT(refusal(sharing, [](auto& s) { s.output_gate = true; }),
              Contains("has output_gate, which attention that"));
   CHECK_THAT(refusal(sharing, [](auto& s) { s.query_scaling = nn::QueryScaling{0.1, 4}; }), Contains("query_scaling"));

@@ -160,6 +160,8 @@ def load(folder, dtype):
     """(model, everything that was said while it was loaded)"""
     with listening() as said:
         model, info = tiny.auto_class(folder).from_pretrained(folder, dtype=dtype, output_loading_info=True, **tiny.PLAIN)
+    # transformers does not know HunYuan's alpha where it judges tables of positions, and computes by it.
+    said = [text for text in said if "rope_type" not in text or "alpha" not in text]
     return model.eval(), said + [f"{kind}: {names}" for kind, names in info.items() if names]
 
 
@@ -178,6 +180,10 @@ def all_tensors(folder):
     return tensors
 
 
+def bytes_of(tensor):
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
 def compare_bytes(original, exported):
     before, after = all_tensors(original), all_tensors(exported)
     gone = set(before) - set(after) - {"lm_head.weight"}
@@ -185,7 +191,7 @@ def compare_bytes(original, exported):
     assert set(after) <= set(before), set(after) - set(before)
     for name, tensor in after.items():
         assert tensor.dtype == before[name].dtype, name
-        assert torch.equal(tensor.contiguous().view(torch.uint8), before[name].contiguous().view(torch.uint8)), name
+        assert torch.equal(bytes_of(tensor), bytes_of(before[name])), name
 
 
 def check_tokenizers(original, exported):

@@ -25,7 +25,8 @@ OF_EACH_FAMILY = ("gpt2", "bloom-6-heads", "llama-3.1", "llama-biases", "llama-y
                   "mixtral-window", "qwen3-yarn", "qwen3-moe-dense", "olmo2-biases", "gemma2", "gemma3-capped",
                   "gpt-oss", "smollm3-window", "granite-yarn", "olmo3-yarn", "glm", "gpt_neox-in-turn", "phi3-long",
                   "ministral3-window", "ministral", "qwen3.5", "qwen3.5-moe", "qwen3-next", "gemma", "starcoder2", "olmoe",
-                  "seed-oss", "exaone4", "cohere2", "granite-moe-shared")
+                  "seed-oss", "exaone4", "cohere2", "granite-moe-shared", "hunyuan-dynamic", "dots1", "ernie4.5",
+                  "ernie4.5-moe", "nemotron", "stablelm", "apertus")
 # Without these a file is none of the family, or of nothing; families' tokens of padding are beyond a tiny vocabulary.
 ALWAYS_THERE = {"architectures", "model_type", "vocab_size", "dtype", "torch_dtype", "transformers_version",
                 "pad_token_id"}
@@ -68,6 +69,11 @@ PLANTED = (
     ("exaone4", {"sliding_window_pattern": "LG"}, True), ("cohere2", {"rotary_pct": 0.5}, False),
     ("cohere2", {"sliding_window_pattern": 2, "layer_types": None}, False),
     ("granite-moe-shared", {"logits_scaling": 2}, False),
+    ("hunyuan-dynamic", {"use_cla": True}, True), ("hunyuan-dynamic", {"attention_head_dim": 7}, False),
+    ("dots1", {"layer_types": None, "max_window_layers": 2}, False), ("dots1", {"scoring_func": "softmax"}, True),
+    ("ernie4.5-moe", {"use_bias": True}, True), ("apertus", {"post_norm": True}, True), ("ernie4.5-moe", {"moe_gate": "top2"}, False),
+    ("nemotron", {"hidden_act": "relu"}, True), ("stablelm", {"qk_layernorm": True}, True),
+    ("stablelm", {"hidden_dropout": 0.1}, True), ("stablelm", {"use_parallel_residual": True}, True),
     ("smollm3-window", {"max_window_layers": 1}, False), ("granite-yarn", {"logits_scaling": 2}, False),
 )
 

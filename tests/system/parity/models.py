@@ -112,7 +112,8 @@ def make_model(kind, config, seed=11, noise=0.1):
 
 def buffers_in_files(model):
     """What files hold besides parameters, such as the corrections of routers."""
-    state, parameters = model.state_dict(keep_vars=True), dict(model.named_parameters(remove_duplicate=False))
+    state = model.state_dict(keep_vars=True)
+    parameters = {name for name, one in model.named_parameters(remove_duplicate=False) if one.requires_grad}
     return {name: tensor for name, tensor in state.items()
             if name not in parameters and tensor.is_floating_point()}
 
@@ -150,6 +151,8 @@ def as_published(model, tensors):
             tensors = {name.replace("block_sparse_moe." + new, "block_sparse_moe." + old): tensor
                        for name, tensor in tensors.items()}
         return tensors
+    if model.config.model_type == "ernie4_5_moe":
+        tensors = {name.replace("mlp.gate.moe_statics", "mlp.moe_statics"): tensor for name, tensor in tensors.items()}
     mixtral = model.config.model_type == "mixtral"
     block, names = ("block_sparse_moe", ("w1", "w3", "w2")) if mixtral else ("mlp", ("gate_proj", "up_proj", "down_proj"))
     out = {}
@@ -265,7 +268,8 @@ def write_case(folder, kind, config):
         at = folder / f"gradients-{name}"
         at.mkdir()
         save_file(gradients, at / "model.safetensors", {"format": "pt"})
-    names = set(load_file(folder / "model.safetensors")) - set(buffers_in_files(kind._from_config(config)))
+    model = kind._from_config(config)
+    names = set(load_file(folder / "model.safetensors")) - set(as_published(model, buffers_in_files(model)))
     if hasattr(config, "text_config"):  # under the names of modules, as files may have them too
         names = {name.replace("language_model.model.", "model.language_model.").replace("language_model.lm_head", "lm_head")
                  for name in names if "language_model." in name or "lm_head." in name}

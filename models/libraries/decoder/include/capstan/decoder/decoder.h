@@ -159,6 +159,15 @@ class FeedForward : public nn::Layer {
   virtual at::Tensor forward(const at::Tensor& x) const = 0;
 };
 
+/// What stands between the two products of a plain layer: a model's own function, in the place of the Spec's.
+class Activation : public nn::Layer {
+ public:
+  using nn::Layer::Layer;
+  /// [..., features] -> the same shape, of each element by itself: ranks may have some of the features, so that
+  /// weights of its own are nn::Use::heads. A pure function of these and the weights, which may run again in backward.
+  virtual at::Tensor forward(const at::Tensor& x) const = 0;
+};
+
 /// A norm of another kind: a model's own, in the place of one that its Spec describes.
 class Norm : public nn::Layer {
  public:
@@ -193,7 +202,7 @@ struct Spec {
   bool parallel = false;             ///< x + f(norm1(x)) + g(norm2(x)): both layers read the block's input
   bool one_norm = false;             ///< where they are parallel, x + f(norm1(x)) + g(norm1(x)) (Cohere)
   bool norm_bias = true;             ///< of layer norms
-  nn::RmsNorm::Factor norm_factor = nn::RmsNorm::Factor::weight;  ///< of all RMS norms, those of q and k too
+  nn::RmsNorm::Factor norm_factor = nn::RmsNorm::Factor::weight;  ///< of norms with a bias and RMS norms
 
   /// Positions: rotary, or linear biases (attention.alibi), or learned (Names::positions).
   std::optional<nn::Rotary> rotary;
@@ -204,9 +213,10 @@ struct Spec {
   bool projection_bias = false;
   bool output_gate = false;  ///< as nn::Attention::Kind says: q's module holds each head's query and gate
   HeadNorms head_norms = HeadNorms::none;
-  bool keys_are_values = false;  ///< as nn::Attention::Kind's: there is no v in names.qkv
-  bool value_norm = false;       ///< as nn::Attention::Kind's
-  KeySharing sharing = {};       ///< of a block, by `vary`
+  bool norms_after_rotary = false;  ///< q and k turn before those norms (HunYuan)
+  bool keys_are_values = false;     ///< as nn::Attention::Kind's: there is no v in names.qkv
+  bool value_norm = false;          ///< as nn::Attention::Kind's
+  KeySharing sharing = {};          ///< of a block, by `vary`
   BlockInputsSpec inputs = {};
   std::string output_factor = {};  ///< record [1] of each block, stored and never trained, that multiplies its output
   std::set<std::int64_t> blocks_without_window = {};  ///< they see all positions although attention.window is set
@@ -216,6 +226,9 @@ struct Spec {
   nn::Mlp::Kind mlp;
   bool mlp_bias = false;
   MixtureSpec mixture;
+  /// Makes what is between the products of a plain layer that is not gated, as the block's child; null: as `mlp` says.
+  /// `records` is what the names of its records begin with ("model.layers.3.").
+  std::function<std::unique_ptr<decoder::Activation>(nn::Layer& parent, const std::string& records)> activation = {};
   /// Makes the feed-forward layer of a block, as the block's child; null: the one that is described here. `block` is
   /// its number, and `records` what the names of its records begin with ("model.layers.3."). A record has that name in
   /// files, without the prefix that all get.

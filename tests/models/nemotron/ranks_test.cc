@@ -1,0 +1,29 @@
+// Nemotron, with biases, on ranks that share layers, positions, blocks or parameters.
+#include "support/family_ranks.h"
+
+namespace ranks_test {
+
+using namespace capstan::testing;
+
+namespace {
+
+const std::string model =
+    "[model]\nplugin = \"nemotron\"\nvocab_size = 261\nhidden_size = 16\nnum_layers = 2\nnum_heads = 4\n"
+    "num_kv_heads = 2\nseq_length = 24\ninit_std = 0.2\nff_dim = 22\n"
+    "head_dim = 8\nattention_bias = true\nmlp_bias = true\n";
+const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n";
+
+}  // namespace
+
+TEST_CASE("Nemotron on ranks learns what it learns on one rank", "[matrix]") {
+  learns_the_same(
+      model,
+      {{2, tensor_parallel(2, true)}, {2, full_shard}, {2, two_stages}, {2, two_parts}, {1, "[strategy.recompute]\n"}});
+}
+
+TEST_CASE("Nemotron's adapters on ranks, and packed rows", "[matrix]") {
+  learns_the_same(model + lora, {{2, tensor_parallel(2, true)}, {2, full_shard}, {2, two_stages}, {2, two_parts}});
+  packs_the_same(model);
+}
+
+}  // namespace ranks_test
