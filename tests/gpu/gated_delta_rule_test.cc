@@ -21,9 +21,10 @@ struct Size {
 // been through about five.
 constexpr double rounding = 3.0 / 256;
 
+// Numbers that have nothing to do with one another: the inverse of a chunk of keys that are alike multiplies roundings.
 at::Tensor noise(at::IntArrayRef shape, double phase) {
   const auto at = at::arange(1, c10::multiply_integers(shape) + 1, at::kDouble);
-  return (at * 0.7 + phase).sin().add((at * 12.9898 + phase).sin()).view(shape);
+  return ((at * 12.9898 + phase).sin() * 43758.5453).frac().mul(1.5).view(shape);
 }
 
 // q, k and v are parts of one tensor, as the layer has them. Decays from -0.003 to -2.
