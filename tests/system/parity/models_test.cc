@@ -197,10 +197,10 @@ TEST_CASE("float64: transformers' logits, loss and gradients") {
 }
 
 TEST_CASE("float32: transformers' logits, loss and gradients", "[transformers4]") {
-  // Gradients of norms of q and k are sums over all heads and positions: other processors round them up to 1.5e-5
-  // apart. What float64 has shown of each case is shown here of those that compute otherwise, and of each file that
-  // transformers 4 writes.
-  for (const auto& one : parity::is_transformers_4 ? cases : long_cases) compare(one, "fp32", "float32", 2e-5);
+  // Gradients of norms of q and k, and of an activation's numbers, are sums over all positions: processors round them
+  // up to 2.7e-5 apart (Apertus and OLMo 3 on one with AVX-512). What float64 has shown of each case is shown here of
+  // those that compute otherwise, and of each file that transformers 4 writes.
+  for (const auto& one : parity::is_transformers_4 ? cases : long_cases) compare(one, "fp32", "float32", 4e-5);
 }
 
 TEST_CASE("bfloat16 is as close to float32 as transformers' own bfloat16") {
