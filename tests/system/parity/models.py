@@ -175,9 +175,10 @@ def gradients_of(model):
     state = model.state_dict(keep_vars=True)
     tied = {"lm_head.weight", "embed_out.weight"} if model.config.tie_word_embeddings else set()
     other = set(buffers_in_files(model)) | tied
-    # What is beside a text model has none.
-    own = {name: parameter.grad.detach().clone() for name, parameter in state.items()
-           if name not in other and parameter.grad is not None}
+    # What is beside a text model has none, and modules of experts that no token went to have none where they have zeros.
+    own = {name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.detach().clone()
+           for name, parameter in state.items()
+           if name not in other and (parameter.grad is not None or ".experts." in name)}
     return as_published(model, own)
 
 
