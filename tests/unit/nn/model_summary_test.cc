@@ -88,10 +88,10 @@ TEST_CASE("a line says which rows compute attention, and what faster ones lack, 
   kind.spec.sinks = false;
   kind.spec.alibi = true;
   units.push_back(std::make_unique<Attending>(kind));
-  CHECK(nn::attention_text(units, {on_cpu.like, 64, false, false}) ==
-        "attention: plain (sinks: no faster row has it) in 2 layers, plain (linear biases on a CPU: no faster row has "
-        "it) in "
-        "1 layer\n");
+  CHECK(
+      nn::attention_text(units, {on_cpu.like, 64, false, false}) ==
+      "attention: plain (linear biases on a CPU: no faster row has it) in 1 layer, plain (sinks: no faster row has it) "
+      "in 2 layers\n");
 }
 
 }  // namespace model_summary_test
