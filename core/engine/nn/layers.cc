@@ -3,7 +3,6 @@
 #include <capstan/ops/gelu.h>
 #include <capstan/ops/linear.h>
 #include <capstan/ops/random.h>
-#include <capstan/ops/swiglu.h>
 
 #include <algorithm>
 #include <utility>
