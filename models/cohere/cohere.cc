@@ -104,8 +104,10 @@ class Cohere : public decoder::RotaryModel<CohereOptions> {
                       "set model_type = \"cohere2\", or remove it");
       return;
     }
-    decoder::check_window(options_, /*is_used=*/true, diagnostics);
-    decoder::check_layer_types(options_, options_->num_layers, diagnostics);
+    const auto layers = options_->num_layers;
+    const auto without = options_->windows().blocks_without_window(layers);
+    decoder::check_window(options_, static_cast<std::int64_t>(without.size()) < layers, diagnostics);
+    decoder::check_layer_types(options_, layers, diagnostics);
   }
 
  protected:

@@ -185,7 +185,10 @@ std::unique_ptr<Communicator> connect(const ConnectOptions& options) {
   } catch (const PeerFailed&) {
     throw;
   } catch (const Error& error) {
-    if (!options.rendezvous.file.empty()) report_early_failure(options, error.what());
+    if (options.rendezvous.file.empty()) throw;
+    // Rank 0 may have ended for another's failure while this rank joined.
+    if (const auto first = read_early_failure(options.rendezvous)) throw PeerFailed(first->text(), first->rank);
+    report_early_failure(options, error.what());
     throw;
   }
 }

@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds attempt{3000};       // time to reach the address in a file, which may be an old one
 constexpr milliseconds look_interval{200};  // at the shared folder
-constexpr milliseconds last_words{3000};    // time for the others to read why the run does not start
+constexpr milliseconds last_words{30000};   // time for the others to read why the run does not start
 
 std::string hello_key(int rank) { return cat("hello/", rank); }
 
@@ -186,13 +186,15 @@ std::string list_of(const std::vector<int>& ranks, const std::vector<std::string
   throw Error(message, "look at the end of those ranks' output; were all of them started?");
 }
 
-/// Rank 0: another rank has failed before it connected. Ranks that have joined learn of it through the store.
+/// Rank 0: another rank has failed before it connected. Ranks learn of it through the store: where there is no file
+/// that says it, also those that have yet to come.
 void pass_on_early_failure(Store& store, const ConnectOptions& options) {
   const auto from_file = read_early_failure(options.rendezvous);
   if (from_file) store.set_if_absent("failure", from_file->serialized());
   if (!from_file && !store.has({"failure"})) return;
   const auto failure = Failure::parse(store.get("failure"));
-  wait_until_informed(store, options.world.size, last_words);
+  const auto limit = std::min<milliseconds>(last_words, options.connect_timeout);
+  wait_until_informed(store, options.world.size, limit, /*joined_alone=*/from_file.has_value());
   throw PeerFailed(failure.text(), failure.rank);
 }
 

@@ -49,6 +49,8 @@ TEST_CASE("a Cohere 1 with a window is refused") {
 
 TEST_CASE("a Cohere 2 without a window is refused") {
   CHECK_THAT(model_faults("cohere", tiny_with({})).front(), Contains("sliding_window is not set"));
+  // Unless no block would have it.
+  CHECK(model_faults("cohere", tiny_with({{"sliding_window_pattern", std::int64_t{1}}})).empty());
 }
 
 }  // namespace cohere_test

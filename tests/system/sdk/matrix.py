@@ -2,10 +2,12 @@
 
 The wheel stands in a Python environment; each g++ and clang++ that this machine has builds and tests the eight kinds of
 plugins against it, or is refused by name where its standard library is of another GCC. The newest torch on PyPI is
-refused in one sentence. The archive runs in images of other systems, by podman or docker, with this machine's LibTorch:
-where glibc is too old the loader says so. What a machine lacks is listed as not tried, with the reason.
+refused in one sentence. The archive runs in images of other systems, by podman or docker, or for root in what debootstrap
+unpacks, with this machine's LibTorch: where glibc is too old the loader says so. What a machine lacks is listed as not
+tried, with the reason.
 """
 import functools
+import os
 import pathlib
 import re
 import shutil
@@ -17,6 +19,10 @@ from kinds import build_outside, make_plugins, test_outside
 
 COMPILERS = (*(f'g++-{major}' for major in range(11, 16)), *(f'clang++-{major}' for major in range(14, 22)))
 IMAGES = ('debian:12', 'debian:13', 'ubuntu:22.04', 'ubuntu:24.04', 'almalinux:9')   # the last is as RHEL 9
+# image -> what debootstrap calls it, where its packages are, who signs them, and whose steps it is unpacked by.
+DEBIAN = ('http://deb.debian.org/debian', 'debian-archive-keyring', 'bookworm')
+UBUNTU = ('http://archive.ubuntu.com/ubuntu', 'ubuntu-archive-keyring', 'jammy')
+UNPACKED = {'debian:12': ('bookworm', *DEBIAN), 'debian:13': ('trixie', *DEBIAN), 'ubuntu:22.04': ('jammy', *UBUNTU), 'ubuntu:24.04': ('noble', *UBUNTU)}
 KINDS_THAT_TRAIN = ('strategy', 'model', 'monitor')   # of those that are made, each with a run of its own
 
 
@@ -113,31 +119,59 @@ IN_IMAGE = 'ldd --version 2>&1 | head -1; cp -r {tree} /tmp/capstan && /tmp/caps
     'train.global_batch=2 train.generate_samples=0 train.generate_train_samples=0 run.dir=/tmp/runs'
 
 
-def in_image(bench, image):
-    """The archive as it is unpacked, in an image of that system in which nothing is installed."""
-    program = container_program()
-    if not program:
-        raise NotTried('neither podman nor docker answers')
+def in_container(program, image, folders, command):
+    """How that ended, in an image."""
     got = subprocess.run([program, 'pull', '--quiet', image], capture_output=True, text=True, check=False)
     if got.returncode != 0 and subprocess.run([program, 'image', 'inspect', image], capture_output=True, check=False).returncode != 0:
         raise NotTried(f'{program} cannot pull {image}: {last_line(got.stderr)}')
-    archive = next(bench.folder.glob('dist/*.tar.zst'))
-    tree, (torch, folders) = unpack(bench, archive), libtorch(bench)
-    mounted = [word for folder in sorted({bench.folder, *folders}) for word in ('-v', f'{folder.resolve()}:{folder}:ro')]
-    done = subprocess.run([program, 'run', '--rm', '--network', 'none', *mounted, image, 'sh', '-c', IN_IMAGE.format(tree=tree, torch=torch)],
+    mounted = [word for folder in folders for word in ('-v', f'{folder.resolve()}:{folder}:ro')]
+    done = subprocess.run([program, 'run', '--rm', '--network', 'none', *mounted, image, 'sh', '-c', command],
                           capture_output=True, text=True, check=False)
-    said = done.stdout + done.stderr
     if done.returncode == 125:   # the program's own failure, not that of what it ran
         raise NotTried(f'{program} cannot run {image}: {last_line(done.stderr)}')
+    return done
+
+
+IN_ROOT = 'set -e; root=$1; shift; for each in /proc /dev "$@"; do mkdir -p "$root$each"; mount --rbind "$(realpath "$each")" "$root$each"; done; ' \
+    'exec chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root sh -c "$COMMAND"'
+
+
+def in_unpacked(bench, image, folders, command):
+    """The same in the system's smallest set of packages, unpacked here, with mounts of its own."""
+    lacking = [name for name in ('debootstrap', 'unshare') if not shutil.which(name)]
+    if lacking or os.geteuid() != 0:
+        raise NotTried(f'neither podman nor docker answers, and {lacking[0] + " is not installed" if lacking else "debootstrap wants root"}')
+    if image not in UNPACKED:
+        raise NotTried('neither podman nor docker answers, and debootstrap does not know this system')
+    suite, mirror, keys, steps = UNPACKED[image]
+    signers = pathlib.Path('/usr/share/keyrings', f'{keys}.gpg')
+    if not signers.exists():
+        raise NotTried(f'neither podman nor docker answers, and {signers} is not there, by which debootstrap checks packages')
+    root = bench.folder / 'systems' / suite
+    bench.run('debootstrap', '--variant=minbase', f'--keyring={signers}', suite, root, mirror, f'/usr/share/debootstrap/scripts/{steps}')
+    done = subprocess.run(['unshare', '--mount', 'sh', '-c', IN_ROOT, 'sh', root, *folders], capture_output=True, text=True, check=False,
+                          env={**os.environ, 'COMMAND': command})
+    shutil.rmtree(root)
+    return done
+
+
+def in_image(bench, image):
+    """The archive as it is unpacked, in a system in which nothing is installed."""
+    archive = next(bench.folder.glob('dist/*.tar.zst'))
+    tree, (torch, folders) = unpack(bench, archive), libtorch(bench)
+    folders, command = sorted({tree, *folders}), IN_IMAGE.format(tree=tree, torch=torch)
+    program = container_program()
+    done = in_container(program, image, folders, command) if program else in_unpacked(bench, image, folders, command)
+    said = done.stdout + done.stderr
     version = re.search(r'^ldd .*?(\d+)\.(\d+)$', done.stdout, re.M)
-    check(version, f'{program} did not run {image}, which ended with {done.returncode}:\n{said}')
+    check(version, f'{image} did not run, and ended with {done.returncode}:\n{said}')
     glibc = tuple(map(int, version.groups()))
     needed = tuple(map(int, re.search(r'manylinux_(\d+)_(\d+)', next(bench.folder.glob('dist/*.whl')).name).groups()))
     if glibc < needed:
         check(done.returncode != 0 and re.search(r"version `GLIBC(XX)?_[\d.]+' not found", said), f'{image} has glibc {glibc}, and Capstan ran or failed otherwise:\n{said}')
         return f'refused by the loader: glibc {glibc[0]}.{glibc[1]} is older than {needed[0]}.{needed[1]}'
     check_words(said, 'Capstan uses torch', '2 ranks', 'Weights: ')
-    return f'glibc {glibc[0]}.{glibc[1]}: two steps on two ranks, in an image without any other package'
+    return f'glibc {glibc[0]}.{glibc[1]}: two steps on two ranks, in {"an image" if program else "a tree"} without any other package'
 
 
 def apptainer_image(bench):

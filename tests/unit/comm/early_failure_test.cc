@@ -3,7 +3,9 @@
 #include <capstan_catch.h>
 #include "comm/connect.h"
 
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "comm/processes.h"
 #include "comm/store.h"
@@ -19,11 +21,14 @@ using comm_test::as_rank;
 using comm_test::at_an_address;
 using comm_test::rank_options;
 using comm_test::run_ranks;
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// Rank `failing` finds a fault before it connects.
+/// Rank `failing` finds a fault before it connects. Each rank comes later than the one before it, so that the last one
+/// comes when the others know of the fault already.
 void fail_early(ConnectOptions options, int failing) {
   options.connect_timeout = seconds(50);
+  std::this_thread::sleep_for(milliseconds(500) * options.world.rank);
   if (options.world.rank == failing) {
     report_early_failure(options, "it sees no GPU");
     std::exit(1);
