@@ -45,14 +45,14 @@ Rule rule_by_name(std::string_view name) {
 }
 
 // What a schema says of an operator.
-struct Kind {
+struct OperatorKind {
   Rule rule = Rule::traffic;
   std::vector<bool> writes;  ///< by argument
   bool returns_new = false;  ///< tensors that are no argument's memory
 };
 
-Kind kind_of(const c10::FunctionSchema& schema) {
-  Kind kind;
+OperatorKind kind_of(const c10::FunctionSchema& schema) {
+  OperatorKind kind;
   kind.rule = rule_by_name(schema.name());
   bool changes = false;
   for (const auto& argument : schema.arguments()) {
@@ -152,14 +152,14 @@ class WorkCounter::Counter : public ops::CallWatch {
     call.multiplies = true;
   }
 
-  const Kind& kind_for(const c10::FunctionSchema& schema) {
+  const OperatorKind& kind_for(const c10::FunctionSchema& schema) {
     const auto key = schema.name() + "." + schema.overload_name();
     const auto found = kinds_.find(key);
     if (found != kinds_.end()) return found->second;
     return kinds_.emplace(key, kind_of(schema)).first->second;
   }
 
-  std::unordered_map<std::string, Kind> kinds_;
+  std::unordered_map<std::string, OperatorKind> kinds_;
 };
 
 thread_local WorkCounter::Counter* WorkCounter::Counter::current = nullptr;

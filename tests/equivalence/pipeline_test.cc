@@ -12,6 +12,7 @@ namespace pipeline_test {
 
 using namespace capstan;
 using namespace capstan::testing;
+using capstan::testing::train;  // capstan::train is a namespace, too
 
 namespace {
 

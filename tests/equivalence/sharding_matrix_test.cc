@@ -14,6 +14,7 @@ namespace sharding_matrix_test {
 
 using namespace capstan;
 using namespace capstan::testing;
+using capstan::testing::train;  // capstan::train is a namespace, too
 
 namespace {
 

@@ -2,7 +2,7 @@
 # read once. A file stands by itself when it has compile options of its own, and with CAPSTAN_UNITY=0 every file does.
 #
 # Not CMake's UNITY_BUILD: that writes absolute paths, and ccache could then share no object between worktrees.
-set(CAPSTAN_UNITY 13 CACHE STRING "how many C++ files are compiled at once; 0: each by itself, as editors like it")
+set(CAPSTAN_UNITY 40 CACHE STRING "how many C++ files are compiled at once; 0: each by itself, as editors like it")
 
 # Writes a file that includes the others, and returns its path.
 function(_capstan_unity_file result name)

@@ -26,8 +26,8 @@ struct Named {
 };
 
 // What is written, or else the option's default.
-Named named(const objective::ModelSpec& spec, const Made<objective::Objective>& objective,
-            const setup::Configuration& config) {
+Named named_by(const objective::ModelSpec& spec, const Made<objective::Objective>& objective,
+               const setup::Configuration& config) {
   const auto table = config.document.section("objective");
   const auto* entry = table.find(spec.option);
   const auto* written = entry ? std::get_if<std::string>(&entry->value) : nullptr;
@@ -80,7 +80,7 @@ std::vector<FrozenPlugin> load_frozen(const setup::Configuration& config, Plugin
     setup::collect(
         faults,
         [&] {
-          const auto what = named(spec, *plugins.objective, config);
+          const auto what = named_by(spec, *plugins.objective, config);
           auto one = what.written == "start" ? FrozenPlugin{spec.name, trained_folder, /*is_start=*/true,
                                                             *plugins.model, plugins.model_facts}
                                              : of_folder(spec.name, what, config, host, faults);

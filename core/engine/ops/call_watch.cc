@@ -7,13 +7,13 @@
 namespace capstan::ops {
 namespace {
 
-constexpr auto key = c10::DispatchKey::Fake;
+constexpr auto watched = c10::DispatchKey::Fake;
 
 thread_local CallWatch* at_work = nullptr;
 
 }  // namespace
 
-CallWatch::CallWatch() : switched_on_(c10::DispatchKeySet(key)) {
+CallWatch::CallWatch() : switched_on_(c10::DispatchKeySet(watched)) {
   CAPSTAN_ASSERT(at_work == nullptr);
   at_work = this;
 }
@@ -21,7 +21,7 @@ CallWatch::CallWatch() : switched_on_(c10::DispatchKeySet(key)) {
 CallWatch::~CallWatch() { at_work = nullptr; }
 
 void CallWatch::pass(const c10::OperatorHandle& op, c10::DispatchKeySet keys, std::vector<c10::IValue>& stack) {
-  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key), &stack);
+  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, watched), &stack);
 }
 
 // What the dispatcher calls for every operator without a kernel of its own for the key, while the key is switched on:

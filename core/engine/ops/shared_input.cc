@@ -12,7 +12,7 @@
 namespace capstan::ops {
 namespace {
 
-constexpr const char *entry = "deferred", *noted = "shared input";
+constexpr const char *deferred = "deferred", *noted = "shared input";
 
 /// Gradients [rows, k] and weights [k, in] of adapters' products.
 struct Deferred : torch::CustomClassHolder {
@@ -29,7 +29,7 @@ class ShareFunction : public Function<ShareFunction> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x) {
     ctx->set_materialize_grads(false);
     ctx->saved_data["shape"] = x.sizes();
-    ctx->saved_data[entry] = c10::IValue::make_capsule(c10::make_intrusive<Deferred>());
+    ctx->saved_data[deferred] = c10::IValue::make_capsule(c10::make_intrusive<Deferred>());
     const at::AutoDispatchBelowADInplaceOrView guard;  // results, no views that autograd follows
     return {at::alias(x), at::alias(x)};
   }
@@ -48,7 +48,7 @@ class ShareFunction : public Function<ShareFunction> {
     return {sum};
   }
 
-  static const c10::IValue& entry_of(AutogradContext& ctx) { return ctx.saved_data.at(entry); }
+  static const c10::IValue& entry_of(AutogradContext& ctx) { return ctx.saved_data.at(deferred); }
 };
 
 using ShareNode = torch::autograd::CppNode<ShareFunction>;

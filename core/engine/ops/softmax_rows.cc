@@ -15,10 +15,10 @@ Statistics statistics_meta(const at::Tensor& logits, const at::Tensor&) {
   return {column(), column(), column()};
 }
 
-void gradient_meta(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, double, at::ScalarType) {
-}
+void softmax_gradient_meta(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, double,
+                           at::ScalarType) {}
 
-void loss_meta(const at::Tensor&, const at::Tensor&, double, at::ScalarType, const at::Tensor&) {}
+void softmax_loss_meta(const at::Tensor&, const at::Tensor&, double, at::ScalarType, const at::Tensor&) {}
 
 // Each row's gradient is at its begin.
 at::Tensor gradient_in(const at::Tensor& logits, at::ScalarType type) {
@@ -37,8 +37,8 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) {
 
 TORCH_LIBRARY_IMPL(capstan, Meta, m) {
   m.impl("softmax_statistics", &statistics_meta);
-  m.impl("softmax_gradient_", &gradient_meta);
-  m.impl("softmax_loss_", &loss_meta);
+  m.impl("softmax_gradient_", &softmax_gradient_meta);
+  m.impl("softmax_loss_", &softmax_loss_meta);
 }
 
 Statistics softmax_statistics(const at::Tensor& logits, const at::Tensor& column) {
@@ -51,7 +51,7 @@ Statistics softmax_statistics(const at::Tensor& logits, const at::Tensor& column
 at::Tensor softmax_gradient_(const at::Tensor& logits, const at::Tensor& maximum, const at::Tensor& sum,
                              const at::Tensor& column, double scale, at::ScalarType type) {
   CAPSTAN_ASSERT(logits.is_contiguous() && column.numel() == logits.size(0));
-  static const auto op = find_operator<decltype(gradient_meta)>("capstan::softmax_gradient_");
+  static const auto op = find_operator<decltype(softmax_gradient_meta)>("capstan::softmax_gradient_");
   op.call(logits, maximum.contiguous(), sum.contiguous(), column.contiguous(), scale, type);
   return gradient_in(logits, type);
 }
@@ -61,7 +61,7 @@ at::Tensor softmax_loss_(const at::Tensor& logits, const at::Tensor& column, dou
   CAPSTAN_ASSERT(logits.scalar_type() == at::kFloat && logits.dim() == 2 && logits.is_contiguous());
   CAPSTAN_ASSERT(column.scalar_type() == at::kLong && column.dim() == 1 && column.size(0) == logits.size(0));
   CAPSTAN_ASSERT(losses.scalar_type() == at::kFloat && losses.sizes() == column.sizes() && losses.is_contiguous());
-  static const auto op = find_operator<decltype(loss_meta)>("capstan::softmax_loss_");
+  static const auto op = find_operator<decltype(softmax_loss_meta)>("capstan::softmax_loss_");
   op.call(logits, column.contiguous(), scale, type, losses);
   return gradient_in(logits, type);
 }

@@ -10,7 +10,7 @@ namespace capstan::step {
 namespace {
 
 // What comes first is one sum of all ranks' numbers; the update's own, zero until then, are the same on all of them.
-enum Place : std::int64_t { norm_at, loss_at, auxiliary_at, scale_at, skip_at, figures_at };
+enum NumberAt : std::int64_t { norm_at, loss_at, auxiliary_at, scale_at, skip_at, figures_at };
 
 constexpr const char* label = "all-reduce gradient norm and loss";
 

@@ -12,7 +12,7 @@ namespace {
 using capstan::Json;
 
 // Tables that cannot hold lists of different objects have them as JSON texts.
-Json value_in(const Line& line, const char* key) {
+Json value_of_line(const Line& line, const char* key) {
   const auto& value = line.json().at(key);
   if (!value.is_string()) return value;
   auto read = capstan::try_parse_json(value.text());
@@ -22,7 +22,7 @@ Json value_in(const Line& line, const char* key) {
 
 void add(const Line& line, const char* key, const char* as, bool is_list, Json& conversation) {
   if (!line.has(key)) return;
-  auto value = value_in(line, key);
+  auto value = value_of_line(line, key);
   if (value.is_null() || (value.is_structured() && value.empty())) return;
   if (is_list ? !value.is_array() : !value.is_object()) {
     line.fail(capstan::cat("'", key, "' is of type ", value.type_name(), ", not ", is_list ? "a list" : "an object"),

@@ -7,14 +7,14 @@ namespace hf {
 
 namespace {
 
-using Tokens = std::vector<std::pair<std::string, std::string>>;
+using NamedTokens = std::vector<std::pair<std::string, std::string>>;
 
 // Transformers 5.17 has these classes for a BPE.
-const std::map<std::string, Tokens>& classes() {
+const std::map<std::string, NamedTokens>& classes() {
   static const std::string end = "<|endoftext|>";
-  static const Tokens llama{{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}};
-  static const Tokens qwen{{"eos_token", end}, {"unk_token", end}, {"pad_token", end}};
-  static const std::map<std::string, Tokens> all{
+  static const NamedTokens llama{{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}};
+  static const NamedTokens qwen{{"eos_token", end}, {"unk_token", end}, {"pad_token", end}};
+  static const std::map<std::string, NamedTokens> all{
       {"LlamaTokenizer", llama},
       {"CodeLlamaTokenizer", llama},
       {"Qwen2Tokenizer", qwen},
@@ -40,9 +40,9 @@ const std::map<std::string, Tokens>& classes() {
 
 }  // namespace
 
-Tokens default_tokens(const std::string& tokenizer_class) {
+NamedTokens default_tokens(const std::string& tokenizer_class) {
   const auto found = classes().find(tokenizer_class);
-  return found == classes().end() ? Tokens() : found->second;
+  return found == classes().end() ? NamedTokens() : found->second;
 }
 
 bool builds_prefix_space(const std::string& tokenizer_class) {

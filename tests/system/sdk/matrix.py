@@ -4,7 +4,7 @@ The wheel stands in a Python environment; each g++ and clang++ that this machine
 plugins against it, or is refused by name where its standard library is of another GCC. The newest torch on PyPI is
 refused in one sentence. The archive runs in images of other systems, by podman or docker, or for root in what debootstrap
 unpacks, with this machine's LibTorch: where glibc is too old the loader says so. What a machine lacks is listed as not
-tried, with the reason.
+tried, with the reason. Last all of it is built for another processor (cross.py).
 """
 import functools
 import os
@@ -15,6 +15,7 @@ import subprocess
 
 from as_packages import environment, pip, train, unpack
 from bench import HERE, ROOT, Failed, NotTried, check, check_words
+from cross import aarch64
 from kinds import build_outside, make_plugins, test_outside
 
 COMPILERS = (*(f'g++-{major}' for major in range(11, 16)), *(f'clang++-{major}' for major in range(14, 22)))
@@ -189,4 +190,5 @@ def stages():
             *((compiler, lambda bench, compiler=compiler: compile_plugins(bench, made, compiler)) for compiler in COMPILERS),
             ('the newest torch on PyPI', newest_torch),
             *((image, lambda bench, image=image: in_image(bench, image)) for image in IMAGES),
-            ("apptainer's recipe", apptainer_image)]
+            ("apptainer's recipe", apptainer_image),
+            ('aarch64', aarch64)]
