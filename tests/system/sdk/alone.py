@@ -4,8 +4,8 @@ Compiling all of them a second time says little that the tree's own build has no
 all that an object was made from is the plugin's own, is installed byte by byte, or is the system's and LibTorch's (Ninja's
 dependencies); the flags are those that the installed CMake functions give; each plugin is linked with the same libraries
 and carries the same ABI note. Files of plugins of which something changed are compiled, but not to the end. One plugin of
-each kind is built anyway: those that capstan-new-plugin makes (the eight kinds), the installed examples (fsdp, zero, lion,
-llama and qwen3 are Capstan's own), and here one monitor and one data source. All of them are built with --whole.
+each kind is built anyway: those that capstan-new-plugin makes (the eight kinds), an installed example of each kind that
+has one (llama is Capstan's own), and here one monitor and one data source. All of them are built with --whole.
 
 What this does not see is an include that only the tree's precompiled header has: the compiler says it of plugins that
 change, --whole of all.

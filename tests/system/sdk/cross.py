@@ -52,7 +52,7 @@ def debian_root(bench, folder):
 def torch_wheels(bench, folder):
     """torch, and of NVIDIA's wheels what each machine needs."""
     pins = (ROOT / 'tools/pins.txt').read_text(encoding='utf-8')
-    wanted = [f"torch=={re.search(r'^torch (\S+)', pins, re.M)[1]}"]
+    wanted = ['torch==' + re.search(r'^torch (\S+)', pins, re.M)[1]]
     wanted += [f'{name}=={version}' for name, version in re.findall(r'^nvidia (\S+) (\S+) \S+ \S+ cpu ', pins, re.M)]
     python = ROOT / '.deps/venv-release/bin/python'
     bench.run(python, '-m', 'pip', 'download', '--quiet', '--no-deps', '--only-binary=:all:', '--python-version', '311', *PLATFORMS,

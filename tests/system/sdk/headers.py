@@ -40,13 +40,18 @@ def closures(include):
     return found
 
 
-def selected(bench, known):
+def touched(bench, known):
+    """Names in #include whose files changed since the branch began; all of them where that is not to be known."""
     since = base()
     names = changed(since)
     if bench.whole or not since or any(name.startswith(DECIDES_ALL) for name in names):
-        return sorted(known)
-    touched = {match[1] for name in names if (match := SOURCES.fullmatch(name))}
-    return sorted(header for header, closure in known.items() if closure & touched)
+        return set(known)
+    return {match[1] for name in names if (match := SOURCES.fullmatch(name))}
+
+
+def selected(bench, known):
+    changes = touched(bench, known)
+    return sorted(header for header, closure in known.items() if closure & changes)
 
 
 def flags_of(bench, needs):
