@@ -20,8 +20,29 @@ inline const std::string full_shard = "[strategy.fsdp]\n";
 inline const std::string two_stages = "[strategy.pipeline_parallel]\nsize = 2\n";
 inline const std::string two_parts = "[strategy.context_parallel]\nsize = 2\n";
 
-/// `model`: its [model] table, and others. Each layout: ranks and their strategies.
-inline void learns_the_same(const std::string& model, const std::vector<std::pair<int, std::string>>& layouts,
+inline const std::string half_the_experts = "[strategy.expert_parallel]\nsize = 2\n";
+
+/// Ranks and their strategies.
+using Split = std::pair<int, std::string>;
+
+/// What all adapters are tried with, what all families are, and mixtures.
+inline std::vector<Split> adapter_ways() {
+  return {{2, tensor_parallel(2, true)}, {2, full_shard}, {2, two_stages}, {2, two_parts}};
+}
+inline std::vector<Split> family_ways() {
+  auto ways = adapter_ways();
+  ways.emplace_back(1, "[strategy.recompute]\n");
+  return ways;
+}
+inline std::vector<Split> mixture_ways() {
+  auto ways = family_ways();
+  ways.emplace_back(2, half_the_experts);
+  ways.emplace_back(4, tensor_parallel(2, true) + half_the_experts + full_shard);
+  return ways;
+}
+
+/// `model`: its [model] table, and others.
+inline void learns_the_same(const std::string& model, const std::vector<Split>& layouts,
                             const std::vector<std::string>& overrides = {}) {
   const auto alone = train({.config = model, .overrides = overrides, .steps = family_steps});
   for (const auto norm : alone.norms) CHECK(norm > 0);  // each step changes the weights

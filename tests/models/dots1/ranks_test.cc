@@ -14,23 +14,15 @@ const std::string model =
     "10\nshared_experts = "
     "2\nweights_scale = 1.5\n";
 const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n";
-const std::string experts = "[strategy.expert_parallel]\nsize = 2\n";
 
 }  // namespace
 
 TEST_CASE("dots.llm1 on ranks learns what it learns on one rank", "[matrix]") {
-  learns_the_same(model, {{2, tensor_parallel(2, true)},
-                          {2, full_shard},
-                          {2, two_stages},
-                          {2, two_parts},
-                          {2, experts},
-                          {4, tensor_parallel(2, true) + experts + full_shard},
-                          {1, "[strategy.recompute]\n"}});
+  learns_the_same(model, mixture_ways());
 }
 
 TEST_CASE("dots.llm1's adapters on ranks, and packed rows", "[matrix]") {
-  learns_the_same(model + lora,
-                  {{2, tensor_parallel(2, true)}, {2, full_shard}, {2, two_stages}, {2, two_parts}, {2, experts}});
+  learns_the_same(model + lora, mixture_ways());
   packs_the_same(model);
 }
 

@@ -15,14 +15,10 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 
 }  // namespace
 
-TEST_CASE("Gemma on ranks learns what it learns on one rank", "[matrix]") {
-  learns_the_same(
-      model,
-      {{2, tensor_parallel(2, true)}, {2, full_shard}, {2, two_stages}, {2, two_parts}, {1, "[strategy.recompute]\n"}});
-}
+TEST_CASE("Gemma on ranks learns what it learns on one rank", "[matrix]") { learns_the_same(model, family_ways()); }
 
 TEST_CASE("Gemma's adapters on ranks, and packed rows", "[matrix]") {
-  learns_the_same(model + lora, {{2, tensor_parallel(2, true)}, {2, full_shard}, {2, two_stages}, {2, two_parts}});
+  learns_the_same(model + lora, adapter_ways());
   packs_the_same(model);
 }
 

@@ -28,7 +28,7 @@ TEST_CASE("GPT-NeoX on ranks learns what it learns on one rank", "[matrix]") {
 }
 
 TEST_CASE("GPT-NeoX's adapters on ranks, and packed rows", "[matrix]") {
-  learns_the_same(model + lora, {{2, tensor_parallel(2, true)}, {2, full_shard}, {2, two_stages}, {2, two_parts}});
+  learns_the_same(model + lora, adapter_ways());
   packs_the_same(model);
 }
 

@@ -15,21 +15,15 @@ const std::string model =
     "model_type = \"granitemoeshared\"\nff_dim = 10\nshared_dim = 6\nnum_experts = 4\nembedding_multiplier = 3.0\n"
     "residual_multiplier = 0.22\nattention_multiplier = 0.2\nlogits_scaling = 3.0\n";
 const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n";
-const std::string experts = "[strategy.expert_parallel]\nsize = 2\n";
+
 }  // namespace
 
 TEST_CASE("Granite's mixture on ranks learns what it learns on one rank", "[matrix]") {
-  learns_the_same(model, {{2, tensor_parallel(2, true)},
-                          {2, full_shard},
-                          {2, two_stages},
-                          {2, two_parts},
-                          {1, "[strategy.recompute]\n"},
-                          {2, experts},
-                          {4, tensor_parallel(2, true) + experts + full_shard}});
+  learns_the_same(model, mixture_ways());
 }
 
 TEST_CASE("Granite's mixture's adapters on ranks, and packed rows", "[matrix]") {
-  learns_the_same(model + lora, {{2, tensor_parallel(2, true)}, {2, full_shard}, {2, two_stages}, {2, experts}});
+  learns_the_same(model + lora, mixture_ways());
   packs_the_same(model);
 }
 
