@@ -38,6 +38,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # g++ 12 sees overruns in C++20's constexpr std::string that are not there (GCC bugs 105329 and 105651). Later ones
   # see some in fmt's headers, which a user cannot fix, so that there warnings are no errors.
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Werror;-Wno-array-bounds;-Wno-restrict>")
+  if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")   # … and there those of std::vector::insert
+    add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overread;-Wno-stringop-overflow>")
+  endif()
 endif()
 if(CAPSTAN_SANITIZE)
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CAPSTAN_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=undefined>")

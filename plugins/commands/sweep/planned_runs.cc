@@ -67,7 +67,7 @@ std::string short_key(const std::string& option) { return option.substr(option.r
 std::string as_name(std::string text) {
   std::erase_if(text, [](char c) { return c == '"' || c == '\''; });
   std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '/' || c == ' ' || (c >= '\0' && c < ' '); }, '_');
+      text.begin(), text.end(), [](unsigned char c) { return c == '/' || c <= ' '; }, '_');
   return text;
 }
 
