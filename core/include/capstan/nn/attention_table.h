@@ -87,9 +87,9 @@ struct AttentionRow {
 };
 
 /// The rows that may serve a layer, in order of preference; the first that takes a call computes it. Rows that a model
-/// or a strategy added come first, in the order in which they were added. Core's follow: packed samples in segments,
-/// SDPA, blocks of a window, SDPA with a mask, tokens that follow a cache, and the plain row, which takes everything in
-/// the input's dtype: its float64 run is the reference of all others.
+/// or a strategy added come first, in the order in which they were added. Core's follow: packed samples in segments (on
+/// GPUs whole rows with sinks as well), SDPA, blocks of a window, SDPA with a mask, tokens that follow a cache, and the
+/// plain row, which takes everything in the input's dtype: its float64 run is the reference of all others.
 class AttentionTable {
  public:
   /// A model adds rows when it has made the layer, a strategy while it places the unit; not later.
