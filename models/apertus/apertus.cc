@@ -136,11 +136,12 @@ class Apertus : public decoder::RotaryModel<ApertusOptions> {
       map.more["rope_scaling"] = "null";
       map.more["rope_parameters"] = decoder::rope_table(*options_, /*is_scaled=*/false);
     }
-    for (std::int64_t i = 0; i < options_->num_layers; ++i)
+    for (std::int64_t i = 0; i < options_->num_layers; ++i) {
       for (const char* constant : {"beta", "eps"}) {  // tensors without dimensions
         auto& tensor = map.tensors.at(cat("model.layers.", i, ".mlp.act_fn.", constant));
         tensor.stack = {tensor.name};
       }
+    }
   }
 };
 

@@ -80,9 +80,10 @@ class Dots1 : public decoder::RotaryModel<Dots1Options> {
   void check(capstan::Diagnostics& diagnostics) const override {
     RotaryModel::check(diagnostics);
     decoder::check_grouped_routers(options_, options_->num_layers, diagnostics);
-    if (!options_.is_set(&O::experts_per_token))
+    if (!options_.is_set(&O::experts_per_token)) {
       diagnostics.add(options_.where(&O::experts_per_token), "model.experts_per_token is not set",
                       "set it, 6 in dots.llm1");
+    }
     const auto& types = options_->layer_types;
     const bool slides = std::find(types.begin(), types.end(), "sliding_attention") != types.end();
     decoder::check_window(options_, slides, diagnostics);

@@ -39,7 +39,7 @@ using O = Ernie45MoeOptions;
 
 void Ernie45MoeOptions::describe(capstan::config::OptionTable<Ernie45MoeOptions>& t) {
   t.add("model_type", &O::model_type).choices({"ernie4_5_moe"}).doc("family of the config.json");
-  const auto add = [&](const char* name, std::int64_t O::*field, std::int64_t least, const char* key) {
+  const auto add = [&](const char* name, std::int64_t O::*field, int least, const char* key) {
     return t.add(name, field).min(least).spelling(key);
   };
   add("num_experts", &O::num_experts, 1, "moe_num_experts").doc("experts in a block from which its router chooses");
@@ -134,7 +134,7 @@ class Ernie45Moe : public decoder::RotaryModel<Ernie45MoeOptions> {
       const auto mlp = capstan::cat("layers.", i, ".mlp.");
       const std::string correction = "moe_statics.e_score_correction_bias";
       if (!options_->has_experts(i)) continue;
-      auto& tensor = map.tensors.at("model." + mlp + "gate." + correction);
+      auto& tensor = map.tensors.at(capstan::cat("model.", mlp, "gate.", correction));
       tensor.name = mlp + correction;
       tensor.file_shape = {1, options_->num_experts};
     }

@@ -72,9 +72,10 @@ std::vector<capstan::config::FileKeys> HunYuanOptions::file_keys() {
   keys.push_back({"use_qk_norm", Use::only, "models without norms of q and k are not supported", {"true"}});
   for (const char* name : {"use_cla", "mlp_bias"})
     keys.push_back({name, Use::only, "this is another architecture, which is not supported", {"false"}});
-  for (const std::string table : {"rope_scaling.", "rope_parameters."})
+  for (const std::string table : {"rope_scaling.", "rope_parameters."}) {
     for (const char* key : {"beta_fast", "beta_slow", "mscale", "mscale_all_dim"})
       keys.push_back({table + key, Use::neutral, "alpha alone says how this family's positions are scaled"});
+  }
   for (const auto& more :
        {decoder::own_names({"rope_alpha"}),
         decoder::neutral_keys({"add_classification_head", "attention_head_dim", "cla_share_factor", "class_num",

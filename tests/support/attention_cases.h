@@ -112,7 +112,7 @@ class AttentionCase {
 
   /// q, k, v and sinks by name, numbers of bfloat16 in float64 on the CPU.
   std::map<std::string, at::Tensor> inputs() const {
-    const auto some = [](std::vector<std::int64_t> shape, double phase) {
+    const auto some = [](const std::vector<std::int64_t>& shape, double phase) {
       const at::Tensor all = (at::arange(layout::numel(shape), at::kDouble) * 1.7 + phase).sin();
       return all.view(shape).to(at::kBFloat16).to(at::kDouble);
     };

@@ -15,8 +15,9 @@ inline at::Tensor columns_of(const AttentionCase& c, const nn::Batch& batch) {
 }
 
 /// "out", and "gradient of q" …; padding counts for nothing.
-inline Named outcome(const AttentionCase& c, Named leaves, const at::Tensor& columns,
+inline Named outcome(const AttentionCase& c, const Named& inputs, const at::Tensor& columns,
                      const std::function<at::Tensor(const Named&)>& attend) {
+  auto leaves = inputs;
   for (auto& [name, leaf] : leaves) leaf = leaf.clone().set_requires_grad(true);
   auto real = at::zeros({c.rows, 1, c.columns, 1}, at::kDouble);
   for (const auto& at : c.places()) real.select(0, at.row).narrow(1, at.begin, at.length).fill_(1);

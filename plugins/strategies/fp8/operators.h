@@ -62,7 +62,7 @@ inline bool is_packed_type(const at::Tensor& x) {
 }
 /// Do the kernels take x [m, k] or a stack of such? That, and strips of 16 columns, are dimensions of the grid.
 inline bool kernels_take(const at::Tensor& x) {
-  constexpr std::int64_t most_matrices = 65535, most_columns = 65535 * 16;
+  constexpr std::int64_t most_matrices = 65535, most_columns = most_matrices * 16;
   return is_packed_type(x) && (x.dim() == 2 || x.dim() == 3) && x.size(-1) % quantised_multiple == 0 &&
          (x.dim() == 2 || x.size(0) <= most_matrices) && x.size(-1) <= most_columns;
 }

@@ -51,10 +51,11 @@ TEST_CASE("an activation and its product as one node are the two, bit for bit, w
         if (leaf.requires_grad())
           all.push_back(torch::autograd::grad({out}, {leaf}, {numbers(out.sizes(), 0.3, out.options())}, true)[0]);
       }
-      if (x_trained && weight_trained)
+      if (x_trained && weight_trained) {
         for (const auto& both :
              torch::autograd::grad({out}, {in[0], in[1]}, {numbers(out.sizes(), 0.9, out.options())}))
           all.push_back(both);
+      }
       all.push_back(out.detach());
       return all;
     };
