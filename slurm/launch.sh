@@ -60,15 +60,19 @@ queue_again() {
   fi
   local job=$SLURM_JOB_ID   # of an array the one task: the number of one of them is the whole array's too
   if [ -n "${SLURM_ARRAY_JOB_ID:-}" ]; then job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID; fi
-  if [ "$(date +%s)" -lt "${SLURM_JOB_END_TIME:-9999999999}" ]; then   # else its time limit, which no exit code undoes
-    # Not through a pipe: what reads it may close it early, which would look like a failure of scontrol's.
-    local said
-    said=$(scontrol show job --oneliner "$job") || return 0
-    grep -q ' JobState=RUNNING ' <<<"$said" || return 0
-    said=$(scontrol show config) || said=''
-    if grep -q "^RequeueExit  *=.*\b$requeue_exit_code\b" <<<"$said"; then return 0; fi
-  fi
-  scontrol requeue "$job" || echo "slurm: SLURM refuses to queue job $job again: submit it once more with run.name=$SLURM_JOB_NAME-$SLURM_JOB_ID" >&2
+  local attempt said
+  for attempt in 1 2 3 4 5; do   # a busy controller does not always answer
+    if [ "$attempt" -gt 1 ]; then sleep $((3 * attempt)); fi
+    if [ "$(date +%s)" -lt "${SLURM_JOB_END_TIME:-9999999999}" ]; then   # else its time limit, which no exit code undoes
+      # Not through a pipe: what reads it may close it early, which would look like a failure of scontrol's.
+      said=$(scontrol show job --oneliner "$job") || continue
+      grep -q ' JobState=RUNNING ' <<<"$said" || return 0
+      said=$(scontrol show config) || said=''
+      if grep -q "^RequeueExit  *=.*\b$requeue_exit_code\b" <<<"$said"; then return 0; fi
+    fi
+    if scontrol requeue "$job"; then return 0; fi
+  done
+  echo "slurm: SLURM does not queue job $job again: submit it once more with run.name=$SLURM_JOB_NAME-$SLURM_JOB_ID" >&2
 }
 
 # Returns when all nodes answer; else stays until SLURM has found the lost one, for at most ten minutes.

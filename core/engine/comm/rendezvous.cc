@@ -194,7 +194,8 @@ void pass_on_early_failure(Store& store, const ConnectOptions& options) {
   if (!from_file && !store.has({"failure"})) return;
   const auto failure = Failure::parse(store.get("failure"));
   const auto limit = std::min<milliseconds>(last_words, options.connect_timeout);
-  wait_until_informed(store, options.world.size, limit, /*joined_alone=*/from_file.has_value());
+  const bool outlives_this_rank = from_file || options.rendezvous.store_exists;
+  wait_until_informed(store, options.world.size, limit, /*joined_alone=*/outlives_this_rank);
   throw PeerFailed(failure.text(), failure.rank);
 }
 

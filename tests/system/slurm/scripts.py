@@ -225,7 +225,8 @@ def queued_again_by_the_script(bench):
     bench.wait_for_text('global_step: 7 ', log)
     bench.slurm.run('scancel', '--signal=USR2', f'{job}.0')
     bench.go_on()
-    check(bench.wait_for_end(job) == 'COMPLETED', bench.output(log))
+    ended = bench.wait_for_end(job)
+    check(ended == 'COMPLETED', f'{ended}\n{bench.output(log)}')
     check_words(bench.output(log), 'capstan: stopped by SIGUSR2 after step ', ' Exit code  : 86', ' Restart    : 1', 'resuming from ', ' Exit code  : 0')
 
 
