@@ -20,9 +20,9 @@ from kinds import build_outside, make_plugins, test_outside
 
 COMPILERS = (*(f'g++-{major}' for major in range(11, 16)), *(f'clang++-{major}' for major in range(14, 22)))
 IMAGES = ('debian:12', 'debian:13', 'ubuntu:22.04', 'ubuntu:24.04', 'almalinux:9')   # the last is as RHEL 9
-# image -> what debootstrap calls it, where its packages are, who signs them, and whose steps it is unpacked by.
-DEBIAN = ('http://deb.debian.org/debian', 'debian-archive-keyring', 'bookworm')
-UBUNTU = ('http://archive.ubuntu.com/ubuntu', 'ubuntu-archive-keyring', 'jammy')
+# image -> what debootstrap calls it, who signs its packages, and whose steps it is unpacked by, which know where they are.
+DEBIAN = ('debian-archive-keyring', 'bookworm')
+UBUNTU = ('ubuntu-archive-keyring', 'jammy')
 UNPACKED = {'debian:12': ('bookworm', *DEBIAN), 'debian:13': ('trixie', *DEBIAN), 'ubuntu:22.04': ('jammy', *UBUNTU), 'ubuntu:24.04': ('noble', *UBUNTU)}
 KINDS_THAT_TRAIN = ('strategy', 'model', 'monitor')   # of those that are made, each with a run of its own
 
@@ -144,12 +144,12 @@ def in_unpacked(bench, image, folders, command):
         raise NotTried(f'neither podman nor docker answers, and {lacking[0] + " is not installed" if lacking else "debootstrap wants root"}')
     if image not in UNPACKED:
         raise NotTried('neither podman nor docker answers, and debootstrap does not know this system')
-    suite, mirror, keys, steps = UNPACKED[image]
+    suite, keys, steps = UNPACKED[image]
     signers = pathlib.Path('/usr/share/keyrings', f'{keys}.gpg')
     if not signers.exists():
         raise NotTried(f'neither podman nor docker answers, and {signers} is not there, by which debootstrap checks packages')
     root = bench.folder / 'systems' / suite
-    bench.run('debootstrap', '--variant=minbase', f'--keyring={signers}', suite, root, mirror, f'/usr/share/debootstrap/scripts/{steps}')
+    bench.run('debootstrap', '--variant=minbase', f'--keyring={signers}', suite, root, '', f'/usr/share/debootstrap/scripts/{steps}')
     done = subprocess.run(['unshare', '--mount', 'sh', '-c', IN_ROOT, 'sh', root, *folders], capture_output=True, text=True, check=False,
                           env={**os.environ, 'COMMAND': command})
     shutil.rmtree(root)
