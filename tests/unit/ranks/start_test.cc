@@ -2,11 +2,22 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
 #include <capstan_catch.h>
 
+#include <ATen/ATen.h>
+
+#include <sys/wait.h>
+
+#include <array>
+#include <chrono>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 
+#include "ranks/local_ranks.h"
 #include "support/folder.h"
 
 namespace start_test {
@@ -38,6 +49,37 @@ Diagnostic refusal(const launch::RunArguments& arguments, const Variables& varia
 }
 
 }  // namespace
+
+// The next two run in processes of their own: one starts the other on three ranks, with the configuration
+// START_TEST_FILE.
+TEST_CASE("parent: sums on three ranks", "[.start]") {
+  std::exit(ranks::run_local_ranks(3, {"test_app", "rank: sums on three ranks"}, std::chrono::seconds(10)));
+}
+
+TEST_CASE("rank: sums on three ranks", "[.start]") {
+  launch::RunArguments arguments;
+  arguments.config = std::getenv("START_TEST_FILE");
+  std::exit(ranks::run_as_rank(arguments, launch::process_environment(), [](ranks::Rank& rank) {
+    constexpr std::array<double, 3> values{1e8, -1e8, 1};  // float keeps nothing of a 1 beside 1e8
+    const auto sum = at::full({3000}, values.at(static_cast<std::size_t>(rank.launch.world.rank)), at::kFloat);
+    rank.communicator->group("all", {0, 1, 2}, at::kCPU)->all_reduce(sum, comm::ReduceOp::sum, "sum");
+    return sum.eq(1).all().item<bool>() ? 0 : 3;
+  }));
+}
+
+TEST_CASE("run.deterministic sums in the order of ranks, and without it Gloo has an order of its own") {
+  const test::Folder folder;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe").string();
+  for (const bool is_deterministic : {true, false}) {
+    const auto file = folder.write("a.toml", cat("[run]\ndevice = \"cpu\"\ndir = \"", folder.path().string(),
+                                                 "\"\ndeterministic = ", is_deterministic ? "true" : "false", "\n"));
+    const auto status = std::system(cat("START_TEST_FILE='", file, "' '", program, "' 'parent: sums on three ranks' >'",
+                                        (folder / "out").string(), "' 2>&1")
+                                        .c_str());
+    INFO(read_file(folder / "out"));
+    CHECK(WEXITSTATUS(status) == (is_deterministic ? 0 : 3));
+  }
+}
 
 TEST_CASE("ranks that another launcher has started start no others") {
   const test::Folder folder;
