@@ -104,10 +104,8 @@ class Cohere : public decoder::RotaryModel<CohereOptions> {
                       "set model_type = \"cohere2\", or remove it");
       return;
     }
-    const auto layers = options_->num_layers;
-    const auto without = options_->windows().blocks_without_window(layers);
-    decoder::check_window(options_, static_cast<std::int64_t>(without.size()) < layers, diagnostics);
-    decoder::check_layer_types(options_, layers, diagnostics);
+    decoder::check_window(options_, options_->windows(), diagnostics);
+    decoder::check_layer_types(options_, options_->num_layers, diagnostics);
   }
 
  protected:

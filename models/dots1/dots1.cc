@@ -84,9 +84,7 @@ class Dots1 : public decoder::RotaryModel<Dots1Options> {
       diagnostics.add(options_.where(&O::experts_per_token), "model.experts_per_token is not set",
                       "set it, 6 in dots.llm1");
     }
-    const auto& types = options_->layer_types;
-    const bool slides = std::find(types.begin(), types.end(), "sliding_attention") != types.end();
-    decoder::check_window(options_, slides, diagnostics);
+    decoder::check_window(options_, *options_, diagnostics);
     decoder::check_layer_types(options_, options_->num_layers, diagnostics);
   }
 

@@ -4,8 +4,6 @@
 #include <capstan/decoder/rotary_model.h>
 #include <capstan/model.h>
 
-#include <algorithm>
-
 namespace exaone4 {
 namespace {
 
@@ -71,9 +69,7 @@ class Exaone4 : public decoder::RotaryModel<Exaone4Options> {
 
   void check(capstan::Diagnostics& diagnostics) const override {
     RotaryModel::check(diagnostics);
-    const auto& types = options_->layer_types;
-    const bool slides = std::find(types.begin(), types.end(), "sliding_attention") != types.end();
-    decoder::check_window(options_, slides, diagnostics);
+    decoder::check_window(options_, options_->windows(), diagnostics);
     decoder::check_layer_types(options_, options_->num_layers, diagnostics);
   }
 

@@ -73,7 +73,7 @@ class Olmo3 : public decoder::Model {
   void check(capstan::Diagnostics& diagnostics) const override {
     decoder::check_rotary(options_, diagnostics);
     decoder::check_rotary_scaling(options_, diagnostics);
-    decoder::check_window(options_, /*is_used=*/true, diagnostics);
+    decoder::check_window(options_, options_->windows(), diagnostics);
     decoder::check_layer_types(options_, options_->num_layers, diagnostics);
   }
 

@@ -84,7 +84,7 @@ class SmolLm3 : public decoder::Model {
     const auto& o = *options_;
     decoder::check_rotary(options_, diagnostics);
     decoder::check_rotary_scaling(options_, diagnostics);
-    decoder::check_window(options_, o.use_sliding_window.value_or(false), diagnostics);
+    decoder::check_window(options_, o.windows(), diagnostics);
     decoder::check_layer_types(options_, o.num_layers, diagnostics);
     if (o.no_rope_layers.empty() || static_cast<std::int64_t>(o.no_rope_layers.size()) >= o.num_layers) return;
     diagnostics.add(options_.where(&SmolLm3Options::no_rope_layers),

@@ -1,5 +1,6 @@
-# capstan_unity(<result> <file>...): files that compile several of the given ones each, so that what they all include is
-# read once. A file stands by itself when it has compile options of its own, and with CAPSTAN_UNITY=0 every file does.
+# capstan_unity(<result> [TOGETHER <folder>] <file>...): files that compile several of the given ones each, so that what
+# they all include is read once: those of one folder, or with TOGETHER all that lie below it. A file stands by itself when
+# it has compile options of its own, and with CAPSTAN_UNITY=0 every file does.
 #
 # Not CMake's UNITY_BUILD: that writes absolute paths, and ccache could then share no object between worktrees.
 set(CAPSTAN_UNITY 40 CACHE STRING "how many C++ files are compiled at once; 0: each by itself, as editors like it")
@@ -25,9 +26,10 @@ function(_capstan_unity_file result name)
 endfunction()
 
 function(capstan_unity result)
+  cmake_parse_arguments(UNITY "" "TOGETHER" "" ${ARGN})
   set(alone)
   set(folders)
-  foreach(source IN LISTS ARGN)
+  foreach(source IN LISTS UNITY_UNPARSED_ARGUMENTS)
     get_filename_component(source "${source}" ABSOLUTE)
     get_filename_component(extension "${source}" LAST_EXT)
     get_source_file_property(own_options "${source}" COMPILE_OPTIONS)
@@ -36,6 +38,9 @@ function(capstan_unity result)
       list(APPEND alone "${source}")
     else()
       get_filename_component(folder "${source}" DIRECTORY)
+      if(UNITY_TOGETHER)
+        set(folder "${UNITY_TOGETHER}")
+      endif()
       list(APPEND folders "${folder}")
       list(APPEND "in_${folder}" "${source}")
     endif()

@@ -19,6 +19,11 @@ WindowOptions WindowOptions::completed(std::int64_t layers, std::int64_t global_
   return made;
 }
 
+bool WindowOptions::limits_blocks() const {
+  return use_sliding_window.value_or(false) &&
+         std::find(layer_types.begin(), layer_types.end(), "sliding_attention") != layer_types.end();
+}
+
 std::set<std::int64_t> WindowOptions::blocks_without_window(std::int64_t layers) const {
   std::set<std::int64_t> blocks;
   for (std::int64_t i = 0; i < layers; ++i) {
@@ -29,8 +34,9 @@ std::set<std::int64_t> WindowOptions::blocks_without_window(std::int64_t layers)
   return blocks;
 }
 
-void check_window(const config::Options<RotaryOptions>& options, bool is_used, Diagnostics& diagnostics) {
-  if (!is_used || options->sliding_window) return;
+void check_window(const config::Options<RotaryOptions>& options, const WindowOptions& windows,
+                  Diagnostics& diagnostics) {
+  if (!windows.limits_blocks() || options->sliding_window) return;
   diagnostics.add(options.where(&RotaryOptions::sliding_window),
                   "model.sliding_window is not set, but blocks are limited to it", "set it, such as 4096");
 }

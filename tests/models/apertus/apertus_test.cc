@@ -7,12 +7,12 @@ namespace apertus_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("apertus: presets have the published models' parameters") {
   CHECK(parameters_of_presets("apertus") ==
         std::map<std::string, std::int64_t>{{"apertus-8b", 8053338240}, {"apertus-70b", 70599864640}});
 }
 
-TEST_CASE("a block's function has two trained numbers, and two that files hold without dimensions") {
+TEST_CASE("apertus: a block's function has two trained numbers, and two that files hold without dimensions") {
   const auto model = make_model("apertus", tiny_with({}));
   const std::string function = "layers.0.mlp.act_fn.";
   const auto files = files_of(*model);
@@ -27,7 +27,7 @@ TEST_CASE("a block's function has two trained numbers, and two that files hold w
   CHECK(files.at("layers.0.mlp.up_proj.weight") == layout::Shape{20, 16});
 }
 
-TEST_CASE("positions that are not scaled are said in files, where transformers would take scaled ones") {
+TEST_CASE("apertus: positions that are not scaled are said in files, where transformers would take scaled ones") {
   const auto more = [](const ModelOptions& options) {
     return make_model("apertus", tiny_with(options))->file_map().more;
   };

@@ -2,7 +2,7 @@
 // parameters.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace apertus_ranks_test {
 
 using namespace capstan::testing;
 
@@ -16,11 +16,13 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 
 }  // namespace
 
-TEST_CASE("Apertus on ranks learns what it learns on one rank", "[matrix]") { learns_the_same(model, family_ways()); }
+TEST_CASE("apertus: Apertus on ranks learns what it learns on one rank", "[matrix]") {
+  learns_the_same(model, family_ways());
+}
 
-TEST_CASE("Apertus's adapters on ranks, and packed rows", "[matrix]") {
+TEST_CASE("apertus: Apertus's adapters on ranks, and packed rows", "[matrix]") {
   learns_the_same(model + lora, adapter_ways());
   packs_the_same(model);
 }
 
-}  // namespace ranks_test
+}  // namespace apertus_ranks_test

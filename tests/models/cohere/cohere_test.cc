@@ -7,7 +7,7 @@ namespace cohere_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("cohere: presets have the published models' parameters") {
   CHECK(parameters_of_presets("cohere") == std::map<std::string, std::int64_t>{{"command-r-v01", 34980831232},
                                                                                {"command-r-08-2024", 32296476672},
                                                                                {"aya-expanse-8b", 8028033024},
@@ -15,7 +15,7 @@ TEST_CASE("presets have the published models' parameters") {
                                                                                {"command-a", 111057580032}});
 }
 
-TEST_CASE("a block has one norm, without a bias") {
+TEST_CASE("cohere: a block has one norm, without a bias") {
   const std::map<std::string, layout::Shape> expected{{"embed_tokens.weight", {31, 16}},
                                                       {"layers.0.input_layernorm.weight", {16}},
                                                       {"layers.0.self_attn.q_proj.weight", {16, 16}},
@@ -29,7 +29,7 @@ TEST_CASE("a block has one norm, without a bias") {
   CHECK(files_of(*make_model("cohere", tiny_with({{"model_type", std::string("cohere")}}))) == expected);
 }
 
-TEST_CASE("files of Cohere 2 say which blocks have the window") {
+TEST_CASE("cohere: files of Cohere 2 say which blocks have the window") {
   auto options = tiny_with({{"sliding_window", std::int64_t{10}}, {"sliding_window_pattern", std::int64_t{2}}});
   options.front().second = std::int64_t{2};
   const auto map = make_model("cohere", options)->file_map();
@@ -39,7 +39,7 @@ TEST_CASE("files of Cohere 2 say which blocks have the window") {
   CHECK(make_model("cohere", first)->file_map().more.count("layer_types") == 0);
 }
 
-TEST_CASE("a Cohere 1 with a window is refused") {
+TEST_CASE("cohere: a Cohere 1 with a window is refused") {
   CHECK_THAT(
       model_faults("cohere", tiny_with({{"model_type", std::string("cohere")}, {"sliding_window", std::int64_t{10}}}))
           .front(),
@@ -47,7 +47,7 @@ TEST_CASE("a Cohere 1 with a window is refused") {
   CHECK(model_faults("cohere", tiny_with({{"model_type", std::string("cohere")}})).empty());
 }
 
-TEST_CASE("a Cohere 2 without a window is refused") {
+TEST_CASE("cohere: a Cohere 2 without a window is refused") {
   CHECK_THAT(model_faults("cohere", tiny_with({})).front(), Contains("sliding_window is not set"));
   // Unless no block would have it.
   CHECK(model_faults("cohere", tiny_with({{"sliding_window_pattern", std::int64_t{1}}})).empty());

@@ -1,7 +1,7 @@
 // Cohere, whose layers stand side by side after one norm, on ranks that share layers, positions, blocks or parameters.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace cohere_ranks_test {
 
 using namespace capstan::testing;
 
@@ -17,15 +17,15 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 
 }  // namespace
 
-TEST_CASE("Cohere 2 on ranks learns what it learns on one rank", "[matrix]") {
+TEST_CASE("cohere: Cohere 2 on ranks learns what it learns on one rank", "[matrix]") {
   learns_the_same(model, family_ways());
   learns_the_same(sizes + "model_type = \"cohere\"\nattention_bias = true\n",
                   {{4, tensor_parallel(2, true) + full_shard}});
 }
 
-TEST_CASE("Cohere 2's adapters on ranks, and packed rows", "[matrix]") {
+TEST_CASE("cohere: Cohere 2's adapters on ranks, and packed rows", "[matrix]") {
   learns_the_same(model + lora, adapter_ways());
   packs_the_same(model);
 }
 
-}  // namespace ranks_test
+}  // namespace cohere_ranks_test

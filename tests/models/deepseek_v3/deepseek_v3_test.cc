@@ -14,7 +14,7 @@ std::int64_t integer(std::int64_t value) { return value; }
 
 }  // namespace
 
-TEST_CASE("DeepSeek V3: the published number of parameters, and floating-point operations") {
+TEST_CASE("deepseek_v3: DeepSeek V3: the published number of parameters, and floating-point operations") {
   const auto model = make_model("deepseek_v3", {}, "deepseek-v3");
   // 671,026,404,352 parameters without the prediction layer, and 58 corrections of 256.
   CHECK(nn::summarise(model->build()).parameters == 671026404352 + 58LL * 256);
@@ -26,7 +26,7 @@ TEST_CASE("DeepSeek V3: the published number of parameters, and floating-point o
   CHECK(model->facts().num_kv_heads == 128);
 }
 
-TEST_CASE("attention has latents with norms of their own, and queries may come from the states") {
+TEST_CASE("deepseek_v3: attention has latents with norms of their own, and queries may come from the states") {
   ModelOptions options{{"num_layers", integer(2)}, {"hidden_size", integer(16)}, {"num_heads", integer(2)},
                        {"query_rank", integer(9)}, {"key_rank", integer(7)},     {"still_dim", integer(5)},
                        {"turned_dim", integer(4)}, {"value_dim", integer(6)},    {"vocab_size", integer(31)}};
@@ -45,7 +45,7 @@ TEST_CASE("attention has latents with norms of their own, and queries may come f
   CHECK_FALSE(plain.contains(at + "q_a_proj.weight"));
 }
 
-TEST_CASE("what such attention has no choice of is refused by name") {
+TEST_CASE("deepseek_v3: what such attention has no choice of is refused by name") {
   using Faults = std::vector<std::string>;
   const auto faults = [](const ModelOptions& options) { return model_faults("deepseek_v3", options); };
   CHECK(faults({{"num_kv_heads", integer(4)}}).empty());

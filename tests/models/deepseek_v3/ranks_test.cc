@@ -2,7 +2,7 @@
 // learns. The model has no line for any of it.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace deepseek_v3_ranks_test {
 
 using namespace capstan;
 using namespace capstan::testing;
@@ -22,7 +22,7 @@ const std::string experts = "[strategy.expert_parallel]\nsize = 2\n";
 
 }  // namespace
 
-TEST_CASE("DeepSeek V3 on ranks learns what it learns on one rank", "[matrix]") {
+TEST_CASE("deepseek_v3: DeepSeek V3 on ranks learns what it learns on one rank", "[matrix]") {
   learns_the_same(deepseek, {{2, full_shard},
                              {2, tensor_parallel(2, false)},
                              {2, tensor_parallel(2, true)},
@@ -40,12 +40,13 @@ TEST_CASE("DeepSeek V3 on ranks learns what it learns on one rank", "[matrix]") 
                                 {1, "[strategy.recompute]\nkeep_attention = true\n"}});
 }
 
-TEST_CASE("DeepSeek V3's adapters of all products on ranks learn what they learn on one rank", "[matrix]") {
+TEST_CASE("deepseek_v3: DeepSeek V3's adapters of all products on ranks learn what they learn on one rank",
+          "[matrix]") {
   learns_the_same(deepseek + "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n",
                   {{2, tensor_parallel(2, false)}, {2, tensor_parallel(2, true)}, {2, full_shard}, {2, experts}});
 }
 
-TEST_CASE("a ring has no row for values of another width than keys, and says so") {
+TEST_CASE("deepseek_v3: a ring has no row for values of another width than keys, and says so") {
   try {
     testing::train({.world = 2,
                     .config = deepseek + two_parts + "method = \"ring\"\n",
@@ -57,4 +58,4 @@ TEST_CASE("a ring has no row for values of another width than keys, and says so"
   }
 }
 
-}  // namespace ranks_test
+}  // namespace deepseek_v3_ranks_test

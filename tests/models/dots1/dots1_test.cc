@@ -7,7 +7,7 @@ namespace dots1_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-TEST_CASE("presets have the published model's parameters") {
+TEST_CASE("dots1: presets have the published model's parameters") {
   CHECK(parameters_of_presets("dots1") == std::map<std::string, std::int64_t>{{"dots.llm1", 142774381696}});
 }
 
@@ -32,7 +32,7 @@ std::vector<bool> windows(const ModelOptions& more) {
 
 }  // namespace
 
-TEST_CASE("a window is in the blocks from max_window_layers on, or where the list says") {
+TEST_CASE("dots1: a window is in the blocks from max_window_layers on, or where the list says") {
   const std::pair<std::string, config::Value> window{"sliding_window", std::int64_t{10}};
   const std::vector<std::string> types{"sliding_attention", "full_attention", "sliding_attention"};
   CHECK(windows({window}) == std::vector<bool>{false, false, false});
@@ -43,14 +43,14 @@ TEST_CASE("a window is in the blocks from max_window_layers on, or where the lis
       Contains("sliding_window is not set"));
 }
 
-TEST_CASE("experts of a token are asked for") {
+TEST_CASE("dots1: experts of a token are asked for") {
   auto options = options_of(1, {});
   CHECK(model_faults("dots1", options).empty());
   options.erase(options.end() - 2);
   CHECK_THAT(model_faults("dots1", options).front(), Contains("experts_per_token is not set"));
 }
 
-TEST_CASE("no window is written as none, which transformers would take for one of 4096") {
+TEST_CASE("dots1: no window is written as none, which transformers would take for one of 4096") {
   CHECK(make_model("dots1", options_of(1, {}))->file_map().more.at("sliding_window") == "null");
 }
 

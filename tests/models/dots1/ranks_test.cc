@@ -1,7 +1,7 @@
 // dots.llm1, one of whose blocks has a window, on ranks that share layers, positions, blocks, experts or parameters.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace dots1_ranks_test {
 
 using namespace capstan::testing;
 
@@ -17,13 +17,13 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 
 }  // namespace
 
-TEST_CASE("dots.llm1 on ranks learns what it learns on one rank", "[matrix]") {
+TEST_CASE("dots1: dots.llm1 on ranks learns what it learns on one rank", "[matrix]") {
   learns_the_same(model, mixture_ways());
 }
 
-TEST_CASE("dots.llm1's adapters on ranks, and packed rows", "[matrix]") {
+TEST_CASE("dots1: dots.llm1's adapters on ranks, and packed rows", "[matrix]") {
   learns_the_same(model + lora, mixture_ways());
   packs_the_same(model);
 }
 
-}  // namespace ranks_test
+}  // namespace dots1_ranks_test

@@ -7,7 +7,7 @@ namespace ernie4_5_moe_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-TEST_CASE("presets have the published model's parameters") {
+TEST_CASE("ernie4_5_moe: presets have the published model's parameters") {
   CHECK(parameters_of_presets("ernie4_5_moe") ==
         std::map<std::string, std::int64_t>{{"ernie4.5-21b-a3b", 21825437888}});
 }
@@ -26,7 +26,7 @@ std::set<int> with_experts(const ModelOptions& more) {
 
 }  // namespace
 
-TEST_CASE("blocks have experts from the first that may to the last, each so many") {
+TEST_CASE("ernie4_5_moe: blocks have experts from the first that may to the last, each so many") {
   CHECK(with_experts({}) == std::set<int>{1, 2, 3, 4, 5});
   CHECK(with_experts({{"first_expert_block", std::int64_t{2}}, {"last_expert_block", std::int64_t{4}}}) ==
         std::set<int>{2, 3, 4});
@@ -34,7 +34,8 @@ TEST_CASE("blocks have experts from the first that may to the last, each so many
 }
 
 TEST_CASE(
-    "a router's correction is a matrix of one row in files, and no layer computes every token without shared experts") {
+    "ernie4_5_moe: a router's correction is a matrix of one row in files, and no layer computes every token without "
+    "shared experts") {
   const ModelOptions more{{"first_expert_block", std::int64_t{0}}, {"shared_experts", std::int64_t{0}}};
   const auto files = files_of(*make_model("ernie4_5_moe", tiny_with(more)));
   CHECK(files.at("layers.0.mlp.moe_statics.e_score_correction_bias") == layout::Shape{1, 8});

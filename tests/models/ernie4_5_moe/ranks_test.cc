@@ -1,7 +1,7 @@
 // ERNIE 4.5's mixtures on ranks that share layers, positions, blocks, experts or parameters.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace ernie4_5_moe_ranks_test {
 
 using namespace capstan::testing;
 
@@ -16,13 +16,13 @@ const std::string experts = "[strategy.expert_parallel]\nsize = 2\n";
 
 }  // namespace
 
-TEST_CASE("ERNIE 4.5 with experts on ranks learns what it learns on one rank", "[matrix]") {
+TEST_CASE("ernie4_5_moe: ERNIE 4.5 with experts on ranks learns what it learns on one rank", "[matrix]") {
   learns_the_same(model, mixture_ways());
 }
 
-TEST_CASE("ERNIE 4.5 with experts's adapters on ranks, and packed rows", "[matrix]") {
+TEST_CASE("ernie4_5_moe: ERNIE 4.5 with experts's adapters on ranks, and packed rows", "[matrix]") {
   learns_the_same(model + lora, mixture_ways());
   packs_the_same(model);
 }
 
-}  // namespace ranks_test
+}  // namespace ernie4_5_moe_ranks_test

@@ -8,7 +8,7 @@ namespace exaone4_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("exaone4: presets have the published models' parameters") {
   CHECK(parameters_of_presets("exaone4") ==
         std::map<std::string, std::int64_t>{{"exaone4-1.2b", 1279391488}, {"exaone4-32b", 32003216384}});
 }
@@ -33,7 +33,7 @@ std::vector<bool> turned(const ModelOptions& more) {
 
 }  // namespace
 
-TEST_CASE("blocks without the window have no rotary positions, unless there is no window at all") {
+TEST_CASE("exaone4: blocks without the window have no rotary positions, unless there is no window at all") {
   const std::pair<std::string, config::Value> window{"sliding_window", std::int64_t{10}};
   CHECK(turned({}) == std::vector<bool>{true, true, true, true});
   CHECK(turned({window}) == std::vector<bool>{true, true, true, false});
@@ -43,14 +43,14 @@ TEST_CASE("blocks without the window have no rotary positions, unless there is n
   CHECK(turned({{"sliding_window", std::int64_t{100000}}}) == std::vector<bool>{true, true, true, false});
 }
 
-TEST_CASE("no window is written as none, which transformers would take for one of 4096") {
+TEST_CASE("exaone4: no window is written as none, which transformers would take for one of 4096") {
   CHECK(make_model("exaone4", tiny_with({}))->file_map().more.at("sliding_window") == "null");
   CHECK_FALSE(make_model("exaone4", tiny_with({{"sliding_window", std::int64_t{10}}}))
                   ->file_map()
                   .more.contains("sliding_window"));
 }
 
-TEST_CASE("blocks with a window that is not set are refused") {
+TEST_CASE("exaone4: blocks with a window that is not set are refused") {
   CHECK_THAT(
       model_faults("exaone4", tiny_with({{"layer_types", std::vector<std::string>{"sliding_attention"}}})).front(),
       Contains("sliding_window is not set"));

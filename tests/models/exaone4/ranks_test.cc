@@ -2,7 +2,7 @@
 // parameters.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace exaone4_ranks_test {
 
 using namespace capstan::testing;
 
@@ -17,11 +17,13 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 
 }  // namespace
 
-TEST_CASE("EXAONE 4 on ranks learns what it learns on one rank", "[matrix]") { learns_the_same(model, family_ways()); }
+TEST_CASE("exaone4: EXAONE 4 on ranks learns what it learns on one rank", "[matrix]") {
+  learns_the_same(model, family_ways());
+}
 
-TEST_CASE("EXAONE 4's adapters on ranks, and packed rows", "[matrix]") {
+TEST_CASE("exaone4: EXAONE 4's adapters on ranks, and packed rows", "[matrix]") {
   learns_the_same(model + lora, adapter_ways());
   packs_the_same(model);
 }
 
-}  // namespace ranks_test
+}  // namespace exaone4_ranks_test

@@ -36,7 +36,7 @@ std::vector<nn::AttentionSpec> attention_of(const nn::Model& model) {
 
 }  // namespace
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("gemma2: presets have the published models' parameters") {
   const std::map<std::string, std::int64_t> published{
       {"gemma2-2b", 2614341888}, {"gemma2-9b", 9241705984}, {"gemma2-27b", 27227128320}};
   CHECK(model_host().load("model", "gemma2").presets.size() == published.size());
@@ -46,7 +46,7 @@ TEST_CASE("presets have the published models' parameters") {
   }
 }
 
-TEST_CASE("norms stand before and after each layer, and the head is the table") {
+TEST_CASE("gemma2: norms stand before and after each layer, and the head is the table") {
   const std::map<std::string, layout::Shape> expected{{"embed_tokens.weight", {31, 16}},
                                                       {"layers.0.input_layernorm.weight", {16}},
                                                       {"layers.0.self_attn.q_proj.weight", {24, 16}},
@@ -65,7 +65,7 @@ TEST_CASE("norms stand before and after each layer, and the head is the table") 
   CHECK(files_of(*make_model("gemma2", options)) == expected);
 }
 
-TEST_CASE("local and global blocks take turns, or stand where layer_types says") {
+TEST_CASE("gemma2: local and global blocks take turns, or stand where layer_types says") {
   const auto model = make_model("gemma2", tiny({{"query_pre_attn_scalar", integer(25)}}));
   const auto specs = attention_of(*model);
   REQUIRE(specs.size() == 2);
@@ -82,7 +82,7 @@ TEST_CASE("local and global blocks take turns, or stand where layer_types says")
   CHECK(turned[1].window == 5);
 }
 
-TEST_CASE("what a Gemma 2 cannot be is refused") {
+TEST_CASE("gemma2: what a Gemma 2 cannot be is refused") {
   const auto fault_of = [](const ModelOptions& more) {
     const auto faults = model_faults("gemma2", tiny(more));
     REQUIRE(faults.size() == 1);

@@ -29,7 +29,7 @@ ModelOptions tiny(ModelOptions more = {}) {
 
 }  // namespace
 
-TEST_CASE("presets have the published text models' parameters") {
+TEST_CASE("gemma3: presets have the published text models' parameters") {
   const std::map<std::string, std::int64_t> published{{"gemma3-270m", 268098176},
                                                       {"gemma3-1b", 999885952},
                                                       {"gemma3-4b-text", 3880263168},
@@ -42,7 +42,7 @@ TEST_CASE("presets have the published text models' parameters") {
   }
 }
 
-TEST_CASE("q and k have norms by head, and every so many blocks one is global") {
+TEST_CASE("gemma3: q and k have norms by head, and every so many blocks one is global") {
   const auto model = make_model("gemma3", tiny());
   const auto files = files_of(*model);
   CHECK(files.at("layers.3.self_attn.q_norm.weight") == layout::Shape{6});
@@ -53,7 +53,7 @@ TEST_CASE("q and k have norms by head, and every so many blocks one is global") 
   CHECK(windows == std::vector<std::int64_t>{5, 5, 0, 5});
 }
 
-TEST_CASE("what a Gemma 3 cannot be is refused") {
+TEST_CASE("gemma3: what a Gemma 3 cannot be is refused") {
   const auto fault_of = [](const ModelOptions& more) {
     const auto faults = model_faults("gemma3", tiny(more));
     REQUIRE(faults.size() == 1);

@@ -2,7 +2,7 @@
 // line for any of it.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace gemma3_ranks_test {
 
 using namespace capstan;
 
@@ -20,7 +20,7 @@ std::string of(const std::string& strategy) { return "[strategy." + strategy + "
 
 }  // namespace
 
-TEST_CASE("Gemma 3 on ranks learns what it learns on one rank", "[matrix]") {
+TEST_CASE("gemma3: Gemma 3 on ranks learns what it learns on one rank", "[matrix]") {
   testing::learns_the_same(model, {{2, of("tensor_parallel")},
                                    {2, of("tensor_parallel") + sequence},
                                    {2, fsdp},
@@ -32,9 +32,9 @@ TEST_CASE("Gemma 3 on ranks learns what it learns on one rank", "[matrix]") {
                                    {4, of("context_parallel") + fsdp + packing}});
 }
 
-TEST_CASE("Gemma 3's adapters on ranks learn what they learn on one rank", "[matrix]") {
+TEST_CASE("gemma3: Gemma 3's adapters on ranks learn what they learn on one rank", "[matrix]") {
   testing::learns_the_same(model + lora,
                            {{2, of("tensor_parallel") + sequence}, {2, fsdp}, {2, of("pipeline_parallel")}});
 }
 
-}  // namespace ranks_test
+}  // namespace gemma3_ranks_test

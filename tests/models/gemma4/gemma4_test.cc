@@ -51,7 +51,7 @@ ModelOptions experts() {
 
 }  // namespace
 
-TEST_CASE("presets have the published text models' parameters") {
+TEST_CASE("gemma4: presets have the published text models' parameters") {
   // Those of transformers' Gemma4ForCausalLM, with a factor for each block's output.
   const std::map<std::string, std::int64_t> published{{"gemma4-e2b-text", 4628569344 + 35},
                                                       {"gemma4-e4b-text", 7463013376 + 42},
@@ -64,7 +64,7 @@ TEST_CASE("presets have the published text models' parameters") {
   }
 }
 
-TEST_CASE("experts stand beside the feed-forward layer, with a tensor a matrix of all of them in files") {
+TEST_CASE("gemma4: experts stand beside the feed-forward layer, with a tensor a matrix of all of them in files") {
   const auto files = files_of(*make_model("gemma4", tiny(experts())));
   using layout::Shape;
   const std::string block = "layers.0.", sharing = "layers.4.";
@@ -82,7 +82,7 @@ TEST_CASE("experts stand beside the feed-forward layer, with a tensor a matrix o
   }
 }
 
-TEST_CASE("blocks have the heads of their kind, and those that share keys have none of their own") {
+TEST_CASE("gemma4: blocks have the heads of their kind, and those that share keys have none of their own") {
   const auto files = files_of(*make_model("gemma4", tiny()));
   using layout::Shape;
   CHECK(files.at("layers.0.self_attn.q_proj.weight") == Shape{24, 16});
@@ -103,13 +103,13 @@ TEST_CASE("blocks have the heads of their kind, and those that share keys have n
   CHECK(files.at("layers.2.per_layer_input_gate.weight") == Shape{3, 16});
 }
 
-TEST_CASE("the factor of a block's output is stored, and never trained") {
+TEST_CASE("gemma4: the factor of a block's output is stored, and never trained") {
   const auto records = records_of(*make_model("gemma4", tiny()));
   CHECK_FALSE(records.at("model.layers.4.layer_scalar").trainable);
   CHECK(records.at("model.layers.4.layer_scalar").shape == layout::Shape{1});
 }
 
-TEST_CASE("blocks that give or read keys have no region of their attention: what would run again leaves them") {
+TEST_CASE("gemma4: blocks that give or read keys have no region of their attention: what would run again leaves them") {
   const auto units = make_model("gemma4", tiny())->build();
   std::vector<bool> has;
   for (std::size_t i = 1; i + 1 < units.size(); ++i) {
@@ -119,7 +119,7 @@ TEST_CASE("blocks that give or read keys have no region of their attention: what
   CHECK(has == std::vector<bool>{true, false, false, false, false});
 }
 
-TEST_CASE("what a Gemma 4 cannot be is refused") {
+TEST_CASE("gemma4: what a Gemma 4 cannot be is refused") {
   const auto fault_of = [](const ModelOptions& more) {
     const auto faults = model_faults("gemma4", tiny(more));
     REQUIRE(faults.size() == 1);

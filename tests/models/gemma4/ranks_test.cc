@@ -3,7 +3,7 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
-namespace ranks_test {
+namespace gemma4_ranks_test {
 
 using namespace capstan;
 
@@ -49,7 +49,7 @@ void check(const std::string& trained, const std::vector<std::pair<int, std::str
 
 }  // namespace
 
-TEST_CASE("Gemma 4 on ranks learns what it learns on one rank", "[matrix]") {
+TEST_CASE("gemma4: Gemma 4 on ranks learns what it learns on one rank", "[matrix]") {
   check(model, {{2, of("tensor_parallel") + sequence}, {2, fsdp}, {2, of("pipeline_parallel")}});
   check(sharing, {{2, of("tensor_parallel")},
                   {2, of("tensor_parallel") + sequence},
@@ -65,7 +65,7 @@ TEST_CASE("Gemma 4 on ranks learns what it learns on one rank", "[matrix]") {
                   {4, of("context_parallel") + fsdp + packing}});
 }
 
-TEST_CASE("Gemma 4's mixtures on ranks learn what they learn on one rank", "[matrix]") {
+TEST_CASE("gemma4: Gemma 4's mixtures on ranks learn what they learn on one rank", "[matrix]") {
   check(mixture, {{2, of("tensor_parallel")},
                   {2, of("tensor_parallel") + sequence},
                   {2, of("expert_parallel")},
@@ -80,8 +80,8 @@ TEST_CASE("Gemma 4's mixtures on ranks learn what they learn on one rank", "[mat
   check(mixture + lora, {{2, of("tensor_parallel") + sequence}, {2, of("expert_parallel")}, {2, fsdp}});
 }
 
-TEST_CASE("Gemma 4's adapters on ranks learn what they learn on one rank", "[matrix]") {
+TEST_CASE("gemma4: Gemma 4's adapters on ranks learn what they learn on one rank", "[matrix]") {
   check(sharing + lora, {{2, of("tensor_parallel") + sequence}, {2, fsdp}, {2, of("pipeline_parallel")}});
 }
 
-}  // namespace ranks_test
+}  // namespace gemma4_ranks_test

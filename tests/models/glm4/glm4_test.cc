@@ -18,7 +18,7 @@ std::int64_t integer(std::int64_t value) { return value; }
 
 }  // namespace
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("glm4: presets have the published models' parameters") {
   const std::map<std::string, std::int64_t> published{
       {"glm4-9b-chat", 9399951360}, {"glm4-9b-0414", 9400279040}, {"glm4-32b-0414", 32566081536}};
   CHECK(model_host().load("model", "glm4").presets.size() == published.size());
@@ -28,7 +28,7 @@ TEST_CASE("presets have the published models' parameters") {
   }
 }
 
-TEST_CASE("files hold gate and up as one module; a glm has no norms after its layers") {
+TEST_CASE("glm4: files hold gate and up as one module; a glm has no norms after its layers") {
   const auto files = [](const std::string& type) {
     return files_of(*make_model("glm4", {{"model_type", type},
                                          {"num_layers", integer(1)},
@@ -58,7 +58,7 @@ TEST_CASE("files hold gate and up as one module; a glm has no norms after its la
   CHECK(files("glm4") == expected);
 }
 
-TEST_CASE("what does not fit is refused with its line and what to do") {
+TEST_CASE("glm4: what does not fit is refused with its line and what to do") {
   CHECK_THAT(model_faults("glm4", {{"head_dim", integer(14)}}).front(), Contains("7 of a head's 14 numbers"));
   CHECK(model_faults("glm4", {{"model_type", std::string("chatglm")}}).size() == 1);
 }

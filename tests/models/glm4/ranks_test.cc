@@ -1,7 +1,7 @@
 // GLM 4, which turns half of each head in pairs, on ranks that share layers, positions, blocks or parameters.
 #include "support/layouts.h"
 
-namespace ranks_test {
+namespace glm4_ranks_test {
 
 using namespace capstan::testing;
 
@@ -14,7 +14,7 @@ const std::string adapters = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntarg
 }  // namespace
 
 // Sums in float64 in another order, which AdamW amplifies: what the project promises.
-TEST_CASE("GLM 4 on ranks learns what it learns on one rank", "[matrix]") {
+TEST_CASE("glm4: GLM 4 on ranks learns what it learns on one rank", "[matrix]") {
   check_splits(model, decoder_splits(), 1e-10);
   // A key head that two ranks share, and no norms after the layers.
   check_splits(configuration("glm4",
@@ -24,7 +24,7 @@ TEST_CASE("GLM 4 on ranks learns what it learns on one rank", "[matrix]") {
                {{2, "[strategy.tensor_parallel]\nsize = 2\nsequence_parallel = true\n"}}, 1e-10);
 }
 
-TEST_CASE("GLM 4's adapters on ranks learn what they learn on one rank", "[matrix]") {
+TEST_CASE("glm4: GLM 4's adapters on ranks learn what they learn on one rank", "[matrix]") {
   const std::string tensor = "[strategy.tensor_parallel]\nsize = 2\n";
   check_splits(model + adapters,
                {{2, tensor},
@@ -34,4 +34,4 @@ TEST_CASE("GLM 4's adapters on ranks learn what they learn on one rank", "[matri
                1e-10);
 }
 
-}  // namespace ranks_test
+}  // namespace glm4_ranks_test

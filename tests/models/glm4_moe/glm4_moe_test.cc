@@ -14,7 +14,7 @@ std::int64_t integer(std::int64_t value) { return value; }
 
 }  // namespace
 
-TEST_CASE("presets have the published models' parameters, without their prediction layers") {
+TEST_CASE("glm4_moe: presets have the published models' parameters, without their prediction layers") {
   // GLM-4.5: 151552 x 5120 twice and a norm; 92 x (attention 5120 x (2 x 96 + 2 x 8) x 128 with biases 112 x 128, two
   // norms and those of heads); 3 x 3 x 5120 x 12288; 89 x (161 experts of 3 x 5120 x 1536, a router with corrections).
   const std::int64_t attention = 5120LL * 208 * 128 + 112LL * 128 + 2LL * 5120 + 2LL * 128;
@@ -27,7 +27,7 @@ TEST_CASE("presets have the published models' parameters, without their predicti
   CHECK(parameters_of_presets("glm4_moe") == published);
 }
 
-TEST_CASE("blocks with experts have a shared one and a correction that is no parameter") {
+TEST_CASE("glm4_moe: blocks with experts have a shared one and a correction that is no parameter") {
   const ModelOptions options{{"num_layers", integer(2)},  {"hidden_size", integer(16)},
                              {"num_heads", integer(4)},   {"num_kv_heads", integer(2)},
                              {"ff_dim", integer(20)},     {"vocab_size", integer(31)},
@@ -46,7 +46,7 @@ TEST_CASE("blocks with experts have a shared one and a correction that is no par
   CHECK(model->file_map().kept == std::vector<std::string>{"model.layers.2."});
 }
 
-TEST_CASE("numbers that do not fit are refused by name") {
+TEST_CASE("glm4_moe: numbers that do not fit are refused by name") {
   using Faults = std::vector<std::string>;
   const auto faults = [](const ModelOptions& options) { return model_faults("glm4_moe", options); };
   CHECK(faults({{"num_layers", integer(2)}}).empty());

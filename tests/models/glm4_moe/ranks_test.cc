@@ -2,7 +2,7 @@
 // no line for any of it.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace glm4_moe_ranks_test {
 
 using namespace capstan;
 using namespace capstan::testing;
@@ -19,7 +19,7 @@ const std::string experts = "[strategy.expert_parallel]\nsize = 2\n";
 
 }  // namespace
 
-TEST_CASE("GLM 4's mixtures on ranks learn what they learn on one rank", "[matrix]") {
+TEST_CASE("glm4_moe: GLM 4's mixtures on ranks learn what they learn on one rank", "[matrix]") {
   learns_the_same(glm, {{2, full_shard},
                         {2, tensor_parallel(2, false)},
                         {2, tensor_parallel(2, true)},
@@ -32,12 +32,13 @@ TEST_CASE("GLM 4's mixtures on ranks learn what they learn on one rank", "[matri
                         {4, tensor_parallel(2, true) + experts + full_shard}});
 }
 
-TEST_CASE("GLM 4's adapters of all products on ranks learn what they learn on one rank", "[matrix]") {
+TEST_CASE("glm4_moe: GLM 4's adapters of all products on ranks learn what they learn on one rank", "[matrix]") {
   learns_the_same(glm + "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n",
                   {{2, tensor_parallel(2, true)}, {2, experts}, {2, full_shard}});
 }
 
-TEST_CASE("a router trained whole beside GLM 4's adapters learns on ranks what it learns on one rank", "[matrix]") {
+TEST_CASE("glm4_moe: a router trained whole beside GLM 4's adapters learns on ranks what it learns on one rank",
+          "[matrix]") {
   const std::string gate = "model.layers.1.mlp.gate.";
   const std::string model = glm + "[strategy.lora]\nrank = 3\ninit = \"random\"\nmodules_to_save = [\"gate\"]\n";
   const auto gradients = testing::train({.config = model, .steps = 1}).gradients;
@@ -46,4 +47,4 @@ TEST_CASE("a router trained whole beside GLM 4's adapters learns on ranks what i
   learns_the_same(model, {{2, tensor_parallel(2, true)}, {2, experts}, {2, full_shard}, {2, two_stages}});
 }
 
-}  // namespace ranks_test
+}  // namespace glm4_moe_ranks_test

@@ -101,7 +101,7 @@ nn::Batch prompt_batch(const at::Tensor& tokens, const std::vector<std::int64_t>
 
 }  // namespace
 
-TEST_CASE("GPT-2 small has GPT-2 small's sizes and 124,439,808 parameters") {
+TEST_CASE("gpt: GPT-2 small has GPT-2 small's sizes and 124,439,808 parameters") {
   const auto model = make_gpt(small);
   const auto facts = model->facts();
   CHECK(facts.vocab_size == 50257);
@@ -122,13 +122,13 @@ TEST_CASE("GPT-2 small has GPT-2 small's sizes and 124,439,808 parameters") {
   CHECK(parameters == 124439808);
 }
 
-TEST_CASE("attention_dropout in the facts: its own option, or dropout") {
+TEST_CASE("gpt: attention_dropout in the facts: its own option, or dropout") {
   CHECK(!make_gpt({{"dropout", 0.0}})->facts().attention_dropout);
   CHECK(!make_gpt({{"dropout", 0.1}, {"attention_dropout", 0.0}})->facts().attention_dropout);
   CHECK(make_gpt({{"dropout", 0.0}, {"attention_dropout", 0.1}})->facts().attention_dropout);
 }
 
-TEST_CASE("records are Hugging Face's tensors, q, k and v apart") {
+TEST_CASE("gpt: records are Hugging Face's tensors, q, k and v apart") {
   const auto records = records_of(make_gpt(small)->build());
   std::map<std::string, layout::Shape> expected{
       {"wte.weight", {50257, 768}}, {"wpe.weight", {1024, 768}}, {"ln_f.weight", {768}}, {"ln_f.bias", {768}}};
@@ -157,7 +157,7 @@ TEST_CASE("records are Hugging Face's tensors, q, k and v apart") {
   CHECK(got == expected);
 }
 
-TEST_CASE("the file map covers every record, with the shapes of GPT-2's files") {
+TEST_CASE("gpt: the file map covers every record, with the shapes of GPT-2's files") {
   const auto model = make_gpt(small);
   const auto records = records_of(model->build());
   const auto map = model->file_map();
@@ -196,7 +196,7 @@ TEST_CASE("the file map covers every record, with the shapes of GPT-2's files") 
   CHECK(map.prefixes == std::vector<std::string>{"transformer."});
 }
 
-TEST_CASE("a hidden size that the heads don't divide is said with its line and a fix") {
+TEST_CASE("gpt: a hidden size that the heads don't divide is said with its line and a fix") {
   Diagnostics diagnostics;
   const auto model = make_gpt({{"num_heads", integer(4)}, {"hidden_size", integer(10)}}, diagnostics);
   diagnostics.throw_if_any();
@@ -208,7 +208,7 @@ TEST_CASE("a hidden size that the heads don't divide is said with its line and a
 }
 
 TEST_CASE(
-    "initial values: 0.02, what writes to the residual stream divided by sqrt(2 layers), norms one, biases zero") {
+    "gpt: initial values: 0.02, what writes to the residual stream divided by sqrt(2 layers), norms one, biases zero") {
   const auto records = records_of(make_gpt(small)->build());
   for (const auto& [name, record] : records) {
     INFO(name);
@@ -225,7 +225,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("the residual projections' numbers have that deviation") {
+TEST_CASE("gpt: the residual projections' numbers have that deviation") {
   const auto records = records_of(make_gpt({{"hidden_size", integer(64)}, {"num_layers", integer(8)}})->build());
   const auto& record = records.at("h.3.mlp.c_proj.weight");
   auto values = at::empty(record.shape, at::kDouble);
@@ -234,7 +234,7 @@ TEST_CASE("the residual projections' numbers have that deviation") {
   CHECK(values.std().item<double>() == Approx(0.02 / 4).epsilon(0.034));
 }
 
-TEST_CASE("floating-point operations for a token, by hand") {
+TEST_CASE("gpt: floating-point operations for a token, by hand") {
   const auto model = make_gpt({{"vocab_size", integer(10)},
                                {"hidden_size", integer(4)},
                                {"num_layers", integer(2)},
@@ -248,7 +248,7 @@ TEST_CASE("floating-point operations for a token, by hand") {
   CHECK(model->flops_per_token(0) == 6 * (224 + 40));
 }
 
-TEST_CASE("layers that strategies may look at") {
+TEST_CASE("gpt: layers that strategies may look at") {
   const auto units = make_gpt(tiny)->build();
   CHECK(units[0]->all<nn::Embedding>().size() == 2);
   std::vector<std::string> names;
@@ -260,7 +260,7 @@ TEST_CASE("layers that strategies may look at") {
   CHECK(regions == std::vector<std::string>{"attention", "mlp"});
 }
 
-TEST_CASE("the loss sum is minus the log probability of every label that is not -100") {
+TEST_CASE("gpt: the loss sum is minus the log probability of every label that is not -100") {
   const auto units = make_gpt(tiny)->build();
   bind_initial(units);
   const auto tokens = (at::arange(18, at::kLong) * 7).remainder(31).view({2, 9});
@@ -281,7 +281,7 @@ TEST_CASE("the loss sum is minus the log probability of every label that is not 
   CHECK(run(units, batch).item<double>() == Approx(expected).epsilon(1e-13));
 }
 
-TEST_CASE("generation with the cache says what full forwards say") {
+TEST_CASE("gpt: generation with the cache says what full forwards say") {
   const auto units = make_gpt(tiny)->build();
   bind_initial(units);
   const std::vector<std::int64_t> lengths{3, 6, 1};
@@ -313,7 +313,7 @@ TEST_CASE("generation with the cache says what full forwards say") {
   CHECK(got == expected);
 }
 
-TEST_CASE("the exact and the approximate GELU differ as they should") {
+TEST_CASE("gpt: the exact and the approximate GELU differ as they should") {
   const auto hidden = [](const std::string& activation) {
     auto options = tiny;
     options.emplace_back("activation", activation);
@@ -326,13 +326,13 @@ TEST_CASE("the exact and the approximate GELU differ as they should") {
   CHECK(difference < 1e-1);
 }
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("gpt: presets have the published models' parameters") {
   const std::map<std::string, std::int64_t> published{
       {"gpt2", 124439808}, {"gpt2-medium", 354823168}, {"gpt2-large", 774030080}, {"gpt2-xl", 1557611200}};
   CHECK(testing::parameters_of_presets("gpt") == published);
 }
 
-TEST_CASE("an untied head has a matrix of its own") {
+TEST_CASE("gpt: an untied head has a matrix of its own") {
   const auto model = make_gpt({{"tie_word_embeddings", false}});
   CHECK(records_of(model->build()).count("lm_head.weight") == 1);
   CHECK(model->file_map().tensors.at("lm_head.weight").name == "lm_head.weight");
@@ -342,7 +342,7 @@ TEST_CASE("an untied head has a matrix of its own") {
   CHECK(make_gpt({{"tie_word_embeddings", true}})->file_map().copies == tied);
 }
 
-TEST_CASE("what the architecture does not cover is refused by name") {
+TEST_CASE("gpt: what the architecture does not cover is refused by name") {
   CHECK(testing::model_faults("gpt", {{"scale_attn_by_inverse_layer_idx", true}}) ==
         std::vector<std::string>{
             "a.toml:10: model.scale_by_layer is not supported\n    fix: set scale_by_layer = false"});

@@ -1,11 +1,11 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
-namespace ranks_test {
+namespace gpt_ranks_test {
 
 using namespace capstan;
 
-TEST_CASE("GPT learns the same sharded over three ranks as on one") {
+TEST_CASE("gpt: GPT learns the same sharded over three ranks as on one") {
   const std::string gpt =
       "[model]\nplugin = \"gpt\"\nvocab_size = 261\nhidden_size = 12\nnum_layers = 2\nnum_heads = 3\nff_dim = 22\n"
       "seq_length = 24\ndropout = 0.1\n";
@@ -15,4 +15,4 @@ TEST_CASE("GPT learns the same sharded over three ranks as on one") {
   CHECK(testing::differences(sharded, alone, 1e-10) == "");
 }
 
-}  // namespace ranks_test
+}  // namespace gpt_ranks_test

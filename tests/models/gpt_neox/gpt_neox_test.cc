@@ -17,7 +17,7 @@ const ModelOptions tiny{{"num_layers", integer(1)}, {"hidden_size", integer(12)}
 
 }  // namespace
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("gpt_neox: presets have the published models' parameters") {
   const std::map<std::string, std::int64_t> published{
       {"pythia-70m", 70426624},    {"pythia-160m", 162322944},  {"pythia-410m", 405334016},
       {"pythia-1b", 1011781632},   {"pythia-1.4b", 1414647808}, {"pythia-2.8b", 2775208960},
@@ -25,7 +25,7 @@ TEST_CASE("presets have the published models' parameters") {
   CHECK(parameters_of_presets("gpt_neox") == published);
 }
 
-TEST_CASE("records are Hugging Face's tensors; QKV is [head, 3, dim, hidden], a matrix in the file") {
+TEST_CASE("gpt_neox: records are Hugging Face's tensors; QKV is [head, 3, dim, hidden], a matrix in the file") {
   const auto model = make_model("gpt_neox", tiny);
   const auto records = records_of(*model);
   CHECK(records.at("gpt_neox.layers.0.attention.query_key_value.weight").shape == layout::Shape{3, 3, 4, 12});
@@ -50,7 +50,7 @@ TEST_CASE("records are Hugging Face's tensors; QKV is [head, 3, dim, hidden], a 
   CHECK(model->file_map().unprefixed == std::vector<std::string>{"embed_out.weight"});
 }
 
-TEST_CASE("a tied head is the embedding, and attention may have no biases") {
+TEST_CASE("gpt_neox: a tied head is the embedding, and attention may have no biases") {
   auto options = tiny;
   options.insert(options.end(), {{"tie_word_embeddings", true}, {"attention_bias", false}});
   const auto model = make_model("gpt_neox", options);
@@ -62,7 +62,7 @@ TEST_CASE("a tied head is the embedding, and attention may have no biases") {
   CHECK(model->file_map().copies == std::map<std::string, std::string>{{"embed_out.weight", "embed_in.weight"}});
 }
 
-TEST_CASE("faults are said with their line and a fix") {
+TEST_CASE("gpt_neox: faults are said with their line and a fix") {
   using Faults = std::vector<std::string>;
   CHECK(model_faults("gpt_neox", {{"hidden_size", integer(10)}, {"num_heads", integer(4)}, {"rotary_pct", 1.0}}) ==
         Faults{"a.toml:10: model.hidden_size 10 is not divisible by model.num_heads 4\n"

@@ -2,7 +2,7 @@
 // the same input.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace gpt_neox_ranks_test {
 
 using namespace capstan::testing;
 
@@ -15,7 +15,7 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 
 }  // namespace
 
-TEST_CASE("GPT-NeoX on ranks learns what it learns on one rank", "[matrix]") {
+TEST_CASE("gpt_neox: GPT-NeoX on ranks learns what it learns on one rank", "[matrix]") {
   learns_the_same(model, {{2, tensor_parallel(2, false)},
                           {4, tensor_parallel(4, true)},
                           {2, full_shard},
@@ -27,9 +27,9 @@ TEST_CASE("GPT-NeoX on ranks learns what it learns on one rank", "[matrix]") {
   learns_the_same(model + "dropout = 0.1\nattention_dropout = 0.1\n", {{2, tensor_parallel(2, true)}, {2, full_shard}});
 }
 
-TEST_CASE("GPT-NeoX's adapters on ranks, and packed rows", "[matrix]") {
+TEST_CASE("gpt_neox: GPT-NeoX's adapters on ranks, and packed rows", "[matrix]") {
   learns_the_same(model + lora, adapter_ways());
   packs_the_same(model);
 }
 
-}  // namespace ranks_test
+}  // namespace gpt_neox_ranks_test

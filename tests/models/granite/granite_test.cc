@@ -17,7 +17,7 @@ std::int64_t integer(std::int64_t value) { return value; }
 
 }  // namespace
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("granite: presets have the published models' parameters") {
   const std::map<std::string, std::int64_t> published{{"granite3.0-2b", 2533531648},
                                                       {"granite3.0-8b", 8170848256},
                                                       {"granite3.1-2b", 2533531648},
@@ -29,7 +29,7 @@ TEST_CASE("presets have the published models' parameters") {
   }
 }
 
-TEST_CASE("a score's multiplier is written where it is not set") {
+TEST_CASE("granite: a score's multiplier is written where it is not set") {
   const auto more = [](const testing::ModelOptions& options) {
     return make_model("granite", options)->file_map().more;
   };
@@ -37,7 +37,7 @@ TEST_CASE("a score's multiplier is written where it is not set") {
   CHECK_FALSE(more({{"attention_multiplier", 0.5}}).contains("attention_multiplier"));
 }
 
-TEST_CASE("what does not fit is refused with its line and what to do") {
+TEST_CASE("granite: what does not fit is refused with its line and what to do") {
   CHECK(model_faults("granite", {{"logits_scaling", 0.0}}).size() == 1);
   CHECK_THAT(model_faults("granite", {{"model_type", std::string("granitemoe")}}).front(),
              Contains("model.model_type is \"granitemoe\", but must be one of \"granite\""));

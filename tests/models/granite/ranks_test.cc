@@ -1,7 +1,7 @@
 // Granite 3, with multipliers, on ranks that share layers, positions, blocks or parameters.
 #include "support/layouts.h"
 
-namespace ranks_test {
+namespace granite_ranks_test {
 
 using namespace capstan::testing;
 
@@ -16,12 +16,12 @@ const std::string model = configuration(
 }  // namespace
 
 // Sums in float64 in another order, which AdamW amplifies: what the project promises.
-TEST_CASE("Granite 3 on ranks learns what it learns on one rank", "[matrix]") {
+TEST_CASE("granite: Granite 3 on ranks learns what it learns on one rank", "[matrix]") {
   check_splits(model, decoder_splits(), 1e-10);
 }
 
-TEST_CASE("Granite 3's adapters on ranks learn what they learn on one rank", "[matrix]") {
+TEST_CASE("granite: Granite 3's adapters on ranks learn what they learn on one rank", "[matrix]") {
   check_splits(model + all_adapters, adapter_splits(), 1e-10);
 }
 
-}  // namespace ranks_test
+}  // namespace granite_ranks_test

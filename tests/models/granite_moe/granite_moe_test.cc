@@ -7,7 +7,7 @@ namespace granite_moe_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("granite_moe: presets have the published models' parameters") {
   CHECK(parameters_of_presets("granite_moe") ==
         std::map<std::string, std::int64_t>{{"granite3.0-1b-a400m", 1334628352},
                                             {"granite3.0-3b-a800m", 3298793472},
@@ -15,7 +15,7 @@ TEST_CASE("presets have the published models' parameters") {
                                             {"granite3.1-3b-a800m", 3298793472}});
 }
 
-TEST_CASE("files hold all experts of a block in two tensors, and gate and up of the shared layer in one") {
+TEST_CASE("granite_moe: files hold all experts of a block in two tensors, and gate and up of the shared layer in one") {
   std::map<std::string, layout::Shape> expected{{"embed_tokens.weight", {31, 16}},
                                                 {"layers.0.input_layernorm.weight", {16}},
                                                 {"layers.0.self_attn.q_proj.weight", {16, 16}},
@@ -37,7 +37,7 @@ TEST_CASE("files hold all experts of a block in two tensors, and gate and up of 
   CHECK(files_of(*make_model("granite_moe", tiny_with(shared))) == expected);
 }
 
-TEST_CASE("a granitemoe with a shared layer is refused") {
+TEST_CASE("granite_moe: a granitemoe with a shared layer is refused") {
   CHECK(model_faults("granite_moe", tiny_with({{"shared_dim", std::int64_t{6}}})) ==
         std::vector<std::string>{"a.toml:16: model.shared_dim is set, but granitemoe has no such layer\n"
                                  "    fix: set model_type = \"granitemoeshared\", or remove it"});

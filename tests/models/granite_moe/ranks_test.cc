@@ -2,7 +2,7 @@
 // or experts.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace granite_moe_ranks_test {
 
 using namespace capstan::testing;
 
@@ -18,13 +18,13 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 
 }  // namespace
 
-TEST_CASE("Granite's mixture on ranks learns what it learns on one rank", "[matrix]") {
+TEST_CASE("granite_moe: Granite's mixture on ranks learns what it learns on one rank", "[matrix]") {
   learns_the_same(model, mixture_ways());
 }
 
-TEST_CASE("Granite's mixture's adapters on ranks, and packed rows", "[matrix]") {
+TEST_CASE("granite_moe: Granite's mixture's adapters on ranks, and packed rows", "[matrix]") {
   learns_the_same(model + lora, mixture_ways());
   packs_the_same(model);
 }
 
-}  // namespace ranks_test
+}  // namespace granite_moe_ranks_test

@@ -8,7 +8,7 @@ namespace hunyuan_v1_dense_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("hunyuan_v1_dense: presets have the published models' parameters") {
   CHECK(parameters_of_presets("hunyuan_v1_dense") == std::map<std::string, std::int64_t>{{"hunyuan-0.5b", 539010048},
                                                                                          {"hunyuan-1.8b", 1791080448},
                                                                                          {"hunyuan-4b", 4221757440},
@@ -24,7 +24,7 @@ nn::HeadsCall call_of(const nn::Attention& attention, const nn::Batch& batch) {
 
 }  // namespace
 
-TEST_CASE("q and k turn before their norms, by a base that alpha scales") {
+TEST_CASE("hunyuan_v1_dense: q and k turn before their norms, by a base that alpha scales") {
   const ModelOptions options{{"rope_type", std::string("dynamic")}, {"rope_alpha", 8.0}, {"rope_factor", 1.0}};
   const auto units = make_model("hunyuan_v1_dense", tiny_with(options))->build();
   const nn::Batch batch;
@@ -35,7 +35,7 @@ TEST_CASE("q and k turn before their norms, by a base that alpha scales") {
   CHECK(call.rotary->frequencies(at::kDouble).at(1) == Approx(1.0 / std::sqrt(10000.0 * 64)));
 }
 
-TEST_CASE("a scaled base without its alpha is refused, and an alpha without it") {
+TEST_CASE("hunyuan_v1_dense: a scaled base without its alpha is refused, and an alpha without it") {
   CHECK_THAT(model_faults("hunyuan_v1_dense", tiny_with({{"rope_type", std::string("dynamic")}})).front(),
              Contains("rope_alpha and rope_factor do not fit"));
   CHECK(model_faults("hunyuan_v1_dense", tiny_with({{"rope_alpha", 8.0}})).size() == 1);

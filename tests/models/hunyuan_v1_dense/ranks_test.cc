@@ -1,7 +1,7 @@
 // HunYuan, with norms of q and k after their rotation, on ranks that share layers, positions, blocks or parameters.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace hunyuan_v1_dense_ranks_test {
 
 using namespace capstan::testing;
 
@@ -15,11 +15,13 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 
 }  // namespace
 
-TEST_CASE("HunYuan on ranks learns what it learns on one rank", "[matrix]") { learns_the_same(model, family_ways()); }
+TEST_CASE("hunyuan_v1_dense: HunYuan on ranks learns what it learns on one rank", "[matrix]") {
+  learns_the_same(model, family_ways());
+}
 
-TEST_CASE("HunYuan's adapters on ranks, and packed rows", "[matrix]") {
+TEST_CASE("hunyuan_v1_dense: HunYuan's adapters on ranks, and packed rows", "[matrix]") {
   learns_the_same(model + lora, adapter_ways());
   packs_the_same(model);
 }
 
-}  // namespace ranks_test
+}  // namespace hunyuan_v1_dense_ranks_test

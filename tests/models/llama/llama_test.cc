@@ -5,6 +5,8 @@
 
 #include "support/model.h"
 
+namespace llama_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -14,7 +16,7 @@ std::int64_t integer(std::int64_t value) { return value; }
 
 }  // namespace
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("llama: presets have the published models' parameters") {
   const std::map<std::string, std::int64_t> published{
       {"llama2-7b", 6738415616},       {"llama2-13b", 13015864320},     {"llama2-70b", 68976648192},
       {"llama3.1-8b", 8030261248},     {"llama3.1-70b", 70553706496},   {"llama3.2-1b", 1235814400},
@@ -28,7 +30,7 @@ TEST_CASE("presets have the published models' parameters") {
   CHECK(parameters_of_presets("llama") == published);
 }
 
-TEST_CASE("Llama 3.1 8B: sizes, summary and floating-point operations") {
+TEST_CASE("llama: Llama 3.1 8B: sizes, summary and floating-point operations") {
   const auto model = make_model("llama", {}, "llama3.1-8b");
   const auto facts = model->facts();
   CHECK(facts.vocab_size == 128256);
@@ -43,7 +45,7 @@ TEST_CASE("Llama 3.1 8B: sizes, summary and floating-point operations") {
   CHECK(model->flops_per_token(8192) == 6.0 * 7504658432 + 6442450944.0);
 }
 
-TEST_CASE("records are Hugging Face's tensors; q, k, v and gate, up are fused groups of a matrix each") {
+TEST_CASE("llama: records are Hugging Face's tensors; q, k, v and gate, up are fused groups of a matrix each") {
   const auto model = make_model("llama", {{"num_layers", integer(1)},
                                           {"hidden_size", integer(12)},
                                           {"num_heads", integer(4)},
@@ -85,7 +87,7 @@ TEST_CASE("records are Hugging Face's tensors; q, k, v and gate, up are fused gr
   CHECK(units[2]->all<nn::VocabularyHead>().size() == 1);
 }
 
-TEST_CASE("a tied head is the embedding, and its copy in files is passed over") {
+TEST_CASE("llama: a tied head is the embedding, and its copy in files is passed over") {
   const auto tied = make_model("llama", {{"tie_word_embeddings", true}});
   const auto units = tied->build();
   CHECK(units.front()->weights().front() == units.back()->weights().back());
@@ -95,7 +97,7 @@ TEST_CASE("a tied head is the embedding, and its copy in files is passed over") 
   CHECK(make_model("llama", {})->file_map().ignored == std::vector<std::string>{".rotary_emb.inv_freq"});
 }
 
-TEST_CASE("biases: Llama's options, and Qwen 2's only on q, k and v") {
+TEST_CASE("llama: biases: Llama's options, and Qwen 2's only on q, k and v") {
   const auto biases = [](const ModelOptions& options) {
     std::vector<std::string> out;
     for (const auto& [name, record] : records_of(*make_model("llama", options))) {
@@ -115,7 +117,7 @@ TEST_CASE("biases: Llama's options, and Qwen 2's only on q, k and v") {
                                  "self_attn.v_proj.bias"});
 }
 
-TEST_CASE("what the architecture does not cover is refused by name") {
+TEST_CASE("llama: what the architecture does not cover is refused by name") {
   using Faults = std::vector<std::string>;
   const auto faults = [](const ModelOptions& options) { return model_faults("llama", options); };
   CHECK(faults({{"model_type", std::string("qwen3")}}) ==
@@ -128,7 +130,7 @@ TEST_CASE("what the architecture does not cover is refused by name") {
                "\"yarn\""});
 }
 
-TEST_CASE("windows are those that transformers reads in the family's files, and others are refused") {
+TEST_CASE("llama: windows are those that transformers reads in the family's files, and others are refused") {
   using Faults = std::vector<std::string>;
   const auto faults = [](const std::string& type, ModelOptions options) {
     options.emplace_back("model_type", type);
@@ -159,7 +161,7 @@ TEST_CASE("windows are those that transformers reads in the family's files, and 
                "    fix: use \"full_attention\" and \"sliding_attention\"; there are no others"});
 }
 
-TEST_CASE("a window makes attention cheaper in the blocks that have it") {
+TEST_CASE("llama: a window makes attention cheaper in the blocks that have it") {
   const auto flops = [](ModelOptions options) {
     options.emplace_back("seq_length", integer(100));
     options.emplace_back("num_layers", integer(2));
@@ -181,7 +183,7 @@ TEST_CASE("a window makes attention cheaper in the blocks that have it") {
   CHECK(flops(used) == all - 2 * saved);
 }
 
-TEST_CASE("sizes that don't fit are said with their line and a fix, all at once") {
+TEST_CASE("llama: sizes that don't fit are said with their line and a fix, all at once") {
   using Faults = std::vector<std::string>;
   const auto faults = [](const ModelOptions& options) { return model_faults("llama", options); };
   CHECK(faults({{"hidden_size", integer(10)}, {"num_heads", integer(4)}, {"num_kv_heads", integer(3)}}) ==
@@ -208,3 +210,5 @@ TEST_CASE("sizes that don't fit are said with their line and a fix, all at once"
         Faults{"a.toml:10: model.rope_low_frequency_factor 4 is not below model.rope_high_frequency_factor 4\n"
                "    fix: use 1 and 4, as Llama 3.1 does"});
 }
+
+}  // namespace llama_test

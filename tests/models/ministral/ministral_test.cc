@@ -19,7 +19,7 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 
 }  // namespace
 
-TEST_CASE("every block has the window, or those that the list names") {
+TEST_CASE("ministral: every block has the window, or those that the list names") {
   const auto losses = [](const std::string& more) { return train({.config = model + more, .steps = 1}).losses; };
   const std::string sliding = "\"sliding_attention\"", full = "\"full_attention\"";
   CHECK(losses("") == losses("layer_types = [" + sliding + ", " + sliding + "]\n"));
@@ -29,11 +29,11 @@ TEST_CASE("every block has the window, or those that the list names") {
                                  "    fix: give one for each block, or remove it"});
 }
 
-TEST_CASE("Ministral on ranks learns what it learns on one rank", "[matrix]") {
+TEST_CASE("ministral: Ministral on ranks learns what it learns on one rank", "[matrix]") {
   learns_the_same(model + two_kinds, {{4, tensor_parallel(2, true) + full_shard}, {2, two_stages}, {2, two_parts}});
 }
 
-TEST_CASE("Ministral's adapters on ranks, and packed rows", "[matrix]") {
+TEST_CASE("ministral: Ministral's adapters on ranks, and packed rows", "[matrix]") {
   learns_the_same(model + two_kinds + lora, {{2, tensor_parallel(2, true)}, {2, full_shard}, {2, two_stages}});
   packs_the_same(model + two_kinds);
 }

@@ -1,7 +1,7 @@
 // Ministral 3 on ranks: queries grow with their position in their document, wherever a rank begins.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace ministral3_ranks_test {
 
 using namespace capstan::testing;
 
@@ -16,7 +16,7 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 
 }  // namespace
 
-TEST_CASE("Ministral 3 on ranks learns what it learns on one rank", "[matrix]") {
+TEST_CASE("ministral3: Ministral 3 on ranks learns what it learns on one rank", "[matrix]") {
   learns_the_same(model, {{2, tensor_parallel(2, false)},
                           {4, tensor_parallel(4, true)},
                           {2, full_shard},
@@ -26,9 +26,9 @@ TEST_CASE("Ministral 3 on ranks learns what it learns on one rank", "[matrix]") 
   learns_the_same(model + "sliding_window = 5\n", {{4, tensor_parallel(2, true) + full_shard}, {2, two_parts}});
 }
 
-TEST_CASE("Ministral 3's adapters on ranks, and packed rows", "[matrix]") {
+TEST_CASE("ministral3: Ministral 3's adapters on ranks, and packed rows", "[matrix]") {
   learns_the_same(model + lora, adapter_ways());
   packs_the_same(model);
 }
 
-}  // namespace ranks_test
+}  // namespace ministral3_ranks_test

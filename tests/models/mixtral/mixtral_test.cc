@@ -4,6 +4,8 @@
 
 #include "support/model.h"
 
+namespace mixtral_test {
+
 using namespace capstan;
 using namespace capstan::testing;
 
@@ -13,7 +15,7 @@ std::int64_t integer(std::int64_t value) { return value; }
 
 }  // namespace
 
-TEST_CASE("Mixtral 8x7B: sizes, summary and floating-point operations") {
+TEST_CASE("mixtral: Mixtral 8x7B: sizes, summary and floating-point operations") {
   const auto model = make_model("mixtral", {}, "mixtral-8x7b");
   const auto facts = model->facts();
   CHECK(facts.vocab_size == 32000);
@@ -27,7 +29,8 @@ TEST_CASE("Mixtral 8x7B: sizes, summary and floating-point operations") {
   CHECK(model->flops_per_token(4096) == 6.0 * 12748587008 + 3221225472.0);
 }
 
-TEST_CASE("experts are stacked records that take a file's tensor for each expert, and ranks along ep may differ") {
+TEST_CASE(
+    "mixtral: experts are stacked records that take a file's tensor for each expert, and ranks along ep may differ") {
   const auto model = make_model("mixtral", {{"num_layers", integer(1)},
                                             {"hidden_size", integer(12)},
                                             {"num_heads", integer(2)},
@@ -74,7 +77,7 @@ TEST_CASE("experts are stacked records that take a file's tensor for each expert
   CHECK(units[1]->all<nn::Linear>().size() == 3);  // qkv, the output product, the router
 }
 
-TEST_CASE("what the architecture does not cover is refused by name") {
+TEST_CASE("mixtral: what the architecture does not cover is refused by name") {
   using Faults = std::vector<std::string>;
   const auto faults = [](const ModelOptions& options) { return model_faults("mixtral", options); };
   CHECK(faults({{"num_experts", integer(2)}, {"experts_per_token", integer(3)}}) ==
@@ -94,3 +97,5 @@ TEST_CASE("what the architecture does not cover is refused by name") {
   CHECK(faults({{"rope_scaling.type", std::string("linear")}}) ==
         Faults{"a.toml:10: model.rope_scaling.type is \"linear\", but must be one of \"default\""});
 }
+
+}  // namespace mixtral_test

@@ -7,13 +7,13 @@ namespace nemotron_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("nemotron: presets have the published models' parameters") {
   CHECK(parameters_of_presets("nemotron") == std::map<std::string, std::int64_t>{{"nemotron4-15b", 15628775424},
                                                                                  {"minitron-8b", 8271699968},
                                                                                  {"minitron-4b", 4190509056}});
 }
 
-TEST_CASE("a feed-forward layer has two products, and norms have biases and weights that begin with 0") {
+TEST_CASE("nemotron: a feed-forward layer has two products, and norms have biases and weights that begin with 0") {
   const auto model = make_model("nemotron", tiny_with({{"head_dim", std::int64_t{8}}}));
   const std::map<std::string, layout::Shape> expected{{"embed_tokens.weight", {31, 16}},
                                                       {"layers.0.input_layernorm.weight", {16}},

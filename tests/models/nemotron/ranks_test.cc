@@ -1,7 +1,7 @@
 // Nemotron, with biases, on ranks that share layers, positions, blocks or parameters.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace nemotron_ranks_test {
 
 using namespace capstan::testing;
 
@@ -15,11 +15,13 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 
 }  // namespace
 
-TEST_CASE("Nemotron on ranks learns what it learns on one rank", "[matrix]") { learns_the_same(model, family_ways()); }
+TEST_CASE("nemotron: Nemotron on ranks learns what it learns on one rank", "[matrix]") {
+  learns_the_same(model, family_ways());
+}
 
-TEST_CASE("Nemotron's adapters on ranks, and packed rows", "[matrix]") {
+TEST_CASE("nemotron: Nemotron's adapters on ranks, and packed rows", "[matrix]") {
   learns_the_same(model + lora, adapter_ways());
   packs_the_same(model);
 }
 
-}  // namespace ranks_test
+}  // namespace nemotron_ranks_test

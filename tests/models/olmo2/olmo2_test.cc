@@ -10,7 +10,7 @@ using capstan::testing::files_of;
 using capstan::testing::make_model;
 using capstan::testing::model_host;
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("olmo2: presets have the published models' parameters") {
   const std::map<std::string, std::int64_t> published{
       {"olmo2-1b", 1484916736}, {"olmo2-7b", 7298617344}, {"olmo2-13b", 13716198400}, {"olmo2-32b", 32234279936}};
   CHECK(model_host().load("model", "olmo2").presets.size() == published.size());
@@ -20,7 +20,7 @@ TEST_CASE("presets have the published models' parameters") {
   }
 }
 
-TEST_CASE("norms stand after the layers, and those of q and k are over all heads") {
+TEST_CASE("olmo2: norms stand after the layers, and those of q and k are over all heads") {
   const auto integer = [](std::int64_t value) { return value; };
   const auto model = make_model("olmo2", {{"num_layers", integer(1)},
                                           {"hidden_size", integer(16)},

@@ -3,11 +3,11 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
-namespace ranks_test {
+namespace olmo2_ranks_test {
 
 using namespace capstan;
 
-TEST_CASE("OLMo 2 on ranks learns what it learns on one rank, with and without adapters", "[matrix]") {
+TEST_CASE("olmo2: OLMo 2 on ranks learns what it learns on one rank, with and without adapters", "[matrix]") {
   const std::string olmo2 =
       "[model]\nplugin = \"olmo2\"\nvocab_size = 261\nhidden_size = 16\nnum_layers = 2\nnum_heads = 4\nnum_kv_heads = "
       "2\n"
@@ -28,4 +28,4 @@ TEST_CASE("OLMo 2 on ranks learns what it learns on one rank, with and without a
   }
 }
 
-}  // namespace ranks_test
+}  // namespace olmo2_ranks_test

@@ -1,7 +1,7 @@
 // OLMoE on ranks that share layers, positions, blocks, parameters or experts.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace olmoe_ranks_test {
 
 using namespace capstan::testing;
 
@@ -15,11 +15,13 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 
 }  // namespace
 
-TEST_CASE("OLMoE on ranks learns what it learns on one rank", "[matrix]") { learns_the_same(model, mixture_ways()); }
+TEST_CASE("olmoe: OLMoE on ranks learns what it learns on one rank", "[matrix]") {
+  learns_the_same(model, mixture_ways());
+}
 
-TEST_CASE("OLMoE's adapters on ranks, and packed rows", "[matrix]") {
+TEST_CASE("olmoe: OLMoE's adapters on ranks, and packed rows", "[matrix]") {
   learns_the_same(model + lora, mixture_ways());
   packs_the_same(model);
 }
 
-}  // namespace ranks_test
+}  // namespace olmoe_ranks_test

@@ -36,13 +36,13 @@ ModelOptions with(ModelOptions options, const std::string& key, const config::Va
 
 }  // namespace
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("phi3: presets have the published models' parameters") {
   const std::map<std::string, std::int64_t> published{
       {"phi3-mini-4k", 3821079552}, {"phi3-medium-4k", 13960238080}, {"phi4", 14659507200}, {"phi4-mini", 3836021760}};
   CHECK(parameters_of_presets("phi3") == published);
 }
 
-TEST_CASE("q, k and v are rows of one tensor in files, and gate and up of another") {
+TEST_CASE("phi3: q, k and v are rows of one tensor in files, and gate and up of another") {
   const auto model = make_model("phi3", {{"num_layers", integer(1)},
                                          {"hidden_size", integer(12)},
                                          {"num_heads", integer(4)},
@@ -71,7 +71,7 @@ TEST_CASE("q, k and v are rows of one tensor in files, and gate and up of anothe
   CHECK(files_of(*model) == expected);
 }
 
-TEST_CASE("longrope's lists fit the part that turns, and no sequence is longer than they were made for") {
+TEST_CASE("phi3: longrope's lists fit the part that turns, and no sequence is longer than they were made for") {
   CHECK(model_faults("phi3", with(scaled, "seq_length", integer(64))).empty());
   CHECK(model_faults("phi3", with(scaled, "seq_length", integer(65))) ==
         Faults{"a.toml:17: model.seq_length 65 is more than rope_factor x rope_original_length, 64\n"
@@ -95,7 +95,8 @@ TEST_CASE("longrope's lists fit the part that turns, and no sequence is longer t
 }
 
 TEST_CASE(
-    "a written config.json says the length that longrope was made for, in the three keys that transformers 4 takes") {
+    "phi3: a written config.json says the length that longrope was made for, in the three keys that transformers 4 "
+    "takes") {
   const auto map = make_model("phi3", with(scaled, "seq_length", integer(16)))->file_map();
   CHECK(map.more.at("max_position_embeddings") == "64");
   CHECK(std::find(map.left_out.begin(), map.left_out.end(), "rope_factor") != map.left_out.end());

@@ -1,7 +1,7 @@
 // Phi-3 on ranks: part of each head turns, by longrope's long factors, and is multiplied as it turns.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace phi3_ranks_test {
 
 using namespace capstan::testing;
 
@@ -16,7 +16,7 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 
 }  // namespace
 
-TEST_CASE("Phi-3 on ranks learns what it learns on one rank", "[matrix]") {
+TEST_CASE("phi3: Phi-3 on ranks learns what it learns on one rank", "[matrix]") {
   learns_the_same(model, {{2, tensor_parallel(2, false)},
                           {4, tensor_parallel(4, true)},
                           {2, full_shard},
@@ -26,12 +26,12 @@ TEST_CASE("Phi-3 on ranks learns what it learns on one rank", "[matrix]") {
   learns_the_same(model + "sliding_window = 5\ndropout = 0.1\n", {{4, tensor_parallel(2, true) + full_shard}});
 }
 
-TEST_CASE("Phi-3's adapters on ranks, and packed rows", "[matrix]") {
+TEST_CASE("phi3: Phi-3's adapters on ranks, and packed rows", "[matrix]") {
   learns_the_same(model + lora, adapter_ways());
   packs_the_same(model + "sliding_window = 5\n");
 }
 
-TEST_CASE("longrope's factors go by the configured length, whatever the length of the rows") {
+TEST_CASE("phi3: longrope's factors go by the configured length, whatever the length of the rows") {
   const auto losses = [](const std::vector<std::string>& options) {
     return train({.config = model, .overrides = options, .steps = 2}).losses;
   };
@@ -45,4 +45,4 @@ TEST_CASE("longrope's factors go by the configured length, whatever the length o
   CHECK(losses({no_longer}) != losses({no_longer, other_short}));
 }
 
-}  // namespace ranks_test
+}  // namespace phi3_ranks_test

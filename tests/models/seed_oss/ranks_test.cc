@@ -1,7 +1,7 @@
 // Seed-OSS, with biases of q, k and v, on ranks that share layers, positions, blocks or parameters.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace seed_oss_ranks_test {
 
 using namespace capstan::testing;
 
@@ -16,14 +16,14 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 
 }  // namespace
 
-TEST_CASE("Seed-OSS on ranks learns what it learns on one rank", "[matrix]") {
+TEST_CASE("seed_oss: Seed-OSS on ranks learns what it learns on one rank", "[matrix]") {
   learns_the_same(model, family_ways());
   learns_the_same(model + "dropout = 0.1\n", {{2, tensor_parallel(2, true)}});
 }
 
-TEST_CASE("Seed-OSS's adapters on ranks, and packed rows", "[matrix]") {
+TEST_CASE("seed_oss: Seed-OSS's adapters on ranks, and packed rows", "[matrix]") {
   learns_the_same(model + lora, adapter_ways());
   packs_the_same(model);
 }
 
-}  // namespace ranks_test
+}  // namespace seed_oss_ranks_test

@@ -7,11 +7,12 @@ namespace seed_oss_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("seed_oss: presets have the published models' parameters") {
   CHECK(parameters_of_presets("seed_oss") == std::map<std::string, std::int64_t>{{"seed-oss-36b", 36151104512}});
 }
 
-TEST_CASE("q, k and v have biases, the output product and the feed-forward layer only if they are asked for") {
+TEST_CASE(
+    "seed_oss: q, k and v have biases, the output product and the feed-forward layer only if they are asked for") {
   const auto biases = [](const ModelOptions& more) {
     std::set<std::string> names;
     for (const auto& [name, shape] : files_of(*make_model("seed_oss", tiny_with(more))))

@@ -1,7 +1,7 @@
 // SmolLM 3, some of whose blocks have no rotary positions, on ranks that share layers, positions, blocks or parameters.
 #include "support/layouts.h"
 
-namespace ranks_test {
+namespace smollm3_ranks_test {
 
 using namespace capstan::testing;
 
@@ -18,12 +18,12 @@ const std::string model = configuration(
 }  // namespace
 
 // Sums in float64 in another order, which AdamW amplifies: what the project promises.
-TEST_CASE("SmolLM 3 on ranks learns what it learns on one rank", "[matrix]") {
+TEST_CASE("smollm3: SmolLM 3 on ranks learns what it learns on one rank", "[matrix]") {
   check_splits(model, decoder_splits(), 1e-10);
 }
 
-TEST_CASE("SmolLM 3's adapters on ranks learn what they learn on one rank", "[matrix]") {
+TEST_CASE("smollm3: SmolLM 3's adapters on ranks learn what they learn on one rank", "[matrix]") {
   check_splits(model + all_adapters, adapter_splits(), 1e-10);
 }
 
-}  // namespace ranks_test
+}  // namespace smollm3_ranks_test

@@ -17,7 +17,7 @@ std::int64_t integer(std::int64_t value) { return value; }
 
 }  // namespace
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("smollm3: presets have the published models' parameters") {
   const std::map<std::string, std::int64_t> published{{"smollm3-3b", 3075098624}};
   CHECK(model_host().load("model", "smollm3").presets.size() == published.size());
   for (const auto& [preset, parameters] : published) {
@@ -26,7 +26,7 @@ TEST_CASE("presets have the published models' parameters") {
   }
 }
 
-TEST_CASE("some blocks have no rotary positions, by a list or every so many") {
+TEST_CASE("smollm3: some blocks have no rotary positions, by a list or every so many") {
   const auto turned = [](const testing::ModelOptions& options) {
     std::vector<bool> out;
     const auto units = make_model("smollm3", options)->build();
@@ -47,7 +47,8 @@ TEST_CASE("some blocks have no rotary positions, by a list or every so many") {
         std::vector<bool>{false, true});
 }
 
-TEST_CASE("a window is in blocks without rotary positions, or where layer_types says, and only if it is in use") {
+TEST_CASE(
+    "smollm3: a window is in blocks without rotary positions, or where layer_types says, and only if it is in use") {
   const auto flops = [](testing::ModelOptions options) {
     options.insert(options.end(),
                    {{"seq_length", integer(100)}, {"num_layers", integer(4)}, {"hidden_size", integer(16)}});
@@ -65,12 +66,15 @@ TEST_CASE("a window is in blocks without rotary positions, or where layer_types 
   CHECK(flops(listed) == all - 2 * saved);
 }
 
-TEST_CASE("what does not fit is refused with its line and what to do") {
+TEST_CASE("smollm3: what does not fit is refused with its line and what to do") {
   CHECK(model_faults("smollm3", {{"num_layers", integer(3)}, {"no_rope_layers", std::vector<std::int64_t>{1, 0}}}) ==
         Faults{"a.toml:11: model.no_rope_layers has 2 entries, but model.num_layers is 3\n"
                "    fix: give one for each block, or remove it"});
   CHECK(model_faults("smollm3", {{"no_rope_layer_interval", integer(0)}}).size() == 1);
-  CHECK_THAT(model_faults("smollm3", {{"use_sliding_window", true}}).front(), Contains("sliding_window is not set"));
+  const Faults rotary(2, "full_attention");
+  CHECK(model_faults("smollm3", {{"use_sliding_window", true}, {"layer_types", rotary}}).empty());
+  CHECK_THAT(model_faults("smollm3", {{"use_sliding_window", true}, {"num_layers", integer(4)}}).front(),
+             Contains("sliding_window is not set"));
   CHECK(model_faults("smollm3", {{"layer_types", Faults{"sliding_attention", "full_attention"}}}).size() == 1);
 }
 

@@ -1,7 +1,7 @@
 // StableLM on ranks that share layers, positions, blocks or parameters.
 #include "support/family_ranks.h"
 
-namespace ranks_test {
+namespace stablelm_ranks_test {
 
 using namespace capstan::testing;
 
@@ -15,14 +15,14 @@ const std::string lora = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets 
 
 }  // namespace
 
-TEST_CASE("StableLM on ranks learns what it learns on one rank", "[matrix]") {
+TEST_CASE("stablelm: StableLM on ranks learns what it learns on one rank", "[matrix]") {
   learns_the_same(model, family_ways());
   learns_the_same(model + "use_parallel_residual = true\n", {{2, tensor_parallel(2, true)}});
 }
 
-TEST_CASE("StableLM's adapters on ranks, and packed rows", "[matrix]") {
+TEST_CASE("stablelm: StableLM's adapters on ranks, and packed rows", "[matrix]") {
   learns_the_same(model + lora, adapter_ways());
   packs_the_same(model);
 }
 
-}  // namespace ranks_test
+}  // namespace stablelm_ranks_test

@@ -7,12 +7,12 @@ namespace stablelm_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("stablelm: presets have the published models' parameters") {
   CHECK(parameters_of_presets("stablelm") ==
         std::map<std::string, std::int64_t>{{"stablelm-3b-4e1t", 2795443200}, {"stablelm2-1.6b", 1644515328}});
 }
 
-TEST_CASE("layers side by side have one norm, and q, k and v biases where they are asked for") {
+TEST_CASE("stablelm: layers side by side have one norm, and q, k and v biases where they are asked for") {
   const std::pair<std::string, config::Value> half{"partial_rotary_factor", 0.5};
   const auto names = [&](const ModelOptions& more) {
     std::set<std::string> out;
@@ -28,7 +28,7 @@ TEST_CASE("layers side by side have one norm, and q, k and v biases where they a
   CHECK(names({{"use_parallel_residual", true}, {"use_qkv_bias", true}}) == expected);
 }
 
-TEST_CASE("heads that are not as wide as hidden_size together are refused") {
+TEST_CASE("stablelm: heads that are not as wide as hidden_size together are refused") {
   CHECK_THAT(model_faults("stablelm", tiny_with({{"head_dim", std::int64_t{8}}})).front(), Contains("remove head_dim"));
 }
 

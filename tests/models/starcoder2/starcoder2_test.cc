@@ -7,13 +7,13 @@ namespace starcoder2_test {
 using namespace capstan;
 using namespace capstan::testing;
 
-TEST_CASE("presets have the published models' parameters") {
+TEST_CASE("starcoder2: presets have the published models' parameters") {
   CHECK(parameters_of_presets("starcoder2") == std::map<std::string, std::int64_t>{{"starcoder2-3b", 3030371328},
                                                                                    {"starcoder2-7b", 7173923840},
                                                                                    {"starcoder2-15b", 15957889024}});
 }
 
-TEST_CASE("norms and products have biases, products only if they are asked for") {
+TEST_CASE("starcoder2: norms and products have biases, products only if they are asked for") {
   std::map<std::string, layout::Shape> expected{{"embed_tokens.weight", {31, 16}},
                                                 {"layers.0.input_layernorm.weight", {16}},
                                                 {"layers.0.input_layernorm.bias", {16}},
@@ -36,7 +36,7 @@ TEST_CASE("norms and products have biases, products only if they are asked for")
   CHECK(files_of(*make_model("starcoder2", tiny_with({}))) == expected);
 }
 
-TEST_CASE("its files name the norms' epsilon in their own way") {
+TEST_CASE("starcoder2: its files name the norms' epsilon in their own way") {
   CHECK(model_faults("starcoder2", tiny_with({{"norm_epsilon", 0.0}})).size() == 1);
   CHECK(model_faults("starcoder2", tiny_with({{"rms_norm_eps", 1e-5}})).size() == 1);
 }

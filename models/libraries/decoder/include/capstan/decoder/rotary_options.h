@@ -101,8 +101,6 @@ void describe_partial_rotary(config::OptionTable<RotaryOptions> table);
 void describe_longrope(config::OptionTable<RotaryOptions> table);
 /// sliding_window; `which`: the blocks that are limited to it.
 void describe_window(config::OptionTable<RotaryOptions> table, const std::string& which);
-/// A window that is in use and not set.
-void check_window(const config::Options<RotaryOptions>& options, bool is_used, Diagnostics& diagnostics);
 /// head_values, for families whose published classes have a head of values.
 void describe_head_values(config::OptionTable<RotaryOptions> table);
 /// `activation` is the one that the family has, `key` what a config.json calls the option, `epsilon` what it calls the
@@ -141,10 +139,15 @@ struct WindowOptions {
 
   /// With a type for each of the `layers`: beyond the list every n-th has full_attention, the others sliding_attention.
   WindowOptions completed(std::int64_t layers, std::int64_t global_every) const;
+  /// Whether layer_types names a block that has a window, and windows are in use.
+  bool limits_blocks() const;
   /// The blocks of `layers` that see all positions, if others have a window.
   std::set<std::int64_t> blocks_without_window(std::int64_t layers) const;
 };
 
+/// A sliding_window that is not set, though `windows` limit blocks to it.
+void check_window(const config::Options<RotaryOptions>& options, const WindowOptions& windows,
+                  Diagnostics& diagnostics);
 /// `families`: which model_type has these options.
 void describe_windows_of_blocks(config::OptionTable<WindowOptions> table, const std::string& families);
 /// Only layer_types, for families with a rule of their own where it is empty; `about` stands before its doc.
