@@ -1,8 +1,8 @@
 // Qwen 3's architecture (Yang et al. 2025): Llama's with RMS norms of q and k by head and a width of heads of its own;
 // dense, or with routed experts.
-#include <capstan/base/text.h>
 #include <capstan/decoder/file_keys.h>
 #include <capstan/decoder/rotary_options.h>
+#include <capstan/decoder/sparse_blocks_options.h>
 #include <capstan/model.h>
 
 #include "heads.h"
@@ -10,52 +10,26 @@
 namespace qwen3 {
 namespace {
 
-using capstan::cat;
 namespace decoder = capstan::decoder;
 
-struct Qwen3Options : decoder::RotaryOptions, decoder::WindowOptions, decoder::RouterOptions {
+struct Qwen3Options : decoder::RotaryOptions, decoder::WindowOptions, decoder::SparseBlocksOptions {
   Qwen3Options() { rope_theta = 1e6; }
   std::string model_type = "qwen3";
-  std::int64_t expert_dim = 176;
-  bool normalise_weights = false;
-  std::int64_t sparse_step = 1;
-  std::vector<std::int64_t> dense_layers;
   bool attention_bias = false;
 
   bool has_experts() const { return model_type == "qwen3_moe"; }
-  /// Blocks of the mixture with a plain feed-forward layer.
-  std::set<std::int64_t> dense_blocks() const;
   static void describe(capstan::config::OptionTable<Qwen3Options>& t);
   static capstan::config::Presets presets();
   static capstan::config::Presets file_defaults();
   static std::vector<capstan::config::FileKeys> file_keys();
 };
 
-std::set<std::int64_t> Qwen3Options::dense_blocks() const {
-  std::set<std::int64_t> blocks(dense_layers.begin(), dense_layers.end());
-  for (std::int64_t i = 0; i < num_layers; ++i) {
-    if ((i + 1) % sparse_step != 0) blocks.insert(i);
-  }
-  return blocks;
-}
-
 void Qwen3Options::describe(capstan::config::OptionTable<Qwen3Options>& t) {
   t.add("model_type", &Qwen3Options::model_type)
       .choices({"qwen3", "qwen3_moe"})
       .doc("family of the config.json; qwen3_moe has routed experts");
   decoder::describe_rotary_sizes(t, "the gated feed-forward layer; an expert's is expert_dim");
-  t.add("expert_dim", &Qwen3Options::expert_dim).min(1).spelling("moe_intermediate_size").doc("width of an expert");
-  decoder::describe_routers(t, "num_local_experts");  // what transformers 5 writes
-  t.add("normalise_weights", &Qwen3Options::normalise_weights)
-      .spelling("norm_topk_prob")
-      .doc("a token's weights of its experts are divided by their sum");
-  t.add("sparse_step", &Qwen3Options::sparse_step)
-      .min(1)
-      .spelling("decoder_sparse_step")
-      .doc("every n-th block has experts, the others a plain feed-forward layer");
-  t.add("dense_layers", &Qwen3Options::dense_layers)
-      .spelling("mlp_only_layers")
-      .doc("further blocks with a plain feed-forward layer, by number");
+  decoder::describe_sparse_blocks(t);
   t.add("attention_bias", &Qwen3Options::attention_bias).doc("biases on q, k, v and the output product");
   decoder::describe_window(t, "in the blocks that the next options say, in all of a qwen3_moe");
   decoder::describe_windows_of_blocks(t, "qwen3");
@@ -98,18 +72,11 @@ capstan::config::Presets Qwen3Options::file_defaults() {
     return decoder::rotary_defaults({.length = 32768}, more);
   };
   return {{"qwen3", with(32, {{"head_dim", std::int64_t{128}}, {"max_window_layers", std::int64_t{28}}})},
-          {"qwen3_moe", with(4, {{"num_experts", std::int64_t{128}},
-                                 {"experts_per_token", std::int64_t{8}},
-                                 {"expert_dim", std::int64_t{768}},
-                                 {"normalise_weights", false},
-                                 {"sparse_step", std::int64_t{1}},
-                                 {"router_aux_loss", false},
-                                 {"router_aux_loss_coef", 0.001}})}};
+          {"qwen3_moe", with(4, decoder::sparse_blocks_defaults(128, 8, 768))}};
 }
 
 std::vector<capstan::config::FileKeys> Qwen3Options::file_keys() {
-  auto mixture = decoder::own_names(
-      {"expert_dim", "normalise_weights", "sparse_step", "dense_layers", "experts_per_token", "router_aux_loss"});
+  auto mixture = decoder::sparse_blocks_keys();
   const auto shared = decoder::rotary_keys();
   mixture.insert(mixture.end(), shared.begin(), shared.end());
   return decoder::file_keys({decoder::family_keys("qwen3", mixture), decoder::family_keys("qwen3_moe", mixture)});
@@ -123,8 +90,10 @@ class Qwen3 : public decoder::Model {
     decoder::check_rotary(options_, diagnostics);
     decoder::check_rotary_scaling(options_, diagnostics);
     if (!options_->has_experts()) return decoder::check_layer_types(options_, options_->num_layers, diagnostics);
-    decoder::check_routers(options_, diagnostics);
-    check_mixture(diagnostics);
+    decoder::check_sparse_blocks(options_, options_->num_layers, "model_type = \"qwen3\"", diagnostics);
+    if (options_->layer_types.empty()) return;
+    diagnostics.add(options_.where(&Qwen3Options::layer_types),
+                    "model.layer_types is set, but all blocks of a qwen3_moe see the same positions", "remove it");
   }
 
   std::vector<std::unique_ptr<capstan::nn::Unit>> build() const override {
@@ -147,11 +116,7 @@ class Qwen3 : public decoder::Model {
       made.blocks_without_window = o.blocks_without_window(o.num_layers);
       return made;
     }
-    made.ff_dim = o.expert_dim;
-    made.mixture = o.mixture();
-    made.mixture.sum_to_one = o.normalise_weights;
-    made.mixture.dense_blocks = o.dense_blocks();
-    made.mixture.dense_ff_dim = o.ff_dim;
+    o.mix(made);
     return made;
   }
 
@@ -162,8 +127,7 @@ class Qwen3 : public decoder::Model {
     decoder::describe_rotary_scaling_files(o, map);
     if (o.has_experts()) {
       map.left_out.emplace_back("layer_types");
-      map.more["num_experts"] = std::to_string(o.num_experts);  // which transformers 4 reads
-      return;
+      return decoder::describe_sparse_blocks_files(o, map);
     }
     decoder::describe_window_files(o, o, true, map);
     map.left_out.insert(map.left_out.end(),
@@ -172,25 +136,6 @@ class Qwen3 : public decoder::Model {
   }
 
  private:
-  void check_mixture(capstan::Diagnostics& diagnostics) const {
-    const auto& o = *options_;
-    for (const auto block : o.dense_layers) {
-      if (block >= 0 && block < o.num_layers) continue;
-      diagnostics.add(options_.where(&Qwen3Options::dense_layers),
-                      cat("model.dense_layers has block ", block, ", but model.num_layers is ", o.num_layers),
-                      "blocks are counted from 0");
-    }
-    if (static_cast<std::int64_t>(o.dense_blocks().size()) == o.num_layers) {
-      diagnostics.add(options_.where(&Qwen3Options::sparse_step),
-                      "model.sparse_step and dense_layers leave no block any experts",
-                      "set model_type = \"qwen3\", or sparse_step = 1");
-    }
-    if (!o.layer_types.empty()) {
-      diagnostics.add(options_.where(&Qwen3Options::layer_types),
-                      "model.layer_types is set, but all blocks of a qwen3_moe see the same positions", "remove it");
-    }
-  }
-
   capstan::config::Options<Qwen3Options> options_;
 };
 

@@ -13,12 +13,6 @@ using Use = FileKey::Use;
 
 void append(Keys& to, Keys keys) { to.insert(to.end(), keys.begin(), keys.end()); }
 
-Keys only(const std::vector<std::string>& names, const std::string& value, const std::string& words) {
-  Keys keys;
-  for (const auto& name : names) keys.push_back({name, Use::only, words, {value}});
-  return keys;
-}
-
 const std::vector<std::string> generation{"assistant_confidence_threshold",
                                           "assistant_early_exit",
                                           "assistant_ensemble_weight",
@@ -118,9 +112,9 @@ Keys common() {
                             "max_new_tokens), and an exported model keeps its generation_config.json"));
   keys.push_back({"quantization_config", Use::used, "how packed weights are recognised; a strategy must read them"});
   const std::string other = "such models are not supported: take another model";
-  append(keys, only({"is_encoder_decoder", "add_cross_attention", "use_bidirectional_attention"}, "false", other));
-  append(keys, only({"is_causal"}, "true", other));
-  append(keys, only({"pruned_heads"}, "{}", other));
+  append(keys, only_keys({"is_encoder_decoder", "add_cross_attention", "use_bidirectional_attention"}, "false", other));
+  append(keys, only_keys({"is_causal"}, "true", other));
+  append(keys, only_keys({"pruned_heads"}, "{}", other));
   for (const char* name : {"per_layer_config", "attention_chunk_size", "cross_attention_hidden_size"})
     keys.push_back({name, Use::refused, other});
   return keys;
@@ -131,6 +125,18 @@ Keys common() {
 Keys neutral_keys(const std::vector<std::string>& names, const std::string& reason) {
   Keys keys;
   for (const auto& name : names) keys.push_back({name, Use::neutral, reason});
+  return keys;
+}
+
+Keys only_keys(const std::vector<std::string>& names, const std::string& value, const std::string& reason) {
+  Keys keys;
+  for (const auto& name : names) keys.push_back({name, Use::only, reason, {value}});
+  return keys;
+}
+
+Keys joined(std::vector<Keys> lists) {
+  Keys keys;
+  for (auto& list : lists) append(keys, std::move(list));
   return keys;
 }
 
@@ -175,7 +181,7 @@ Keys rotary_keys(const std::set<std::string>& options, const std::string& rope) 
 Keys rotary_part_keys() {
   const std::string scaled = "scaled rotary frequencies are not supported in this family";
   Keys keys{{"rope_scaling", Use::refused, scaled}};
-  append(keys, only({"rope_parameters.rope_type", "rope_parameters.type"}, "\"default\"", scaled));
+  append(keys, only_keys({"rope_parameters.rope_type", "rope_parameters.type"}, "\"default\"", scaled));
   return keys;
 }
 

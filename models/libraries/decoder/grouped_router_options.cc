@@ -119,14 +119,14 @@ config::Preset grouped_defaults(const GroupedSizes& sizes) {
   return out;
 }
 
-std::vector<config::FileKey> grouped_router_keys() {
+std::vector<config::FileKey> grouped_router_keys(const std::string& scoring, const std::string& method) {
   using Use = config::FileKey::Use;
   auto keys =
       own_names({"num_experts", "experts_per_token", "expert_dim", "shared_experts", "dense_blocks", "expert_groups",
                  "groups_per_token", "normalise_weights", "weights_scale", "prediction_layers"});
   const std::string other = "routers of another kind are not supported: take another model";
-  keys.push_back({"scoring_func", Use::only, other, {"\"sigmoid\""}});
-  keys.push_back({"topk_method", Use::only, other, {"\"noaux_tc\""}});
+  keys.push_back({"scoring_func", Use::only, other, {cat("\"", scoring, "\"")}});
+  keys.push_back({"topk_method", Use::only, other, {cat("\"", method, "\"")}});
   keys.push_back({"moe_layer_freq", Use::only, "plain layers are in the first blocks alone", {"1"}});
   keys.push_back({"output_router_logits", Use::only, "these routers have no loss of their own", {"false"}});
   for (const char* name : {"aux_loss_alpha", "seq_aux", "router_aux_loss_coef"})

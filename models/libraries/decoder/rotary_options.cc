@@ -257,13 +257,17 @@ void describe_rotary_scaling_files(const RotaryOptions& options, layout::FileMap
   map.more["max_position_embeddings"] = std::to_string(std::llround(longest));
 }
 
-void describe_routers(config::OptionTable<RouterOptions> table, const std::string& file_key) {
+void describe_experts(config::OptionTable<RouterOptions> table, const std::string& file_key) {
   auto experts = table.add("num_experts", &RouterOptions::num_experts).min(1).max(65536).doc("experts in each block");
   if (!file_key.empty()) experts.spelling(file_key);
   table.add("experts_per_token", &RouterOptions::experts_per_token)
       .min(1)
       .spelling("num_experts_per_tok")
       .doc("experts that compute each token; none is dropped");
+}
+
+void describe_routers(config::OptionTable<RouterOptions> table, const std::string& file_key) {
+  describe_experts(table, file_key);
   table.add("router_aux_loss", &RouterOptions::router_aux_loss)
       .spelling("output_router_logits")
       .doc("add the load-balancing loss of the routers, times router_aux_loss_coef, to the loss that is trained on");

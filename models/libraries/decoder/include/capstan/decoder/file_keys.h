@@ -27,6 +27,11 @@ config::FileKeys wrapper_keys(const std::string& family, const std::string& arch
 
 /// Keys that change nothing, for one reason.
 std::vector<config::FileKey> neutral_keys(const std::vector<std::string>& names, const std::string& reason);
+/// Keys that may have this value alone, and why.
+std::vector<config::FileKey> only_keys(const std::vector<std::string>& names, const std::string& value,
+                                       const std::string& reason);
+/// The keys of all lists.
+std::vector<config::FileKey> joined(std::vector<std::vector<config::FileKey>> lists);
 /// Names of Capstan's options that no config.json has: transformers does not read them there, and so Capstan does not.
 std::vector<config::FileKey> own_names(const std::vector<std::string>& names);
 /// The same of the options that decoders with rotary attention share, and other keys of their files. `options`: keys

@@ -6,6 +6,7 @@
 #include <capstan/decoder/decoder.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -45,8 +46,10 @@ struct GroupedSizes {
 config::Preset grouped_preset(const GroupedSizes& sizes);
 /// The same for what transformers takes where a config.json lacks these keys.
 config::Preset grouped_defaults(const GroupedSizes& sizes);
-/// Names of these options that no config.json has, and further keys of their families' files.
-std::vector<config::FileKey> grouped_router_keys();
+/// Names of these options that no config.json has, and further keys of their families' files, which say how routers
+/// weigh experts (scoring_func) and choose them (topk_method).
+std::vector<config::FileKey> grouped_router_keys(const std::string& scoring = "sigmoid",
+                                                 const std::string& method = "noaux_tc");
 
 }  // namespace decoder
 CAPSTAN_END_NAMESPACE

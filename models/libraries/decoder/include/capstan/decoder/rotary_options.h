@@ -178,7 +178,10 @@ struct RouterOptions {
   }
 };
 
-/// `file_key`: what a config.json calls the number of experts, where not num_experts.
+/// How many experts there are and compute a token. `file_key`: what a config.json calls the first, where not
+/// num_experts.
+void describe_experts(config::OptionTable<RouterOptions> table, const std::string& file_key = {});
+/// The same, and the routers' loss.
 void describe_routers(config::OptionTable<RouterOptions> table, const std::string& file_key = {});
 void check_routers(const config::Options<RouterOptions>& options, Diagnostics& diagnostics);
 
