@@ -26,6 +26,12 @@ TEST_CASE("deepseek_v3: DeepSeek V3: the published number of parameters, and flo
   CHECK(model->facts().num_kv_heads == 128);
 }
 
+TEST_CASE("deepseek_v3: DeepSeek V2 Lite: the published number of parameters, and routers without a correction") {
+  const auto model = make_model("deepseek_v3", {}, "deepseek-v2-lite");
+  CHECK(nn::summarise(model->build()).parameters == 15706484224);
+  CHECK_FALSE(records_of(*model).contains("model.layers.1.mlp.gate.e_score_correction_bias"));
+}
+
 TEST_CASE("deepseek_v3: attention has latents with norms of their own, and queries may come from the states") {
   ModelOptions options{{"num_layers", integer(2)}, {"hidden_size", integer(16)}, {"num_heads", integer(2)},
                        {"query_rank", integer(9)}, {"key_rank", integer(7)},     {"still_dim", integer(5)},
@@ -56,6 +62,8 @@ TEST_CASE("deepseek_v3: what such attention has no choice of is refused by name"
         Faults{"a.toml:10: model.turned_dim is 5\n    fix: an even number of a head's numbers can turn"});
   CHECK(faults({{"head_dim", integer(8)}}).empty());
   CHECK(faults({{"head_dim", integer(24)}}).size() == 1);
+  CHECK_THAT(faults({{"model_type", std::string("deepseek_v2")}}).front(), Contains("normalise_weights"));
+  CHECK(faults({{"model_type", std::string("deepseek_v2")}, {"normalise_weights", false}}).empty());
 }
 
 }  // namespace deepseek_v3_test

@@ -18,6 +18,8 @@ const std::string from_states =
     "key_rank = 7\nstill_dim = 5\nturned_dim = 4\nvalue_dim = 9\nff_dim = 22\nseq_length = 24\ninit_std = 0.2\n"
     "num_experts = 4\nexpert_dim = 10\ndense_blocks = 0\n";
 
+const std::string v2 = from_states + "model_type = \"deepseek_v2\"\nnormalise_weights = false\n";
+
 const std::string experts = "[strategy.expert_parallel]\nsize = 2\n";
 
 }  // namespace
@@ -38,6 +40,7 @@ TEST_CASE("deepseek_v3: DeepSeek V3 on ranks learns what it learns on one rank",
                                 {4, tensor_parallel(2, true) + experts},
                                 {2, two_parts},
                                 {1, "[strategy.recompute]\nkeep_attention = true\n"}});
+  learns_the_same(v2, {{4, tensor_parallel(2, true) + experts}});
 }
 
 TEST_CASE("deepseek_v3: DeepSeek V3's adapters of all products on ranks learn what they learn on one rank",

@@ -26,6 +26,7 @@ from families_grouped import deepseek_v3, glm4_moe
 from families_qwen3_5 import CASES as QWEN3_5
 from families_neox_phi_ministral import gpt_neox, ministral, ministral3, phi3
 from families_llamas import glm4, granite, olmo3, smollm3
+from families_mixtures import qwen2_moe
 from families_others import cohere2, exaone4, gemma, granite_moe_shared, olmoe, seed_oss, starcoder2
 from families_recent import apertus, dots1, ernie4_5, ernie4_5_moe, hunyuan, nemotron, stablelm
 from families_gemma import gemma2, gemma3, gemma4, gemma4_experts
@@ -67,6 +68,7 @@ CASES = {
     "cohere": (cohere2, dict(target_modules=["q_proj", "down_proj"], r=3, lora_alpha=8, modules_to_save=["model.norm"])),
     "hunyuan_v1_dense": (hunyuan, dict(target_modules=["q_proj", "up_proj"], r=3, lora_alpha=8)),
     "dots1": (dots1, dict(target_modules=["k_proj", "o_proj"], r=3, lora_alpha=8)),
+    "qwen2_moe": (qwen2_moe, dict(target_modules=["q_proj", "o_proj"], r=3, lora_alpha=8)),
     "ernie4_5": (ernie4_5, dict(target_modules=["q_proj", "down_proj"], r=3, lora_alpha=8)),
     "ernie4_5_moe": (ernie4_5_moe, dict(target_modules=["q_proj", "v_proj"], r=3, lora_alpha=8)),
     "nemotron": (nemotron, dict(target_modules=["v_proj", "up_proj", "down_proj"], r=3, lora_alpha=8)),
@@ -77,6 +79,10 @@ CASES = {
         "mlp.router.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
 }
 if transformers.__version__ >= "5":
+    from families_mixtures import glm4_moe_lite, minimax_m2
+
+    CASES["minimax_m2"] = (minimax_m2, dict(target_modules=["q_proj", "o_proj"], r=3, lora_alpha=8))
+    CASES["glm4_moe_lite"] = (glm4_moe_lite, dict(target_modules=["q_b_proj", "kv_b_proj"], r=3, lora_alpha=8))
     CASES["apertus"] = (apertus, dict(target_modules=["k_proj", "down_proj"], r=3, lora_alpha=8))
     CASES["granite_moe"] = (granite_moe_shared, dict(
         target_modules=["q_proj", "shared_mlp.input_linear", "shared_mlp.output_linear"], r=3, lora_alpha=8,

@@ -106,6 +106,6 @@ ON_GPU = {
                                num_local_experts=8),
 }
 
-GROUPS = ("neox_phi_ministral", "gemma", "gpt_oss", "grouped", "qwen3_5", "llamas", "others", "recent", "wrappers")
+GROUPS = ("neox_phi_ministral", "gemma", "gpt_oss", "grouped", "qwen3_5", "llamas", "others", "recent", "mixtures", "wrappers")
 for group in GROUPS:
     CASES.update(importlib.import_module("families_" + group).CASES)

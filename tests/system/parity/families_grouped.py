@@ -12,13 +12,13 @@ def glm4_moe(**more):
     return Glm4MoeForCausalLM, Glm4MoeConfig(**(base | more))
 
 
-def deepseek_v3(**more):
+def deepseek_v3(model=DeepseekV3ForCausalLM, config=DeepseekV3Config, **more):
     base = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=60, num_hidden_layers=3, num_attention_heads=4,
                 num_key_value_heads=4, max_position_embeddings=130, n_routed_experts=8, num_experts_per_tok=3,
                 moe_intermediate_size=20, first_k_dense_replace=1, n_group=4, topk_group=2, q_lora_rank=22,
                 kv_lora_rank=18, qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=12, pad_token_id=None,
                 bos_token_id=None, eos_token_id=None)
-    return DeepseekV3ForCausalLM, DeepseekV3Config(**(base | more))
+    return model, config(**(base | more))
 
 
 def yarn(**more):

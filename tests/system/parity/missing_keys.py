@@ -26,7 +26,8 @@ OF_EACH_FAMILY = ("gpt2", "bloom-6-heads", "llama-3.1", "llama-biases", "llama-y
                   "gpt-oss", "smollm3-window", "granite-yarn", "olmo3-yarn", "glm", "gpt_neox-in-turn", "phi3-long",
                   "ministral3-window", "ministral", "qwen3.5", "qwen3.5-moe", "qwen3-next", "gemma", "starcoder2", "olmoe",
                   "seed-oss", "exaone4", "cohere2", "granite-moe-shared", "hunyuan-dynamic", "dots1", "ernie4.5",
-                  "ernie4.5-moe", "nemotron", "stablelm", "apertus")
+                  "ernie4.5-moe", "nemotron", "stablelm", "apertus", "deepseek-v2", "qwen2-moe-dense", "minimax-m2",
+                  "glm4-moe-lite-listed")
 # Without these a file is none of the family, or of nothing; families' tokens of padding are beyond a tiny vocabulary.
 ALWAYS_THERE = {"architectures", "model_type", "vocab_size", "dtype", "torch_dtype", "transformers_version",
                 "pad_token_id"}
@@ -74,6 +75,10 @@ PLANTED = (
     ("ernie4.5-moe", {"use_bias": True}, True), ("apertus", {"post_norm": True}, True), ("ernie4.5-moe", {"moe_gate": "top2"}, False),
     ("nemotron", {"hidden_act": "relu"}, True), ("stablelm", {"qk_layernorm": True}, True),
     ("stablelm", {"hidden_dropout": 0.1}, True), ("stablelm", {"use_parallel_residual": True}, True),
+    ("deepseek-v2", {"topk_method": "group_limited_greedy"}, True), ("deepseek-v2", {"norm_topk_prob": True}, True),
+    ("qwen2-moe-dense", {"use_sliding_window": True}, True), ("qwen2-moe-dense", {"decoder_sparse_step": 2}, False),
+    ("minimax-m2", {"router_jitter_noise": 0.1}, True), ("minimax-m2", {"num_mtp_modules": 3}, False),
+    ("glm4-moe-lite-listed", {"mlp_layer_types": ["dense"]}, True), ("glm4-moe-lite-listed", {"scoring_func": "softmax"}, True),
     ("smollm3-window", {"max_window_layers": 1}, False), ("granite-yarn", {"logits_scaling": 2}, False),
 )
 

@@ -107,6 +107,14 @@ inline const std::vector<Case> all_cases{
     {"stablelm", "stablelm"},
     {"stablelm-parallel", "stablelm"},
     {"apertus", "apertus", false},
+    {"deepseek-v2", "deepseek_v3"},
+    {"deepseek-v2-latent", "deepseek_v3"},
+    {"qwen2-moe", "qwen2_moe"},
+    {"qwen2-moe-dense", "qwen2_moe"},
+    {"minimax-m2", "minimax_m2", false},
+    {"minimax-m2-whole", "minimax_m2", false},
+    {"glm4-moe-lite", "glm4_moe_lite", false},
+    {"glm4-moe-lite-listed", "glm4_moe_lite", false},
     {"mistral3", "llama", true, "", true},
     {"mistral3-tied", "llama", true, "", true},
     {"ministral3-inside", "ministral3", false, "", true},
@@ -141,7 +149,7 @@ inline const bool sees_all = std::getenv("CAPSTAN_PARITY_ALL") != nullptr;
 inline const std::vector<Case> long_cases = [] {
   const std::set<std::string> others{"llama-3.1",   "mistral-window", "mixtral-aux",    "qwen3-moe",
                                      "phi3-long",   "gemma4-inputs",  "gemma4-experts", "glm4-moe-groups",
-                                     "qwen3.5-moe", "qwen3-next",     "olmo3-yarn"};
+                                     "qwen3.5-moe", "qwen3-next",     "olmo3-yarn",     "deepseek-v2"};
   std::vector<Case> some;
   std::set<std::string> plugins;
   for (const auto& one : cases) {

@@ -153,7 +153,7 @@ def as_published(model, tensors):
         return tensors
     if model.config.model_type == "ernie4_5_moe":
         tensors = {name.replace("mlp.gate.moe_statics", "mlp.moe_statics"): tensor for name, tensor in tensors.items()}
-    mixtral = model.config.model_type == "mixtral"
+    mixtral = model.config.model_type in ("mixtral", "minimax_m2")
     block, names = ("block_sparse_moe", ("w1", "w3", "w2")) if mixtral else ("mlp", ("gate_proj", "up_proj", "down_proj"))
     out = {}
     if model.config.model_type == "gpt_neox":  # its module is lm_head in transformers 5, and embed_out in files
