@@ -55,11 +55,11 @@ capstan::config::Presets BloomOptions::file_defaults() {
 }
 
 std::vector<capstan::config::FileKeys> BloomOptions::file_keys() {
-  auto keys = decoder::own_names({"num_layers", "num_heads", "dropout", "residual_after_norm", "init_std"});
-  const auto rest = decoder::neutral_keys({"attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion",
-                                           "skip_bias_add", "skip_bias_add_qkv", "offset_alibi", "n_inner"},
-                                          "it says how Megatron computed the published models, not what");
-  keys.insert(keys.end(), rest.begin(), rest.end());
+  auto keys = decoder::joined(
+      {decoder::own_names({"num_layers", "num_heads", "dropout", "residual_after_norm", "init_std"}),
+       decoder::neutral_keys({"attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion",
+                              "skip_bias_add", "skip_bias_add_qkv", "offset_alibi", "n_inner"},
+                             "it says how Megatron computed the published models, not what")});
   keys.push_back({"slow_but_exact",
                   capstan::config::FileKey::Use::only,
                   "transformers then leaves out the biases of products that write to the residual: set it to false",

@@ -65,12 +65,10 @@ capstan::config::Presets Dots1Options::file_defaults() {
 }
 
 std::vector<capstan::config::FileKeys> Dots1Options::file_keys() {
-  auto keys = decoder::rotary_keys();
-  for (const auto& more :
-       {decoder::grouped_router_keys(),
-        decoder::neutral_keys({"use_sliding_window"}, "transformers does not read it in this family")})
-    keys.insert(keys.end(), more.begin(), more.end());
-  return decoder::file_keys({decoder::family_keys("dots1", std::move(keys))});
+  return decoder::file_keys({decoder::family_keys(
+      "dots1", decoder::joined(
+                   {decoder::rotary_keys(), decoder::grouped_router_keys(),
+                    decoder::neutral_keys({"use_sliding_window"}, "transformers does not read it in this family")}))});
 }
 
 class Dots1 : public decoder::RotaryModel<Dots1Options> {

@@ -45,10 +45,10 @@ capstan::config::Presets Ernie45Options::file_defaults() {
 }
 
 std::vector<capstan::config::FileKeys> Ernie45Options::file_keys() {
-  auto keys = decoder::rotary_keys();
-  const auto unread = decoder::neutral_keys({"attention_dropout"}, "transformers does not read it in this family");
-  keys.insert(keys.end(), unread.begin(), unread.end());
-  return decoder::file_keys({decoder::family_keys("ernie4_5", std::move(keys))});
+  return decoder::file_keys({decoder::family_keys(
+      "ernie4_5", decoder::joined({decoder::rotary_keys(),
+                                   decoder::neutral_keys({"attention_dropout"},
+                                                         "transformers does not read it in this family")}))});
 }
 
 class Ernie45 : public decoder::RotaryModel<Ernie45Options> {

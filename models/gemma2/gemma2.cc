@@ -53,11 +53,9 @@ capstan::config::Presets Gemma2Options::file_defaults() {
 }
 
 std::vector<capstan::config::FileKeys> Gemma2Options::file_keys() {
-  auto keys = decoder::gemma_keys();
-  const auto shared = decoder::rotary_keys(), own = decoder::own_names({"attention_cap"});
-  keys.insert(keys.end(), shared.begin(), shared.end());
-  keys.insert(keys.end(), own.begin(), own.end());
-  return decoder::file_keys({decoder::family_keys("gemma2", std::move(keys))});
+  return decoder::file_keys({decoder::family_keys(
+      "gemma2",
+      decoder::joined({decoder::gemma_keys(), decoder::rotary_keys(), decoder::own_names({"attention_cap"})}))});
 }
 
 class Gemma2 : public decoder::Model {

@@ -73,10 +73,8 @@ capstan::config::Presets Gemma3Options::file_defaults() {
 }
 
 std::vector<capstan::config::FileKeys> Gemma3Options::file_keys() {
-  auto keys = decoder::gemma_keys();
-  const auto shared = decoder::rotary_keys({}, global_rope), own = decoder::own_names({"local_rope_theta"});
-  keys.insert(keys.end(), shared.begin(), shared.end());
-  keys.insert(keys.end(), own.begin(), own.end());
+  auto keys = decoder::joined(
+      {decoder::gemma_keys(), decoder::rotary_keys({}, global_rope), decoder::own_names({"local_rope_theta"})});
   keys.push_back({"attn_logit_softcapping", Use::refused, "transformers does not apply it in this family: remove it"});
   for (const char* name : {"rope_type", "type"}) {
     keys.push_back(

@@ -61,10 +61,9 @@ capstan::config::Presets Glm4MoeOptions::file_defaults() {
 }
 
 std::vector<capstan::config::FileKeys> Glm4MoeOptions::file_keys() {
-  auto keys = decoder::rotary_keys({"partial_rotary_factor"});
-  for (const auto& more : {decoder::grouped_router_keys(), decoder::own_names({"head_norms"})})
-    keys.insert(keys.end(), more.begin(), more.end());
-  return decoder::file_keys({decoder::family_keys("glm4_moe", std::move(keys))});
+  return decoder::file_keys({decoder::family_keys(
+      "glm4_moe", decoder::joined({decoder::rotary_keys({"partial_rotary_factor"}), decoder::grouped_router_keys(),
+                                   decoder::own_names({"head_norms"})}))});
 }
 
 class Glm4Moe : public decoder::Model {

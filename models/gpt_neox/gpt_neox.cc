@@ -74,10 +74,9 @@ capstan::config::Presets GptNeoxOptions::file_defaults() {
 }
 
 std::vector<capstan::config::FileKeys> GptNeoxOptions::file_keys() {
-  auto keys = decoder::own_names(
-      {"num_layers", "num_heads", "ff_dim", "seq_length", "activation", "dropout", "layer_norm_epsilon", "init_std"});
-  const auto rotary = decoder::rotary_part_keys();
-  keys.insert(keys.end(), rotary.begin(), rotary.end());
+  auto keys = decoder::joined({decoder::own_names({"num_layers", "num_heads", "ff_dim", "seq_length", "activation",
+                                                   "dropout", "layer_norm_epsilon", "init_std"}),
+                               decoder::rotary_part_keys()});
   for (const char* key : {"attention_probs_dropout_prob", "hidden_dropout_prob"})
     keys.push_back({key, capstan::config::FileKey::Use::neutral, "transformers does not read it in this family"});
   return decoder::file_keys({decoder::family_keys("gpt_neox", std::move(keys))});

@@ -78,9 +78,7 @@ capstan::config::Presets GptOssOptions::file_defaults() {
 
 std::vector<capstan::config::FileKeys> GptOssOptions::file_keys() {
   using Use = capstan::config::FileKey::Use;
-  auto keys = decoder::rotary_keys();
-  const auto own = decoder::own_names({"experts_per_token", "router_aux_loss"});
-  keys.insert(keys.end(), own.begin(), own.end());
+  auto keys = decoder::joined({decoder::rotary_keys(), decoder::own_names({"experts_per_token", "router_aux_loss"})});
   keys.push_back({"swiglu_limit", Use::only, "the experts' gates are clamped at 7, as transformers does", {"7"}});
   keys.push_back({"initial_context_length", Use::neutral, "transformers does not read it: rope_scaling says it"});
   return decoder::file_keys({decoder::family_keys("gpt_oss", std::move(keys))});

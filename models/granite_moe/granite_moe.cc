@@ -76,9 +76,8 @@ capstan::config::Presets GraniteMoeOptions::file_defaults() {
 }
 
 std::vector<capstan::config::FileKeys> GraniteMoeOptions::file_keys() {
-  auto keys = decoder::own_names({"experts_per_token", "router_aux_loss", "shared_dim"});
-  const auto shared = decoder::rotary_keys();
-  keys.insert(keys.end(), shared.begin(), shared.end());
+  auto keys = decoder::joined(
+      {decoder::own_names({"experts_per_token", "router_aux_loss", "shared_dim"}), decoder::rotary_keys()});
   return decoder::file_keys({decoder::family_keys("granitemoe", keys), decoder::family_keys("granitemoeshared", keys)});
 }
 

@@ -65,9 +65,7 @@ capstan::config::Presets Ministral3Options::file_defaults() {
 
 std::vector<capstan::config::FileKeys> Ministral3Options::file_keys() {
   using Use = capstan::config::FileKey::Use;
-  auto keys = decoder::own_names({"query_scaling"});
-  const auto rotary = decoder::rotary_keys();
-  keys.insert(keys.end(), rotary.begin(), rotary.end());
+  auto keys = decoder::joined({decoder::own_names({"query_scaling"}), decoder::rotary_keys()});
   for (const char* key : {"rope_scaling.max_position_embeddings", "rope_parameters.max_position_embeddings"})
     keys.push_back({key, Use::neutral, "transformers reads the one next to the table"});
   return decoder::file_keys({decoder::family_keys("ministral3", std::move(keys)),

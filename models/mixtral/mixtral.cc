@@ -55,10 +55,9 @@ capstan::config::Presets MixtralOptions::file_defaults() {
 }
 
 std::vector<capstan::config::FileKeys> MixtralOptions::file_keys() {
-  auto keys = decoder::own_names({"experts_per_token", "router_aux_loss"});
-  const auto shared = decoder::rotary_keys();
-  keys.insert(keys.end(), shared.begin(), shared.end());
-  return decoder::file_keys({decoder::family_keys("mixtral", std::move(keys))});
+  return decoder::file_keys({decoder::family_keys(
+      "mixtral",
+      decoder::joined({decoder::own_names({"experts_per_token", "router_aux_loss"}), decoder::rotary_keys()}))});
 }
 
 class Mixtral : public decoder::Model {

@@ -73,9 +73,7 @@ capstan::config::Presets Phi3Options::file_defaults() {
 
 std::vector<capstan::config::FileKeys> Phi3Options::file_keys() {
   using Use = capstan::config::FileKey::Use;
-  auto keys = decoder::own_names({"dropout"});
-  const auto rotary = decoder::rotary_keys({"partial_rotary_factor"});
-  keys.insert(keys.end(), rotary.begin(), rotary.end());
+  auto keys = decoder::joined({decoder::own_names({"dropout"}), decoder::rotary_keys({"partial_rotary_factor"})});
   for (const char* key : {"attention_bias", "mlp_bias", "lm_head_bias"})
     keys.push_back({key, Use::only, "models of this family have no biases", {"false"}});
   const auto rest = decoder::neutral_keys({"embd_pdrop", "full_attn_mod", "interpolate_factor"},

@@ -77,10 +77,9 @@ capstan::config::Presets Qwen35Options::file_defaults() {
 }
 
 std::vector<capstan::config::FileKeys> Qwen35Options::file_keys() {
-  auto keys = decoder::own_names(
-      {"expert_dim", "shared_expert_dim", "experts_per_token", "router_aux_loss", "experts_together"});
-  for (const auto& more : {hybrid_keys(), decoder::rotary_keys({"partial_rotary_factor"})})
-    keys.insert(keys.end(), more.begin(), more.end());
+  auto keys = decoder::joined({decoder::own_names({"expert_dim", "shared_expert_dim", "experts_per_token",
+                                                   "router_aux_loss", "experts_together"}),
+                               hybrid_keys(), decoder::rotary_keys({"partial_rotary_factor"})});
   return decoder::file_keys({decoder::family_keys("qwen3_5_text", keys), decoder::family_keys("qwen3_5_moe_text", keys),
                              decoder::family_keys("qwen3_next", keys),
                              decoder::wrapper_keys("qwen3_5", "Qwen3_5ForConditionalGeneration"),

@@ -56,10 +56,8 @@ capstan::config::Presets SeedOssOptions::file_defaults() {
 }
 
 std::vector<capstan::config::FileKeys> SeedOssOptions::file_keys() {
-  auto keys = decoder::own_names({"dropout"});
-  const auto shared = decoder::rotary_keys();
-  keys.insert(keys.end(), shared.begin(), shared.end());
-  return decoder::file_keys({decoder::family_keys("seed_oss", std::move(keys))});
+  return decoder::file_keys(
+      {decoder::family_keys("seed_oss", decoder::joined({decoder::own_names({"dropout"}), decoder::rotary_keys()}))});
 }
 
 class SeedOss : public decoder::RotaryModel<SeedOssOptions> {

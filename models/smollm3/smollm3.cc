@@ -70,10 +70,9 @@ capstan::config::Presets SmolLm3Options::file_defaults() {
 }
 
 std::vector<capstan::config::FileKeys> SmolLm3Options::file_keys() {
-  auto keys = decoder::neutral_keys({"max_window_layers"}, "transformers goes by layer_types");
-  const auto shared = decoder::rotary_keys();
-  keys.insert(keys.end(), shared.begin(), shared.end());
-  return decoder::file_keys({decoder::family_keys("smollm3", std::move(keys))});
+  return decoder::file_keys({decoder::family_keys(
+      "smollm3", decoder::joined({decoder::neutral_keys({"max_window_layers"}, "transformers goes by layer_types"),
+                                  decoder::rotary_keys()}))});
 }
 
 class SmolLm3 : public decoder::Model {

@@ -63,14 +63,12 @@ capstan::config::Presets Starcoder2Options::file_defaults() {
 }
 
 std::vector<capstan::config::FileKeys> Starcoder2Options::file_keys() {
-  auto keys = decoder::rotary_keys();
-  for (const auto& more :
-       {decoder::own_names({"dropout"}),
-        decoder::neutral_keys({"activation_function", "layer_norm_epsilon", "mlp_type", "norm_type",
-                               "attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "scale_attn_weights"},
-                              "transformers does not read it in this family")})
-    keys.insert(keys.end(), more.begin(), more.end());
-  return decoder::file_keys({decoder::family_keys("starcoder2", std::move(keys))});
+  return decoder::file_keys({decoder::family_keys(
+      "starcoder2", decoder::joined({decoder::rotary_keys(), decoder::own_names({"dropout"}),
+                                     decoder::neutral_keys({"activation_function", "layer_norm_epsilon", "mlp_type",
+                                                            "norm_type", "attention_softmax_in_fp32",
+                                                            "scale_attention_softmax_in_fp32", "scale_attn_weights"},
+                                                           "transformers does not read it in this family")}))});
 }
 
 class Starcoder2 : public decoder::RotaryModel<Starcoder2Options> {
