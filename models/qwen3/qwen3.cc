@@ -18,6 +18,7 @@ struct Qwen3Options : decoder::RotaryOptions, decoder::WindowOptions, decoder::S
   bool attention_bias = false;
 
   bool has_experts() const { return model_type == "qwen3_moe"; }
+  bool sees_images() const { return model_type == "qwen3_vl_text"; }  // without any it is a qwen3
   static void describe(capstan::config::OptionTable<Qwen3Options>& t);
   static capstan::config::Presets presets();
   static capstan::config::Presets file_defaults();
@@ -26,8 +27,8 @@ struct Qwen3Options : decoder::RotaryOptions, decoder::WindowOptions, decoder::S
 
 void Qwen3Options::describe(capstan::config::OptionTable<Qwen3Options>& t) {
   t.add("model_type", &Qwen3Options::model_type)
-      .choices({"qwen3", "qwen3_moe"})
-      .doc("family of the config.json; qwen3_moe has routed experts");
+      .choices({"qwen3", "qwen3_moe", "qwen3_vl_text"})
+      .doc("family of the config.json; qwen3_moe has routed experts, qwen3_vl_text is Qwen 3 VL's model of text");
   decoder::describe_rotary_sizes(t, "the gated feed-forward layer; an expert's is expert_dim");
   decoder::describe_sparse_blocks(t);
   t.add("attention_bias", &Qwen3Options::attention_bias).doc("biases on q, k, v and the output product");
@@ -53,7 +54,16 @@ capstan::config::Presets Qwen3Options::presets() {
                            {"normalise_weights", true}});
     return out;
   };
-  return {{"qwen3-0.6b", dense({151936, 1024, 28, 16, 8, 3072, 40960}, true)},
+  const auto vision = [&](const decoder::RotarySizes& sizes, bool tied) {
+    auto out = decoder::rotary_preset("qwen3_vl_text", sizes, 1e-6, 5e6, tied);
+    out.emplace_back("head_dim", std::int64_t{128});
+    return out;
+  };
+  return {{"qwen3-vl-2b", vision({151936, 2048, 28, 16, 8, 6144, 262144}, true)},
+          {"qwen3-vl-4b", vision({151936, 2560, 36, 32, 8, 9728, 262144}, true)},
+          {"qwen3-vl-8b", vision({151936, 4096, 36, 32, 8, 12288, 262144}, false)},
+          {"qwen3-vl-32b", vision({151936, 5120, 64, 64, 8, 25600, 262144}, false)},
+          {"qwen3-0.6b", dense({151936, 1024, 28, 16, 8, 3072, 40960}, true)},
           {"qwen3-1.7b", dense({151936, 2048, 28, 16, 8, 6144, 40960}, true)},
           {"qwen3-4b", dense({151936, 2560, 36, 32, 8, 9728, 40960}, true)},
           {"qwen3-8b", dense({151936, 4096, 36, 32, 8, 12288, 40960}, false)},
@@ -72,14 +82,23 @@ capstan::config::Presets Qwen3Options::file_defaults() {
     return decoder::rotary_defaults({.length = 32768}, more);
   };
   return {{"qwen3", with(32, {{"head_dim", std::int64_t{128}}, {"max_window_layers", std::int64_t{28}}})},
-          {"qwen3_moe", with(4, decoder::sparse_blocks_defaults(128, 8, 768))}};
+          {"qwen3_moe", with(4, decoder::sparse_blocks_defaults(128, 8, 768))},
+          {"qwen3_vl", {{"tie_word_embeddings", false}}},
+          {"qwen3_vl_text",
+           decoder::rotary_defaults(
+               {.theta = 5e5, .length = 128000},
+               {{"num_kv_heads", std::int64_t{32}}, {"head_dim", std::int64_t{128}}, {"attention_bias", false}})}};
 }
 
 std::vector<capstan::config::FileKeys> Qwen3Options::file_keys() {
-  auto mixture = decoder::sparse_blocks_keys();
-  const auto shared = decoder::rotary_keys();
-  mixture.insert(mixture.end(), shared.begin(), shared.end());
-  return decoder::file_keys({decoder::family_keys("qwen3", mixture), decoder::family_keys("qwen3_moe", mixture)});
+  const auto keys = decoder::joined({decoder::sparse_blocks_keys(), decoder::rotary_keys()});
+  std::vector<std::string> of_images{"sliding_window", "use_sliding_window", "max_window_layers", "layer_types"};
+  for (const char* table : {"rope_scaling.", "rope_parameters."})
+    for (const char* key : {"mrope_section", "mrope_interleaved"}) of_images.push_back(std::string(table) + key);
+  const auto unread = decoder::neutral_keys(of_images, "without images nothing goes by it in this family");
+  return decoder::file_keys({decoder::family_keys("qwen3", keys), decoder::family_keys("qwen3_moe", keys),
+                             decoder::family_keys("qwen3_vl_text", decoder::joined({keys, unread})),
+                             decoder::wrapper_keys("qwen3_vl", "Qwen3VLForConditionalGeneration")});
 }
 
 class Qwen3 : public decoder::Model {
@@ -129,6 +148,7 @@ class Qwen3 : public decoder::Model {
       map.left_out.emplace_back("layer_types");
       return decoder::describe_sparse_blocks_files(o, map);
     }
+    if (o.sees_images()) map.more["model_type"] = "\"qwen3\"";  // transformers has no class of this text model alone
     decoder::describe_window_files(o, o, true, map);
     map.left_out.insert(map.left_out.end(),
                         {"expert_dim", "num_experts", "experts_per_token", "router_aux_loss", "router_aux_loss_coef",

@@ -62,8 +62,11 @@ TEST_CASE("deepseek_v3: what such attention has no choice of is refused by name"
         Faults{"a.toml:10: model.turned_dim is 5\n    fix: an even number of a head's numbers can turn"});
   CHECK(faults({{"head_dim", integer(8)}}).empty());
   CHECK(faults({{"head_dim", integer(24)}}).size() == 1);
-  CHECK_THAT(faults({{"model_type", std::string("deepseek_v2")}}).front(), Contains("normalise_weights"));
-  CHECK(faults({{"model_type", std::string("deepseek_v2")}, {"normalise_weights", false}}).empty());
+  const std::pair<std::string, config::Value> v2{"model_type", std::string("deepseek_v2")},
+      two{"experts_per_token", integer(2)};
+  CHECK_THAT(faults({v2}).front(), Contains("experts_per_token is not set"));
+  CHECK_THAT(faults({v2, two}).front(), Contains("normalise_weights = false"));
+  CHECK(faults({v2, two, {"normalise_weights", false}}).empty());
 }
 
 }  // namespace deepseek_v3_test

@@ -18,7 +18,7 @@ const std::string from_states =
     "key_rank = 7\nstill_dim = 5\nturned_dim = 4\nvalue_dim = 9\nff_dim = 22\nseq_length = 24\ninit_std = 0.2\n"
     "num_experts = 4\nexpert_dim = 10\ndense_blocks = 0\n";
 
-const std::string v2 = from_states + "model_type = \"deepseek_v2\"\nnormalise_weights = false\n";
+const std::string v2 = from_states + "model_type = \"deepseek_v2\"\nnormalise_weights = false\nexperts_per_token = 2\n";
 
 const std::string experts = "[strategy.expert_parallel]\nsize = 2\n";
 

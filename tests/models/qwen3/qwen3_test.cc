@@ -25,14 +25,21 @@ const ModelOptions tiny{{"num_layers", integer(1)},   {"hidden_size", integer(12
 
 TEST_CASE("presets have the published models' parameters") {
   const std::map<std::string, std::int64_t> published{
-      {"qwen3-0.6b", 596049920},      {"qwen3-1.7b", 1720574976},       {"qwen3-4b", 4022468096},
-      {"qwen3-8b", 8190735360},       {"qwen3-14b", 14768307200},       {"qwen3-32b", 32762123264},
-      {"qwen3-30b-a3b", 30532122624}, {"qwen3-235b-a22b", 235093634560}};
+      {"qwen3-0.6b", 596049920},      {"qwen3-1.7b", 1720574976},        {"qwen3-4b", 4022468096},
+      {"qwen3-8b", 8190735360},       {"qwen3-14b", 14768307200},        {"qwen3-32b", 32762123264},
+      {"qwen3-30b-a3b", 30532122624}, {"qwen3-235b-a22b", 235093634560}, {"qwen3-vl-2b", 1720574976},
+      {"qwen3-vl-4b", 4022468096},    {"qwen3-vl-8b", 8190735360},       {"qwen3-vl-32b", 32762123264}};
   CHECK(model_host().load("model", "qwen3").presets.size() == published.size());
   for (const auto& [preset, parameters] : published) {
     INFO(preset);
     CHECK(nn::summarise(make_model("qwen3", {}, preset)->build()).parameters == parameters);
   }
+}
+
+TEST_CASE("Qwen 3 VL's text model by itself is written as the Qwen 3 that it is") {
+  const auto map = make_model("qwen3", testing::tiny_with({{"model_type", std::string("qwen3_vl_text")}}))->file_map();
+  CHECK(map.architecture == "Qwen3ForCausalLM");
+  CHECK(map.more.at("model_type") == "\"qwen3\"");
 }
 
 TEST_CASE("facts and floating-point operations of the mixture: a token's experts and the router count") {

@@ -95,6 +95,8 @@ if hasattr(transformers, "Gemma4ForCausalLM"):
 if QWEN3_5:
     CASES["qwen3_5"] = (QWEN3_5["qwen3.5"], dict(target_modules=["in_proj_qkv", "in_proj_a", "out_proj", "q_proj"], r=4,
                                                  lora_alpha=8))
+    CASES["qwen3_next"] = (QWEN3_5["qwen3-next"], dict(target_modules=["in_proj_qkvz", "in_proj_ba", "out_proj", "q_proj"],
+                                                       r=4, lora_alpha=8))
 if hasattr(transformers, "Ministral3ForCausalLM"):
     CASES["ministral3"] = (ministral3, dict(target_modules=["q_proj", "k_proj", "down_proj"], r=4, lora_alpha=8))
 # How far apart merged tensors may be, in parts of the largest element: both add sums of at most 5 products in float32.

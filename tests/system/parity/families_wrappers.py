@@ -50,10 +50,24 @@ def qwen3_5():
     return Qwen3_5ForConditionalGeneration, Qwen3_5Config(text_config=text["qwen3.5"]()[1].to_dict(), vision_config=vision)
 
 
+def qwen3_vl(**more):
+    from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+    rope = {"rope_type": "default", "mrope_section": [4, 2, 2], "mrope_interleaved": True}
+    text = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=100, num_hidden_layers=3, num_attention_heads=4,
+                num_key_value_heads=2, head_dim=16, max_position_embeddings=130, pad_token_id=None)
+    text |= dict(rope_parameters=rope | {"rope_theta": 500.0}) if transformers.__version__ >= "5" else dict(rope_scaling=rope, rope_theta=500.0)
+    vision = dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, out_hidden_size=48, patch_size=14,
+                  num_position_embeddings=16, deepstack_visual_indexes=[0])
+    return Qwen3VLForConditionalGeneration, Qwen3VLConfig(text_config=text | more, vision_config=vision, **more)
+
+
 CASES = {}
 if hasattr(transformers, "Mistral3ForConditionalGeneration"):
     CASES["mistral3"] = lambda: mistral3(tie_word_embeddings=False)
     CASES["mistral3-tied"] = lambda: mistral3(tie_word_embeddings=True)
+if hasattr(transformers, "Qwen3VLForConditionalGeneration"):
+    CASES["qwen3-vl"] = lambda: qwen3_vl()
+    CASES["qwen3-vl-tied"] = lambda: qwen3_vl(tie_word_embeddings=True)
 if hasattr(transformers, "Gemma3ForConditionalGeneration"):
     CASES["gemma3-inside"] = lambda: gemma3()
 if hasattr(transformers, "Gemma4ForConditionalGeneration"):

@@ -107,7 +107,7 @@ inline const std::vector<Case> all_cases{
     {"stablelm", "stablelm"},
     {"stablelm-parallel", "stablelm"},
     {"apertus", "apertus", false},
-    {"deepseek-v2", "deepseek_v3"},
+    {"deepseek-v2", "deepseek_v3", false},  // transformers 4 leaves YaRN out of the scores of this family
     {"deepseek-v2-latent", "deepseek_v3"},
     {"qwen2-moe", "qwen2_moe"},
     {"qwen2-moe-dense", "qwen2_moe"},
@@ -117,6 +117,8 @@ inline const std::vector<Case> all_cases{
     {"glm4-moe-lite-listed", "glm4_moe_lite", false},
     {"mistral3", "llama", true, "", true},
     {"mistral3-tied", "llama", true, "", true},
+    {"qwen3-vl", "qwen3", true, "", true},
+    {"qwen3-vl-tied", "qwen3", true, "", true},
     {"ministral3-inside", "ministral3", false, "", true},
     {"gemma3-inside", "gemma3", true, "", true},
     {"gemma4-inside", "gemma4", false, "", true},

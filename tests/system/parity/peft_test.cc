@@ -103,7 +103,7 @@ const Case all_cases[] = {
     {"starcoder2", "rank = 3\nalpha = 8\ntargets = [\"v_proj\", \"c_fc\", \"c_proj\"]\nbias = \"all\"\n",
      "rank = 4\ntargets = [\"all-linear\"]\nbias = \"all\"\nmodules_to_save = [\"input_layernorm\"]\n"},
     {"olmoe", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"o_proj\"]\n",
-     "rank = 4\ntargets = [\"linear_qkv\", \"linear_proj\"]\nmodules_to_save = [\"q_norm\"]\n"},
+     "rank = 4\nalpha = 3\ntargets = [\"linear_qkv\", \"experts\", \"gate\"]\nmodules_to_save = [\"q_norm\"]\n"},
     {"seed_oss", "rank = 3\nalpha = 8\ntargets = [\"v_proj\", \"down_proj\"]\n",
      "rank = 4\ntargets = [\"all-linear\"]\n"},
     {"exaone4", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"gate_proj\"]\n",
@@ -129,7 +129,10 @@ const Case all_cases[] = {
     {"qwen2_moe", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\"]\n",
      "rank = 4\ntargets = [\"linear_qkv\", \"linear_proj\"]\nmodules_to_save = [\"input_layernorm\"]\n"},
     {"minimax_m2", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\"]\n",
-     "rank = 4\ntargets = [\"linear_qkv\", \"linear_proj\"]\nmodules_to_save = [\"k_norm\"]\n", false},
+     "rank = 4\nalpha = 3\ntargets = [\"linear_qkv\", \"experts\"]\nmodules_to_save = [\"k_norm\"]\n", false},
+    // Queries, keys, values and gate are one module of the file, by key heads.
+    {"qwen3_next", "rank = 4\nalpha = 8\ntargets = [\"in_proj_qkvz\", \"in_proj_ba\", \"out_proj\", \"q_proj\"]\n",
+     "rank = 4\ntargets = [\"linear_qkv\", \"linear_proj\", \"in_proj_qkvz\"]\n", false},
     {"glm4_moe_lite", "rank = 3\nalpha = 8\ntargets = [\"q_b_proj\", \"kv_b_proj\"]\n",
      "rank = 4\ntargets = [\"linear_q_down\", \"linear_kv_up\", \"linear_proj\"]\n", false},
     {"apertus", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"down_proj\"]\n",
@@ -172,6 +175,7 @@ parity::Tensors reference(const std::string& plugin, const std::string& name) {
 // Some cases are further models of a plugin.
 std::string plugin_of(const std::string& name) {
   if (name == "tied" || name == "mistral3") return "llama";
+  if (name == "qwen3_next") return "qwen3_5";
   return name == "gemma4_experts" ? "gemma4" : name;
 }
 
