@@ -31,7 +31,7 @@ void Glm4MoeLiteOptions::describe(capstan::config::OptionTable<Glm4MoeLiteOption
   decoder::describe_latents(t);
   decoder::describe_grouped_routers(t);
   t.add("mlp_layer_types", &O::mlp_layer_types)
-      .doc("\"sparse\" for each block with experts, else \"dense\", in place of dense_blocks");
+      .doc(R"("sparse" for each block with experts, else "dense", in place of dense_blocks)");
   decoder::describe_rotary_scaling(t);
   decoder::describe_rotary_rest(t);
 }

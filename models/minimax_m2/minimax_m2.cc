@@ -86,10 +86,11 @@ class MiniMaxM2 : public decoder::RotaryModel<MiniMaxM2Options> {
     const auto& o = *options_;
     const auto where = options_.where(&O::rotary_dim);
     if (!o.rotary_dim) return;
-    if (*o.rotary_dim > o.dim())
+    if (*o.rotary_dim > o.dim()) {
       diagnostics.add(where, "model.rotary_dim is more than a head's numbers", capstan::cat("use at most ", o.dim()));
-    else
+    } else {
       decoder::check_turned_part(o.dim(), o.turned(), where, diagnostics);
+    }
     if (o.partial_rotary_factor != 1 && o.partial_rotary_factor != o.turned())
       diagnostics.add(where, "model.rotary_dim and model.partial_rotary_factor turn different parts", "remove one");
   }

@@ -72,7 +72,7 @@ class Qwen2Moe : public decoder::RotaryModel<Qwen2MoeOptions> {
 
   void check(capstan::Diagnostics& diagnostics) const override {
     RotaryModel::check(diagnostics);
-    decoder::check_sparse_blocks(options_, options_->num_layers, "plugin = \"llama\" and model_type = \"qwen2\"",
+    decoder::check_sparse_blocks(options_, options_->num_layers, R"(plugin = "llama" and model_type = "qwen2")",
                                  diagnostics);
   }
 

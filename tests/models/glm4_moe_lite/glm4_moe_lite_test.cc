@@ -23,7 +23,7 @@ ModelOptions options_of(const Types& types) {
 
 TEST_CASE("glm4_moe_lite: presets have the published model's parameters, without its prediction layer") {
   const std::int64_t attention =
-      2048LL * 768 + 768 + 768LL * 20 * 256 + 2048LL * 576 + 512 + 512LL * 20 * 448 + 20LL * 256 * 2048 + 2 * 2048;
+      2048LL * 768 + 768 + 768LL * 20 * 256 + 2048LL * 576 + 512 + 512LL * 20 * 448 + 20LL * 256 * 2048 + 2LL * 2048;
   const std::int64_t experts = 65LL * 3 * 2048 * 1536 + 64LL * 2049;
   CHECK(parameters_of_presets("glm4_moe_lite") ==
         std::map<std::string, std::int64_t>{

@@ -10,7 +10,8 @@ using namespace capstan::testing;
 TEST_CASE("minimax_m2: presets have the published model's parameters") {
   // A block: attention 3072 x 128 x (2 x 48 + 2 x 8), norms of q, k and states, 256 experts, a router and its
   // correction.
-  const std::int64_t block = 3072LL * 128 * 112 + 128 * 56 + 2 * 3072 + 256LL * 3 * 3072 * 1536 + 256 * 3072 + 256;
+  const std::int64_t block =
+      3072LL * 128 * 112 + 128LL * 56 + 2LL * 3072 + 256LL * 3 * 3072 * 1536 + 256LL * 3072 + 256;
   CHECK(parameters_of_presets("minimax_m2") ==
         std::map<std::string, std::int64_t>{{"minimax-m2", 62 * block + 2LL * 200064 * 3072 + 3072}});
 }

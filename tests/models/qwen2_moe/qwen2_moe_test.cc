@@ -9,8 +9,8 @@ using namespace capstan::testing;
 
 TEST_CASE("qwen2_moe: presets have the published models' parameters") {
   // A block: q and o, k and v, biases, norms, 64 experts and their router, the layer beside them and its gate.
-  const std::int64_t block = 2 * 3584LL * 3584 + 2 * 3584LL * 512 + 3584 + 2 * 512 + 2 * 3584 + 64LL * 3 * 3584 * 2560 +
-                             64 * 3584 + 3LL * 3584 * 20480 + 3584;
+  const std::int64_t block = 2 * 3584LL * 3584 + 2 * 3584LL * 512 + 3584 + 2LL * 512 + 2LL * 3584 +
+                             64LL * 3 * 3584 * 2560 + 64LL * 3584 + 3LL * 3584 * 20480 + 3584;
   CHECK(parameters_of_presets("qwen2_moe") ==
         std::map<std::string, std::int64_t>{{"qwen1.5-moe-a2.7b", 14315784192},
                                             {"qwen2-57b-a14b", 28 * block + 2LL * 151936 * 3584 + 3584}});
