@@ -17,7 +17,7 @@ bool is_decodable(const Json& quantization) {
   const auto is = [&](const char* key, const Json& value) { return quantization.value(key, Json()) == value; };
   if (is("quant_method", "bitsandbytes")) return !is("load_in_8bit", true);
   if (is("quant_method", "mxfp4")) return true;  // experts' alone, whose tensors have names of their own
-  const bool is_e4m3 = !quantization.contains("fmt") || is("fmt", "e4m3");
+  const bool is_e4m3 = !quantization.contains("fmt") || is("fmt", "e4m3") || is("fmt", "float8_e4m3fn");  // MiniMax
   return is("quant_method", "fp8") && is_e4m3;
 }
 

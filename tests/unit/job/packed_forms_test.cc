@@ -28,6 +28,9 @@ TEST_CASE("a folder of quantized weights is decoded, read by a strategy, or refu
   // These are decoded where no strategy keeps them.
   CHECK(fault(R"({"quantization_config": {"quant_method": "bitsandbytes"}})").empty());
   CHECK(fault(R"({"quantization_config": {"quant_method": "fp8"}})").empty());
+  for (const std::string fmt : {"e4m3", "float8_e4m3fn"})
+    CHECK(fault(R"({"quantization_config": {"quant_method": "fp8", "fmt": ")" + fmt + "\"}}").empty());
+  CHECK_FALSE(fault(R"({"quantization_config": {"quant_method": "fp8", "fmt": "e5m2"}})").empty());
   CHECK(forms == 0);
 }
 
