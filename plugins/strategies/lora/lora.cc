@@ -225,7 +225,9 @@ void Lora::refuse_unused(const Units& units, Diagnostics& faults) const {
   const Known known(units);
   const auto targets = options_.name(&LoraOptions::targets), whole = options_.name(&LoraOptions::modules_to_save);
   for (const auto& name : targets_.unused()) {
-    const auto [why, fix] = refuse_target(name, known, whole);
+    auto [why, fix] = refuse_target(name, known, whole);
+    if (!options_.is_set(&LoraOptions::targets))
+      fix = cat("set ", targets, R"( = ["all-linear"], or name some of these)");
     faults.add(options_.where(&LoraOptions::targets), cat(targets, " names \"", name, "\", ", why), fix);
   }
   for (const auto& name : whole_.unused()) {

@@ -49,6 +49,16 @@ TEST_CASE("deepseek_v3: DeepSeek V3's adapters of all products on ranks learn wh
                   {{2, tensor_parallel(2, false)}, {2, tensor_parallel(2, true)}, {2, full_shard}, {2, experts}});
 }
 
+TEST_CASE("deepseek_v3: adapters' usual layers are not there, and what to set is said") {
+  try {
+    testing::train({.config = deepseek + "[strategy.lora]\nrank = 3\n", .steps = 1});
+    FAIL("it found linear_qkv");
+  } catch (const Error& error) {
+    CHECK_THAT(error.what(), Contains("names \"linear_qkv\", but the model has: ") &&
+                                 Contains(R"(fix: set strategy.lora.targets = ["all-linear"], or name some of these)"));
+  }
+}
+
 TEST_CASE("deepseek_v3: a ring has no row for values of another width than keys, and says so") {
   try {
     testing::train({.world = 2,
