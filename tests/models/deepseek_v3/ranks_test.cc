@@ -47,6 +47,8 @@ TEST_CASE("deepseek_v3: DeepSeek V3's adapters of all products on ranks learn wh
           "[matrix]") {
   learns_the_same(deepseek + "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n",
                   {{2, tensor_parallel(2, false)}, {2, tensor_parallel(2, true)}, {2, full_shard}, {2, experts}});
+  learns_the_same(v2 + "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"all-linear\"]\n",
+                  {{2, tensor_parallel(2, true)}, {4, experts + full_shard}});
 }
 
 TEST_CASE("deepseek_v3: adapters' usual layers are not there, and what to set is said") {

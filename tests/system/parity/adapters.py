@@ -30,7 +30,7 @@ from families_mixtures import qwen2_moe
 from families_others import cohere2, exaone4, gemma, granite_moe_shared, olmoe, seed_oss, starcoder2
 from families_recent import apertus, dots1, ernie4_5, ernie4_5_moe, hunyuan, nemotron, stablelm
 from families_gemma import gemma2, gemma3, gemma4, gemma4_experts
-from families_wrappers import mistral3
+from families_wrappers import mistral3, qwen3_vl
 from models import ONLY, auto_class, make_model, random_ids
 
 CASES = {
@@ -79,6 +79,8 @@ CASES = {
         "mlp.router.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
 }
 if transformers.__version__ >= "5":
+    CASES["qwen3_vl"] = (qwen3_vl, dict(target_modules=r"model\.language_model\..*\.(q_proj|v_proj|down_proj)", r=4,
+                                        lora_alpha=8))
     from families_mixtures import glm4_moe_lite, minimax_m2
 
     CASES["minimax_m2"] = (minimax_m2, dict(target_modules=["q_proj", "o_proj"], r=3, lora_alpha=8))

@@ -64,6 +64,8 @@ const Case all_cases[] = {
     {"mistral3",
      "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"v_proj\", \"down_proj\"]\nmodules_to_save = [\"lm_head\"]\n",
      "rank = 4\ntargets = [\"linear_qkv\", \"o_proj\"]\nmodules_to_save = [\"norm\"]\n"},
+    {"qwen3_vl", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"v_proj\", \"down_proj\"]\n",
+     "rank = 4\ntargets = [\"linear_qkv\", \"o_proj\"]\nmodules_to_save = [\"q_norm\"]\n", false},
     // A router has a correction, which is not trained.
     {"glm4_moe", "rank = 3\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\"]\nmodules_to_save = [\"mlp.gate\"]\n",
      "rank = 4\nalpha = 3\ntargets = [\"linear_qkv\", \"linear_proj\"]\nmodules_to_save = "
@@ -176,6 +178,7 @@ parity::Tensors reference(const std::string& plugin, const std::string& name) {
 std::string plugin_of(const std::string& name) {
   if (name == "tied" || name == "mistral3") return "llama";
   if (name == "qwen3_next") return "qwen3_5";
+  if (name == "qwen3_vl") return "qwen3";
   return name == "gemma4_experts" ? "gemma4" : name;
 }
 
