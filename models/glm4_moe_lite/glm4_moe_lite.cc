@@ -60,7 +60,9 @@ capstan::config::Presets Glm4MoeLiteOptions::file_defaults() {
 
 std::vector<capstan::config::FileKeys> Glm4MoeLiteOptions::file_keys() {
   return decoder::file_keys({decoder::family_keys(
-      "glm4_moe_lite", decoder::joined({decoder::latent_keys(), decoder::grouped_router_keys()}))});
+      "glm4_moe_lite", decoder::joined({decoder::latent_keys(), decoder::grouped_router_keys(),
+                                        decoder::only_keys({"first_k_dense_replace"}, "1",
+                                                           "transformers goes by mlp_layer_types alone")}))});
 }
 
 class Glm4MoeLite : public decoder::RotaryModel<Glm4MoeLiteOptions> {
@@ -107,7 +109,7 @@ class Glm4MoeLite : public decoder::RotaryModel<Glm4MoeLiteOptions> {
     RotaryModel::describe_files(map);
     decoder::describe_latent_files(o, map);
     decoder::describe_grouped_files(o, o.num_layers, map);
-    map.left_out.emplace_back("mlp_layer_types");
+    map.left_out.insert(map.left_out.end(), {"mlp_layer_types", "dense_blocks"});
     const auto dense = spec().mixture.dense_blocks;
     std::string types;
     for (std::int64_t i = 0; i < o.num_layers; ++i)

@@ -78,7 +78,8 @@ PLANTED = (
     ("deepseek-v2", {"topk_method": "group_limited_greedy"}, True), ("deepseek-v2", {"norm_topk_prob": True}, True),
     ("qwen2-moe-dense", {"use_sliding_window": True}, True), ("qwen2-moe-dense", {"decoder_sparse_step": 2}, False),
     ("minimax-m2", {"router_jitter_noise": 0.1}, True), ("minimax-m2", {"num_mtp_modules": 3}, False),
-    ("glm4-moe-lite-listed", {"mlp_layer_types": ["dense"]}, True), ("glm4-moe-lite-listed", {"scoring_func": "softmax"}, True),
+    ("glm4-moe-lite-listed", {"mlp_layer_types": ["dense"]}, True),
+    ("glm4-moe-lite-listed", {"first_k_dense_replace": 2}, True), ("glm4-moe-lite-listed", {"scoring_func": "softmax"}, True),
     ("smollm3-window", {"max_window_layers": 1}, False), ("granite-yarn", {"logits_scaling": 2}, False),
 )
 
