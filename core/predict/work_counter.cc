@@ -86,6 +86,10 @@ at::Tensor tensor_at(at::ArrayRef<c10::IValue> inputs, std::size_t n) {
   return {};
 }
 
+// The groups of rows of a grouped product, which each meet a matrix of their own. Where both factors are rows, of whose
+// groups each makes a matrix, all of these are whole.
+std::int64_t groups_of(const at::Tensor& matrices) { return matrices.dim() == 3 ? matrices.size(0) : 1; }
+
 // An operator between its call and its return.
 struct Call {
   Rule rule = Rule::nothing;
@@ -116,7 +120,8 @@ class WorkCounter::Counter : public ops::CallWatch {
       call.bytes += (rereads && kind.writes[i] ? 2 : 1) * bytes_of(inputs[i]);
     call.returns_new = kind.returns_new;
     if (kind.rule == Rule::product) multiply(call, tensor_at(inputs, 0), tensor_at(inputs, 1));
-    call.product.grouped = schema.name() == "aten::_grouped_mm" || schema.name() == "aten::_scaled_grouped_mm";
+    if (schema.name() == "aten::_grouped_mm" || schema.name() == "aten::_scaled_grouped_mm")
+      call.product.groups = groups_of(tensor_at(inputs, 1));
     call.product.in_blocks = schema.name() == "aten::_scaled_mm_v2";
     if (kind.rule == Rule::added_product) multiply(call, tensor_at(inputs, 1), tensor_at(inputs, 2));
     return call;

@@ -38,8 +38,11 @@ std::vector<at::Tensor> rule_back_meta(const at::Tensor&, at::TensorList inputs,
   const auto of_written = at::bmm(made.pairs, made.u);
   const auto after = at::bmm(of_written.mT(), made.w);
   const auto of_units = at::empty({2, made.chunks, MetaRule::chunk, made.dim}, made.last.options());
-  for (int product = 0; product < 4; ++product) {  // what reads states, and what reads pairs
-    at::bmm(made.w, after);
+  // Those with a state: three with what leaves the chunk, two more on the way back to its first state.
+  for (int product = 0; product < 5; ++product) at::bmm(made.w, after);
+  // Those of pairs, and with pairs: prepare has one and one of these, gradients four and five.
+  for (int product = 0; product < 5; ++product) {
+    at::bmm(made.w, made.w.mT());
     at::bmm(made.pairs, of_written);
   }
   std::vector<at::Tensor> out;

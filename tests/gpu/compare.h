@@ -23,12 +23,17 @@ inline double distance(const at::Tensor& a, const at::Tensor& b) {
   return ((a.cpu().to(at::kDouble) - expected).abs().max() / expected.abs().max().clamp_min(1e-30)).item<double>();
 }
 
+/// What all_of() weighs a result with.
+inline at::Tensor weights_of(at::IntArrayRef shape) {
+  return capstan::testing::numbers(shape.vec(), 0.3).to(at::kBFloat16);
+}
+
 /// The result and the gradients of a fixed weighting of it.
 inline Inputs all_of(const Function& function, const Inputs& inputs) {
   Inputs leaves;
   for (const auto& input : inputs) leaves.push_back(input.detach().clone().set_requires_grad(true));
   const auto out = function(leaves);
-  const auto weights = capstan::testing::numbers(out.sizes().vec(), 0.3).to(at::kBFloat16).to(out.options());
+  const auto weights = weights_of(out.sizes()).to(out.options());
   auto results = torch::autograd::grad({out}, leaves, {weights});
   results.insert(results.begin(), out.detach());
   return results;

@@ -10,8 +10,8 @@ MODEL[+WORD…][@GPUS][:OPTION=VALUE,…]:
   models.py llama-8b+tp4+sp@4 mixtral-8l+tp2+ep2+full_shard@4 llama-8b+full_shard@4:train.micro_batch=4
   models.py bloom-560m peer:bloom-full:seq=512,mb=4,acc=4,compile=1 --peer hf_peer.py
 
-MODEL sets the sizes (--list prints them), a WORD adds a strategy: tpN, sp (with tpN), epN, ppN, cpN, recompute, nf4 (with a
--lora MODEL), and one of fsdp's modes or zero0 to zero3. peer:NAME runs a script given by --peer, through torchrun where GPUS is more than one.
+MODEL sets the sizes (--list prints them), a WORD adds a strategy: tpN, sp (with tpN), epN, ppN, cpN, recompute, nf4 and mxfp4
+(with a -lora MODEL), and one of fsdp's modes or zero0 to zero3. peer:NAME runs a script given by --peer, through torchrun where GPUS is more than one.
 One JSON line a case: case, gpus, step_s, tokens_per_s_per_gpu, peak_gib (GPU memory in tensors while steps ran, the
 largest rank), setup_gib (the same before the first step), host_gib, parameters, last_loss, predicted_step_s and
 predicted_peak_gib (what check and plan predict of this very run, where they do), seconds (the whole run).
@@ -58,7 +58,7 @@ MODELS = {
                                    lora={'rank': 16, 'targets': ['linear_qkv', 'linear_proj']}),
     'qwen35-4b-lora': sizes('qwen3_5', 'qwen3.5-4b', 2048, 2, 4, lora=ALL_LINEAR),
 }
-WORDS = r'tp(\d+)|ep(\d+)|pp(\d+)|cp(\d+)|sp|recompute|full_shard|shard_grad_op|hybrid_shard|no_shard|zero[0-3]|nf4'
+WORDS = r'tp(\d+)|ep(\d+)|pp(\d+)|cp(\d+)|sp|recompute|full_shard|shard_grad_op|hybrid_shard|no_shard|zero[0-3]|nf4|mxfp4'
 CASE = re.compile(rf'(?P<model>[\w-]+?)(?P<words>(\+({WORDS}))*)(@(?P<gpus>\d+))?(:(?P<options>.*))?')
 PEER = re.compile(r'peer:(?P<name>[\w-]+)(@(?P<gpus>\d+))?(:(?P<options>.*))?')
 
@@ -68,7 +68,7 @@ def strategies(words, lora):
     tables, spread = {}, 1
     shared = {'tp': 'tensor_parallel', 'pp': 'pipeline_parallel', 'cp': 'context_parallel'}   # whose ranks have the same samples
     for word in words:
-        kind, count = (word, '') if word == 'nf4' else re.fullmatch(r'([a-z_]+)(\d*)', word).groups()
+        kind, count = (word, '') if word in ('nf4', 'mxfp4') else re.fullmatch(r'([a-z_]+)(\d*)', word).groups()
         if kind in shared:
             tables.setdefault(shared[kind], {})['size'] = int(count)
             spread *= int(count)
@@ -78,8 +78,8 @@ def strategies(words, lora):
             tables['expert_parallel'] = {'size': int(count)}
         elif kind == 'zero':
             tables['zero'] = {'stage': int(count)}
-        elif kind == 'nf4':
-            tables['nf4'] = {}
+        elif kind in ('nf4', 'mxfp4'):
+            tables[kind] = {}
         elif kind == 'recompute':
             tables['recompute'] = {'every': 1}
         else:

@@ -53,6 +53,20 @@ TEST_CASE("products of a batch are one launch, and those of float32 are known") 
   CHECK(counted.work().products.rbegin()->first.single != counted.work().products.begin()->first.single);
 }
 
+TEST_CASE("a grouped product knows how many groups its rows are in") {
+  const auto rows = on_meta({96, 32}), ends = at::empty({6}, at::TensorOptions(at::kMeta).dtype(at::kInt));
+  const predict::WorkCounter counted;
+  (void)at::_grouped_mm(rows, on_meta({6, 32, 64}), ends);
+  REQUIRE(counted.work().products.size() == 1);
+  CHECK(counted.work().products.begin()->first.groups == 6);
+  CHECK(counted.work().products.begin()->first.rows == 96);
+  (void)at::_grouped_mm(on_meta({32, 96}), on_meta({96, 64}), ends);  // whole matrices of each group
+  for (const auto& [product, times] : counted.work().products) {
+    if (product.rows == 32) CHECK(product.groups == 1);
+  }
+  CHECK(counted.work().products.size() == 2);
+}
+
 TEST_CASE("other operators count the bytes that they read and write, views nothing") {
   const auto x = on_meta({64, 64}), y = on_meta({64, 64});
   constexpr double size = 2.0 * 64 * 64;

@@ -15,7 +15,7 @@ namespace plan {
 struct Product {
   std::int64_t rows = 0, columns = 0, depth = 0;
   std::int64_t bytes = 0;   ///< bytes that it reads and writes
-  bool grouped = false;     ///< each expert multiplies its own tokens, all in one launch
+  std::int64_t groups = 0;  ///< experts, where each multiplies its own tokens, all in one launch
   bool eight_bits = false;  ///< its operands are
   bool in_blocks = false;   ///< … with a scale for each block of them
   bool single = false;      ///< its operands have 32 bits or more, which no tensor core takes as they are
