@@ -73,7 +73,8 @@ void CallLog::end(std::uint64_t ticket, std::unique_ptr<QueuedWork> queued) {
     lock.lock();
   }
   slot.state = queued ? State::queued : State::free;
-  slot.queued = std::move(queued);
+  // What another call had queued stays until then: to free it disturbs a device that records a graph.
+  if (queued) slot.queued = std::move(queued);
 }
 
 void CallLog::trace(std::shared_ptr<monitor::Tracer> tracer) {
