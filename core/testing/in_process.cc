@@ -16,9 +16,9 @@
 #include <utility>
 
 #include "comm/agree.h"
-#include "comm/call_log.h"
-#include "comm/failure.h"
 #include "comm/ordered_sum.h"
+#include "peers/call_log.h"
+#include "peers/failure.h"
 
 namespace capstan::comm {
 namespace {
@@ -106,7 +106,7 @@ class Team {
 
   void fail(int rank, const std::string& message, const std::exception_ptr& exception) {
     std::scoped_lock lock(mutex_);
-    if (!failure_) failure_ = Failure{rank, {}, message};
+    if (!failure_) failure_ = peers::Failure{rank, {}, message};
     if (exception && !exception_ && failure_->rank == rank) exception_ = exception;
     wake_all();
   }
@@ -141,7 +141,7 @@ class Team {
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Table>> tables_;
   std::vector<bool> ended_;
-  std::optional<Failure> failure_;
+  std::optional<peers::Failure> failure_;
   std::exception_ptr exception_;
 };
 
@@ -153,7 +153,7 @@ std::string describe(int rank, const Post& post) {
 class InProcessGroup final : public Group {
  public:
   InProcessGroup(std::shared_ptr<Team> team, std::shared_ptr<Table> table, std::string name, int rank,
-                 std::shared_ptr<CallLog> log)
+                 std::shared_ptr<peers::CallLog> log)
       : Group(std::move(name), table->ranks, rank, c10::Device(c10::kCPU), std::move(log)),
         team_(std::move(team)),
         table_(std::move(table)) {}
@@ -315,7 +315,7 @@ class InProcessCommunicator final : public Communicator {
  private:
   World world_;
   std::shared_ptr<Team> team_;
-  std::shared_ptr<CallLog> log_ = std::make_shared<CallLog>();
+  std::shared_ptr<peers::CallLog> log_ = std::make_shared<peers::CallLog>();
   std::shared_ptr<Group> everyone_;
 };
 

@@ -12,8 +12,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 def build_program(build, out):
     torch = ROOT / '.deps/torch'
-    subprocess.run(['g++', '-std=c++20', '-O2', f'-I{ROOT}/core/engine', f'-I{ROOT}/core/host', f'-I{ROOT}/core/include',
-                    '-isystem', f'{torch}/include', '-isystem', f'{torch}/include/torch/csrc/api/include',
+    folders = [f'-I{ROOT}/core/{each}' for each in ('engine', 'host', 'peers/include', 'include')]
+    subprocess.run(['g++', '-std=c++20', '-O2', *folders, '-isystem', f'{torch}/include', '-isystem', f'{torch}/include/torch/csrc/api/include',
                     str(ROOT / 'tools/bench/rendezvous.cc'), f'-L{build}/lib', f'-Wl,-rpath,{build}/lib,-rpath,{torch}/lib',
                     '-lcapstan_engine', '-lcapstan', f'-L{torch}/lib', '-ltorch_cpu', '-lc10', '-Wl,--allow-shlib-undefined',
                     '-o', str(out)], check=True)

@@ -12,10 +12,9 @@
 #include <thread>
 #include <utility>
 
-#include "comm/call_log.h"
-#include "comm/failure.h"
+#include "comm/c10d_store.h"
 #include "comm/ordered_sum.h"
-#include "comm/store_handle.h"
+#include "peers/peers.h"
 
 namespace capstan::comm {
 namespace {
@@ -37,16 +36,15 @@ constexpr int transfer_tag = 0;
 
 class GlooGroup final : public Group {
  public:
-  GlooGroup(const GlooOptions& options, const Store& store, std::shared_ptr<CallLog> log,
-            std::shared_ptr<FailureState> failure, std::function<void(const std::string&)> on_lost)
-      : Group(options.name, options.ranks, options.rank, c10::Device(c10::kCPU), std::move(log)),
+  GlooGroup(const GlooOptions& options, const std::shared_ptr<peers::Peers>& peers)
+      : Group(options.name, options.ranks, options.rank, c10::Device(c10::kCPU), peers->calls()),
         deterministic_(options.deterministic),
-        failure_(std::move(failure)),
-        on_lost_(std::move(on_lost)) {
+        failure_(peers->failure()),
+        peers_(peers) {
     auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
     gloo->devices.push_back(options.device);
     gloo->threads = 1;
-    auto prefixed = c10::make_intrusive<c10d::PrefixStore>(cat("gloo/", options.name), store.handle().store->clone());
+    auto prefixed = c10::make_intrusive<c10d::PrefixStore>(cat("gloo/", options.name), as_c10d(peers->store()));
     backend_ = guarded(
         [&] { return c10::make_intrusive<c10d::ProcessGroupGloo>(prefixed, options.rank, size(), std::move(gloo)); });
     // From here on the heartbeat judges what hangs: it knows of ranks that wait for a disk.
@@ -67,7 +65,7 @@ class GlooGroup final : public Group {
       return call();
     } catch (const std::exception& error) {
       const auto* torch = dynamic_cast<const c10::Error*>(&error);
-      on_lost_(torch ? torch->what_without_backtrace() : error.what());
+      if (const auto peers = peers_.lock()) peers->find_failure(torch ? torch->what_without_backtrace() : error.what());
       failure_->throw_if_failed();
       throw;
     }
@@ -201,8 +199,8 @@ class GlooGroup final : public Group {
   }
 
   const bool deterministic_;
-  std::shared_ptr<FailureState> failure_;
-  std::function<void(const std::string&)> on_lost_;
+  std::shared_ptr<peers::FailureState> failure_;
+  std::weak_ptr<peers::Peers> peers_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_;
 };
 
@@ -212,10 +210,8 @@ std::shared_ptr<GlooDevice> make_gloo_device(const std::string& address) {
   return c10d::ProcessGroupGloo::createDeviceForHostname(address);
 }
 
-std::shared_ptr<Group> make_gloo_group(const GlooOptions& options, const Store& store, std::shared_ptr<CallLog> log,
-                                       std::shared_ptr<FailureState> failure,
-                                       std::function<void(const std::string& reason)> on_lost) {
-  return std::make_shared<GlooGroup>(options, store, std::move(log), std::move(failure), std::move(on_lost));
+std::shared_ptr<Group> make_gloo_group(const GlooOptions& options, const std::shared_ptr<peers::Peers>& peers) {
+  return std::make_shared<GlooGroup>(options, peers);
 }
 
 }  // namespace capstan::comm

@@ -3,7 +3,6 @@
 #include <capstan/comm/group.h>
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,12 +12,10 @@ class Device;
 }
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace comm {
-class Store;
+namespace peers {
+class Peers;
 }
 namespace comm {
-
-class FailureState;
 
 /// One network endpoint, shared by all Gloo groups of a rank.
 using GlooDevice = ::gloo::transport::Device;
@@ -35,11 +32,8 @@ struct GlooOptions {
 };
 
 /// Connects to the other members, which must all be there. Calls end when the result is ready or the run has
-/// failed. Connections that break without a known failure are reported through `on_lost`, which returns when the
-/// failure is known.
-std::shared_ptr<Group> make_gloo_group(const GlooOptions& options, const Store& store, std::shared_ptr<CallLog> log,
-                                       std::shared_ptr<FailureState> failure,
-                                       std::function<void(const std::string& reason)> on_lost);
+/// failed. A connection that breaks without a known failure is what the peers are asked about, while they are there.
+std::shared_ptr<Group> make_gloo_group(const GlooOptions& options, const std::shared_ptr<peers::Peers>& peers);
 
 }  // namespace comm
 CAPSTAN_END_NAMESPACE

@@ -8,9 +8,9 @@
 #include <numeric>
 #include <utility>
 
-#include "comm/call_log.h"
 #include "comm/ordered_sum.h"
 #include "comm/side_stream.h"
+#include "peers/call_log.h"
 
 namespace capstan::comm {
 namespace {
@@ -63,6 +63,16 @@ class Queued final : public Pending {
   bool waited_ = false;
 };
 
+/// What the current stream has to do until now.
+class StreamWork final : public peers::QueuedWork {
+ public:
+  explicit StreamWork(c10::Device device) { now_.record(device); }
+  bool has_ended() const override { return now_.is_reached(); }
+
+ private:
+  Event now_;
+};
+
 void copy_memory(const at::Tensor& out, const at::Tensor& in) {
   if (out.data_ptr() != in.data_ptr()) flat_memory(out).copy_(flat_memory(in), /*non_blocking=*/true);
 }
@@ -76,7 +86,8 @@ std::int64_t sum(const std::vector<std::int64_t>& counts) {
 Pending::~Pending() = default;
 Group::~Group() = default;
 
-Group::Group(std::string name, std::vector<int> ranks, int rank, c10::Device device, std::shared_ptr<CallLog> log)
+Group::Group(std::string name, std::vector<int> ranks, int rank, c10::Device device,
+             std::shared_ptr<peers::CallLog> log)
     : name_(std::move(name)), ranks_(std::move(ranks)), rank_(rank), device_(device), log_(std::move(log)) {
   CAPSTAN_ASSERT(rank_ >= 0 && rank_ < size());
 }
@@ -116,9 +127,10 @@ void Group::record_in(const std::string& group, const char* operation, std::stri
   try {
     const std::uint64_t ticket = log_->begin(operation, group, label, number);
     call();
-    log_->end(ticket, is_recorded() ? c10::Device(c10::DeviceType::CPU) : device_);
+    const bool queues = device_.is_cuda() && !is_recorded();
+    log_->end(ticket, queues ? std::make_unique<StreamWork>(device_) : nullptr);
   } catch (Error& error) {
-    const CollectiveCall here{operation, group, std::string(label), number, start};
+    const peers::CollectiveCall here{operation, group, std::string(label), number, start};
     error.add_context(cat("in ", here.text(), ", for ", here.duration()));
     throw;
   }
@@ -275,7 +287,7 @@ std::unique_ptr<Pending> Group::start_reduce_scatter(const at::Tensor& out, cons
 Group::Transfer Group::transfer(int from, int to) {
   CAPSTAN_ASSERT(from >= 0 && from < size() && to >= 0 && to < size() && from != to);
   const auto world = [this](int member) { return ranks_[static_cast<std::size_t>(member)]; };
-  return {transfer_group(name_, world(from), world(to)), ++transfers_[{from, to}]};
+  return {peers::transfer_group(name_, world(from), world(to)), ++transfers_[{from, to}]};
 }
 
 void Group::send(const at::Tensor& tensor, int to, std::string_view label) {

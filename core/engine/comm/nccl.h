@@ -8,7 +8,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace comm {
+namespace peers {
 class Store;
 }
 namespace comm {
@@ -35,8 +35,8 @@ class NcclFactory {
  public:
   virtual ~NcclFactory() = default;
   /// All members call it at the same time; returns when they are connected.
-  virtual std::shared_ptr<DeviceGroup> make(const NcclOptions& options, const Store& store,
-                                            std::shared_ptr<CallLog> log) const = 0;
+  virtual std::shared_ptr<DeviceGroup> make(const NcclOptions& options, const peers::Store& store,
+                                            std::shared_ptr<peers::CallLog> log) const = 0;
 };
 
 /// The module's symbol `capstan_cuda_nccl` is a function of this type; the factory lives as long as the process.

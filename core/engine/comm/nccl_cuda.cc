@@ -11,8 +11,8 @@
 
 #include <utility>
 
+#include "comm/c10d_store.h"
 #include "comm/nccl.h"
-#include "comm/store_handle.h"
 
 namespace capstan::comm {
 namespace {
@@ -34,14 +34,14 @@ Options in_order() {
 
 class NcclGroup final : public DeviceGroup {
  public:
-  NcclGroup(const NcclOptions& options, const Store& store, std::shared_ptr<CallLog> log)
+  NcclGroup(const NcclOptions& options, const peers::Store& store, std::shared_ptr<peers::CallLog> log)
       : DeviceGroup(options.name, options.ranks, options.rank, options.device, std::move(log)) {
     const c10::cuda::CUDAGuard guard(options.device);
     auto nccl = c10d::ProcessGroupNCCL::Options::create();
     nccl->timeout = options.timeout;
     nccl->group_name = options.name;
     for (const int rank : options.ranks) nccl->global_ranks_in_group.push_back(static_cast<std::uint64_t>(rank));
-    auto prefixed = c10::make_intrusive<c10d::PrefixStore>(cat("nccl/", options.name), store.handle().store->clone());
+    auto prefixed = c10::make_intrusive<c10d::PrefixStore>(cat("nccl/", options.name), as_c10d(store));
     try {
       backend_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(prefixed, options.rank, size(), nccl);
       backend_->setGroupUid(options.name);
@@ -145,8 +145,8 @@ class NcclGroup final : public DeviceGroup {
 
 class Factory final : public NcclFactory {
  public:
-  std::shared_ptr<DeviceGroup> make(const NcclOptions& options, const Store& store,
-                                    std::shared_ptr<CallLog> log) const override {
+  std::shared_ptr<DeviceGroup> make(const NcclOptions& options, const peers::Store& store,
+                                    std::shared_ptr<peers::CallLog> log) const override {
     return std::make_shared<NcclGroup>(options, store, std::move(log));
   }
 };

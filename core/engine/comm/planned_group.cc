@@ -3,12 +3,12 @@
 #include <stdexcept>
 #include <utility>
 
-#include "comm/call_log.h"
+#include "peers/call_log.h"
 
 namespace capstan::comm {
 
 PlannedGroup::PlannedGroup(std::string name, const std::vector<int>& ranks, int rank, c10::Device device)
-    : Group(std::move(name), ranks, rank, device, std::make_shared<CallLog>()) {}
+    : Group(std::move(name), ranks, rank, device, std::make_shared<peers::CallLog>()) {}
 
 void PlannedGroup::connect(Communicator& communicator) { connect_to(communicator.group(name(), ranks(), device())); }
 

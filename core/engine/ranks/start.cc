@@ -17,12 +17,12 @@
 #include <thread>
 #include <utility>
 
-#include "comm/failure.h"
 #include "config/document.h"
 #include "launch/error_report.h"
 #include "launch/limits.h"
 #include "launch/lost_file.h"
-#include "ranks/local_ranks.h"
+#include "peers/local_ranks.h"
+#include "peers/peers.h"
 #include "ranks/rank_table.h"
 #include "ranks/shared_folders.h"
 #include "ranks/stopping.h"
@@ -102,7 +102,7 @@ void say_warnings(const Rank& rank) {
 void say_where(const comm::PeerFailed& failure, const Rank& rank) {
   const int own = rank.launch.world.rank;
   log::debug(failure.what());
-  if (own != (comm::Failure{failure.rank(), {}, {}}.teller())) return;
+  if (own != (peers::Failure{failure.rank(), {}, {}}.teller())) return;
   for (const auto& context : failure.context()) log::error(cat("rank ", own, " ended while ", context));
 }
 
@@ -152,8 +152,6 @@ std::optional<int> start_local_ranks(const launch::Launch& launch, const Early& 
   const comm::World& world = launch.world;
   const bool started = world.launcher == "local" || launch.spawned;
   if (started) return std::nullopt;
-  constexpr std::chrono::seconds grace{10};
-  const std::vector<int> orderly{static_cast<int>(ExitCode::interrupted), early.stop_code()};
   const bool alone = world.launcher == "alone";
   if (start.spawn_local && !alone && (world.launcher != "srun" || world.local_size != 1)) {
     throw Error(cat("--spawn-local starts the ranks of a node, but ", world.launcher, " has started ", world.local_size,
@@ -166,8 +164,13 @@ std::optional<int> start_local_ranks(const launch::Launch& launch, const Early& 
     // The ranks have this process's limit of open files: said once, before any is started.
     launch::need_open_files(std::max(launch::files_of_starter(ranks), launch::files_of_rank(ranks * nodes)),
                             cat("the start of ", ranks, " ranks"));
-    const auto step = alone ? std::nullopt : std::optional(StepTask{world.node * ranks, world.host});
-    return run_local_ranks(ranks, start.command_line, grace, orderly, step);
+    peers::LocalStart local;
+    local.ranks = ranks;
+    local.arguments = start.command_line;
+    local.environment = all_variables();
+    local.orderly = {static_cast<int>(ExitCode::interrupted), early.stop_code()};
+    if (!alone) local.step = peers::StepTask{world.node * ranks, world.host};
+    return peers::run_local_ranks(local);
   }
   if (start.ranks > 0 && world.size != start.ranks) {
     throw Error(cat("-n ", start.ranks, " starts local ranks, but this process is one of ", world.size, " that ",
@@ -192,7 +195,7 @@ Rank start_rank(const launch::Launch& launch, const Early& early, const launch::
   try {
     prepare(rank, env);
   } catch (const Error& error) {
-    comm::report_early_failure(options, error.what());
+    peers::report_early_failure(options, error.what());
     throw;
   }
   rank.phases->end("device");

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "comm/hang_report.h"
+#include "peers/ranks_text.h"
 
 namespace capstan::strategy {
 namespace {
@@ -35,7 +35,7 @@ std::shared_ptr<comm::Group> MeshGroups::holders(const std::vector<layout::Axis>
   auto members = mesh_.ranks_along(axes, rank_);
   std::erase_if(members, [&](int rank) { return !layout.holds(mesh_, rank); });
   auto& group = holders_[members];
-  if (!group) group = make(cat(axes_text(axes), " among holders, ", comm::ranks_text(members)), members);
+  if (!group) group = make(cat(axes_text(axes), " among holders, ", peers::ranks_text(members)), members);
   return group;
 }
 

@@ -46,7 +46,7 @@ struct Launch {
   std::vector<int> tasks;           ///< srun's tasks on each node
   std::optional<Allocation> slurm;  ///< inside a step of srun's
   bool spawned = false;             ///< started by a task of srun's that starts the ranks of its node
-  int failure_note = -1;  ///< descriptor of the note where that task says that one of them died (comm::FailureNote)
+  int failure_note = -1;  ///< descriptor of the note where that task says that one of them died (peers::FailureNote)
   bool in_slurm = false;  ///< in a job, whatever started this process
   UserFacts user;
   std::vector<std::string> warnings;  ///< to be logged by rank 0

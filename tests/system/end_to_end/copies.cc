@@ -20,8 +20,8 @@
 #include <thread>
 
 #include "cli/program.h"
-#include "comm/connect.h"
 #include "end_to_end/gpus.h"
+#include "peers/rendezvous_server.h"
 
 namespace end_to_end {
 namespace {
@@ -197,7 +197,7 @@ Outcome run_ranks(const Place& place, int ranks, const std::vector<std::string>&
     const Place own{place.folder, cat(place.out.string(), "-", rank), cat(place.err.string(), "-", rank)};
     copies.push_back(start(own, arguments, variables, &peers));
   }
-  capstan::comm::RendezvousServer server("capstan/local");  // which has a thread: it begins after the copies
+  capstan::peers::RendezvousServer server("capstan/local");  // which has a thread: it begins after the copies
   for (int rank = 0; rank < ranks; ++rank)
     peers.write(cat(server.rendezvous().text(), " ", server.rendezvous().secret));
   constexpr int peer_failed = static_cast<int>(capstan::ExitCode::peer_failed);

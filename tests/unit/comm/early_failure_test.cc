@@ -8,19 +8,20 @@
 #include <thread>
 
 #include "comm/processes.h"
-#include "comm/store.h"
+#include "peers/peers.h"
 
 namespace early_failure_test {
 
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
-using comm::Store;              // NOLINT(google-build-using-namespace)
 using comm_test::all_reduce_for_ever;
 using comm_test::as_rank;
 using comm_test::at_an_address;
 using comm_test::rank_options;
 using comm_test::run_ranks;
+using peers::report_early_failure;
+using peers::serve_store;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -56,7 +57,7 @@ TEST_CASE("rank: rank 1 fails early, by address", "[.rank]") { fail_early(at_an_
 TEST_CASE("rank: rank 0 fails early, by address", "[.rank]") { fail_early(at_an_address(), 0); }
 
 TEST_CASE("processes: the same where the rendezvous is an address") {
-  const int port = Store::serve("127.0.0.1", 0, "x")->port();  // free, and likely to stay so
+  const int port = serve_store("127.0.0.1", 0, "x")->port();  // free, and likely to stay so
   setenv("COMM_TEST_PORT", std::to_string(port).c_str(), 1);
   for (const std::size_t failing : {1U, 0U}) {
     const auto ranks = run_ranks(cat("rank: rank ", failing, " fails early, by address"), 3);

@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include "comm/call_log.h"
+#include "peers/call_log.h"
 
 namespace group_test {
 
@@ -15,7 +15,7 @@ using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
 // A group of two ranks, the second of which does not exist. It notes what it is asked for.
 class Noting final : public Group {
  public:
-  explicit Noting(std::shared_ptr<CallLog> log) : Group("dp", {0, 1}, 0, at::kCPU, std::move(log)) {}
+  explicit Noting(std::shared_ptr<peers::CallLog> log) : Group("dp", {0, 1}, 0, at::kCPU, std::move(log)) {}
   std::vector<std::string> asked;
   bool fails = false;
 
@@ -41,7 +41,7 @@ class Noting final : public Group {
 };
 
 TEST_CASE("group: tensors that a call cannot take are refused before the backend sees them") {
-  Noting group(std::make_shared<CallLog>());
+  Noting group(std::make_shared<peers::CallLog>());
   const auto one = at::ones({2});
   CHECK_THROWS_WITH(group.broadcast(at::Tensor(), 0, "x"), "broadcast 'x' of group dp: an undefined tensor");
   CHECK_THROWS_WITH(group.all_reduce(at::ones({2}, at::kMeta), ReduceOp::sum, "x"),
@@ -55,7 +55,7 @@ TEST_CASE("group: tensors that a call cannot take are refused before the backend
 }
 
 TEST_CASE("group: tensors without elements are no call, and of a list only the others") {
-  const auto log = std::make_shared<CallLog>();
+  const auto log = std::make_shared<peers::CallLog>();
   Noting group(log);
   const auto none = at::empty({0});
   group.all_reduce(none, ReduceOp::sum, "x");
@@ -68,7 +68,7 @@ TEST_CASE("group: tensors without elements are no call, and of a list only the o
 }
 
 TEST_CASE("group: transfers count by sender and receiver, and name both ranks") {
-  const auto log = std::make_shared<CallLog>();
+  const auto log = std::make_shared<peers::CallLog>();
   Noting group(log);
   group.send(at::ones({2}), 1, "x");
   group.start_send(at::ones({2}), 1, "y")->wait();
@@ -83,13 +83,13 @@ TEST_CASE("group: transfers count by sender and receiver, and name both ranks") 
   started->wait();
   CHECK(group.asked.back() == "receive");
   CHECK(group.start_receive(at::empty({0}), 1, "nothing")->has_ended());
-  CHECK(transfer_ends(log->last()->group) == std::vector<int>{1, 0});
-  CHECK_FALSE(transfer_ends("dp of 0"));
+  CHECK(peers::transfer_ends(log->last()->group) == std::vector<int>{1, 0});
+  CHECK_FALSE(peers::transfer_ends("dp of 0"));
   CHECK_THROWS_AS(group.send(at::ones({2}), 0, "to itself"), std::logic_error);
 }
 
 TEST_CASE("group: what was started is asked for in its wait, which may be called once") {
-  const auto log = std::make_shared<CallLog>();
+  const auto log = std::make_shared<peers::CallLog>();
   Noting group(log);
   const auto pending = group.start_all_reduce(at::ones({2}), ReduceOp::sum, "loss");
   CHECK(group.asked.empty());
@@ -100,7 +100,7 @@ TEST_CASE("group: what was started is asked for in its wait, which may be called
 }
 
 TEST_CASE("group: a call that fails says which one it was, and stays in flight for reports") {
-  const auto log = std::make_shared<CallLog>();
+  const auto log = std::make_shared<peers::CallLog>();
   Noting group(log);
   group.barrier("start");
   group.fails = true;

@@ -10,9 +10,9 @@
 #include <iostream>
 #include <thread>
 
-#include "comm/network.h"
 #include "comm/processes.h"
-#include "comm/store.h"
+#include "peers/network.h"
+#include "peers/store.h"
 #include "support/folder.h"
 
 namespace rendezvous_test {
@@ -20,13 +20,14 @@ namespace rendezvous_test {
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
-using comm::Store;              // NOLINT(google-build-using-namespace)
 using comm_test::all_reduce_for_ever;
 using comm_test::as_rank;
 using comm_test::at_an_address;
 using comm_test::check_all_succeeded;
 using comm_test::rank_options;
 using comm_test::run_ranks;
+using peers::address_towards;
+using peers::serve_store;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -39,7 +40,7 @@ ConnectOptions two_ranks() {
 }
 
 TEST_CASE("connect: a port that is taken is named") {
-  const auto other = Store::serve("127.0.0.1", 0, "other");
+  const auto other = serve_store("127.0.0.1", 0, "other");
   ConnectOptions options = two_ranks();
   options.rendezvous.host = "localhost";
   options.rendezvous.port = other->port();
@@ -57,7 +58,7 @@ TEST_CASE("connect: no rank 0") {
                                             Contains("must be shared by all nodes"));
   }
   int free_port = 0;
-  { free_port = Store::serve("127.0.0.1", 0, "gone")->port(); }
+  { free_port = serve_store("127.0.0.1", 0, "gone")->port(); }
   SECTION("its file is an old one") {
     const test::Folder folder;
     const auto file = folder.write("rendezvous", cat("127.0.0.1:", free_port, "\n"));
@@ -119,7 +120,7 @@ TEST_CASE("rank: a store under two addresses", "[.rank]") {
 
 TEST_CASE("processes: a rank that found the store by IPv6 computes with those that found it by IPv4") {
   if (address_towards("::1").empty()) return;  // a host without IPv6
-  const int port = Store::serve("127.0.0.1", 0, "x")->port();
+  const int port = serve_store("127.0.0.1", 0, "x")->port();
   setenv("COMM_TEST_PORT", std::to_string(port).c_str(), 1);
   check_all_succeeded(run_ranks("rank: a store under two addresses", 3));
 }
@@ -131,8 +132,8 @@ TEST_CASE("rank: reserved ports", "[.rank]") {
 }
 
 TEST_CASE("processes: the first free one of the ports that the launcher reserved is taken") {
-  const auto taken = Store::serve("127.0.0.1", 0, "x");
-  auto other = Store::serve("127.0.0.1", 0, "x");
+  const auto taken = serve_store("127.0.0.1", 0, "x");
+  auto other = serve_store("127.0.0.1", 0, "x");
   const int free = other->port();
   setenv("COMM_TEST_PORT", std::to_string(taken->port()).c_str(), 1);
   setenv("COMM_TEST_PORT_2", std::to_string(free).c_str(), 1);

@@ -1,4 +1,4 @@
-#include "ranks/local_ranks.h"
+#include "peers/local_ranks.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "launch/launch.h"
+#include "ranks/comm_settings.h"
 #include "support/folder.h"
 
 namespace local_ranks_test {
@@ -27,7 +28,6 @@ namespace local_ranks_test {
 // "parent:" cases run in a process of their own and start the "rank:" cases, as `capstan run -n` starts itself.
 namespace {
 using namespace capstan;  // NOLINT(google-build-using-namespace)
-using capstan::ranks::run_local_ranks;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -52,7 +52,12 @@ Result run(const std::string& name, const std::string& redirect = "2>&1") {
 }
 
 [[noreturn]] void as_parent(int n, const std::string& rank_case, milliseconds grace = seconds(10)) {
-  const int code = run_local_ranks(n, {"test_app", rank_case}, grace);
+  peers::LocalStart start;
+  start.ranks = n;
+  start.arguments = {"test_app", rank_case};
+  start.environment = ranks::all_variables();
+  start.grace = grace;
+  const int code = peers::run_local_ranks(start);
   std::cout << "parent returns " << code << std::endl;
   std::exit(code);
 }
@@ -265,7 +270,7 @@ TEST_CASE("local ranks: they die with their parent") {
 }
 
 TEST_CASE("local ranks: bad numbers") {
-  CHECK_THROWS_WITH(run_local_ranks(0, {"x"}), Contains("cannot start 0 ranks"));
+  CHECK_THROWS_WITH(peers::run_local_ranks({}), Contains("cannot start 0 ranks"));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@
 #include <filesystem>
 #include <map>
 
-#include "ranks/local_ranks.h"
+#include "peers/local_ranks.h"
 #include "support/folder.h"
 
 namespace start_test {
@@ -53,7 +53,11 @@ Diagnostic refusal(const launch::RunArguments& arguments, const Variables& varia
 // The next two run in processes of their own: one starts the other on three ranks, with the configuration
 // START_TEST_FILE.
 TEST_CASE("parent: sums on three ranks", "[.start]") {
-  std::exit(ranks::run_local_ranks(3, {"test_app", "rank: sums on three ranks"}, std::chrono::seconds(10)));
+  peers::LocalStart start;
+  start.ranks = 3;
+  start.arguments = {"test_app", "rank: sums on three ranks"};
+  start.environment = ranks::all_variables();
+  std::exit(peers::run_local_ranks(start));
 }
 
 TEST_CASE("rank: sums on three ranks", "[.start]") {

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <thread>
 
-#include "comm/call_log.h"
-#include "comm/hang_report.h"
+#include "peers/call_log.h"
+#include "peers/hang_report.h"
 #include "step/staged_chain.h"
 #include "support/in_stages.h"
 
@@ -121,11 +121,11 @@ namespace {
 class OneSided final : public comm::Group {
  public:
   OneSided(std::string name, int rank, std::vector<std::string>& events)
-      : OneSided(std::move(name), rank, events, std::make_shared<comm::CallLog>()) {}
+      : OneSided(std::move(name), rank, events, std::make_shared<peers::CallLog>()) {}
   std::string report;
 
  private:
-  OneSided(std::string name, int rank, std::vector<std::string>& events, std::shared_ptr<comm::CallLog> log)
+  OneSided(std::string name, int rank, std::vector<std::string>& events, std::shared_ptr<peers::CallLog> log)
       : Group(std::move(name), {0, 1}, rank, at::kCPU, log), events_(events), log_(std::move(log)) {}
   Rest do_start_send(const at::Tensor&, int) override {
     return [] {};
@@ -138,7 +138,7 @@ class OneSided final : public comm::Group {
   void do_receive(const at::Tensor& tensor, int) override {
     events_.push_back("received: " + log_->last()->label);
     const auto calls = log_->in_flight();
-    report = comm::hang_report(calls.front(), {{1, "b", true, comm::describe_calls(*log_)}});
+    report = peers::hang_report(calls.front(), {{1, "b", true, peers::describe_calls(*log_)}});
     tensor.fill_(0);
     if (tensor.scalar_type() != at::kLong) return;
     constexpr auto dtype = static_cast<std::int64_t>(at::kDouble);
@@ -154,7 +154,7 @@ class OneSided final : public comm::Group {
   void do_barrier() override {}
 
   std::vector<std::string>& events_;
-  std::shared_ptr<comm::CallLog> log_;
+  std::shared_ptr<peers::CallLog> log_;
 };
 
 }  // namespace

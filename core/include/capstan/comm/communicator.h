@@ -1,9 +1,9 @@
 #pragma once
-#include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/comm/group.h>
 #include <capstan/launch/world.h>
 #include <capstan/monitor/tracer.h>
+#include <capstan/peers/peer_failed.h>
 
 #include <c10/core/Device.h>
 
@@ -16,18 +16,6 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
 
 using launch::World;
-
-/// What a waiting rank throws when another one failed first. The message is the first failure of the run.
-class PeerFailed : public Error {
- public:
-  PeerFailed(const std::string& message, int rank);
-  ~PeerFailed() override;
-  /// Who failed first; -1 when a collective did not end and no rank is known to be at fault.
-  int rank() const { return rank_; }
-
- private:
-  int rank_;
-};
 
 /// Connects a rank to its peers: makes groups, and tells the others when this rank fails.
 class Communicator {
@@ -44,6 +32,7 @@ class Communicator {
   /// Publishes the first error to all ranks, whose waiting collectives then throw. Safe from any thread.
   virtual void report_failure(const std::string& message) = 0;
   /// Collectives of all groups are spans of this tracer from now on; null: nothing is traced.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): who overrides it keeps the tracer
   virtual void trace(std::shared_ptr<monitor::Tracer>) {}
   /// The rendezvous address: "10.0.0.7:43121"; empty for a single rank and for in-process ranks.
   virtual std::string rendezvous() const { return {}; }

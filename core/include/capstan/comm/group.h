@@ -15,11 +15,13 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
+namespace peers {
+class CallLog;
+}
 namespace comm {
 
 enum class ReduceOp { sum, max, min };
 
-class CallLog;
 class SideStream;
 
 /// A call that was started and not yet waited for. wait() may be called once; the destructor does not wait.
@@ -96,7 +98,7 @@ class Group {
 
  protected:
   /// `rank` is the position in `ranks`; calls are recorded in `log`.
-  Group(std::string name, std::vector<int> ranks, int rank, c10::Device device, std::shared_ptr<CallLog> log);
+  Group(std::string name, std::vector<int> ranks, int rank, c10::Device device, std::shared_ptr<peers::CallLog> log);
   /// From now on every call is made in `other`, which has the same ranks: for a group that was made before the
   /// rendezvous.
   void connect_to(std::shared_ptr<Group> other);
@@ -153,7 +155,7 @@ class Group {
   std::vector<int> ranks_;
   int rank_;
   c10::Device device_;
-  std::shared_ptr<CallLog> log_;
+  std::shared_ptr<peers::CallLog> log_;
   std::int64_t calls_ = 0;
   std::map<std::pair<int, int>, std::int64_t> transfers_;     ///< by sender and receiver: how many so far
   std::deque<std::weak_ptr<std::function<void()>>> started_;  ///< on the host, in their order: what is left of each

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "comm/call_log.h"
+#include "peers/call_log.h"
 #include "plugins/libraries/matrix_rules/rounds.h"
 #include "shard/counting.h"
 #include "shard/rig.h"
@@ -126,7 +126,7 @@ class Noting : public matrix_rules::MatrixRule {
 // Notes the labels of all-to-alls as they are started.
 class Recording final : public comm::Group {
  public:
-  Recording(std::shared_ptr<comm::Group> group, const std::shared_ptr<comm::CallLog>& log,
+  Recording(std::shared_ptr<comm::Group> group, const std::shared_ptr<peers::CallLog>& log,
             std::vector<std::string>& events)
       : Group("recording", group->ranks(), group->rank(), group->device(), log),
         group_(std::move(group)),
@@ -149,7 +149,7 @@ class Recording final : public comm::Group {
   void do_receive(const at::Tensor&, int) override { unexpected(); }
 
   std::shared_ptr<comm::Group> group_;
-  std::shared_ptr<comm::CallLog> log_;
+  std::shared_ptr<peers::CallLog> log_;
   std::vector<std::string>& events_;
 };
 
@@ -200,7 +200,7 @@ Updated update_on(Communicator& communicator, Split split) {
   std::vector<std::unique_ptr<optimizer::JointUpdate>> updates;
   updates.push_back(rule.joint(sharing));
   out.said = updates.front()->cost().memory.front().bytes;
-  const auto log = std::make_shared<comm::CallLog>();
+  const auto log = std::make_shared<peers::CallLog>();
   const auto group = communicator.group("matrices", everyone, c10::Device(c10::DeviceType::CPU));
   const comm::SideStream side_stream(group->device(), true);
   strategy::JointUpdates update(std::move(updates), std::make_shared<Recording>(group, log, out.events), side_stream);

@@ -10,8 +10,8 @@
 #include <functional>
 #include <numeric>
 
-#include "comm/call_log.h"
 #include "nn/weights.h"
+#include "peers/call_log.h"
 #include "plugins/strategies/expert_parallel/exchange.h"
 
 namespace exchange_test {
@@ -30,7 +30,7 @@ constexpr std::int64_t hidden = 6, ff = 5, count = 4, chosen = 2;
 class Noted final : public comm::Group {
  public:
   explicit Noted(std::shared_ptr<comm::Group> group, bool recorded = false)
-      : Group("noted", group->ranks(), group->rank(), group->device(), std::make_shared<comm::CallLog>()),
+      : Group("noted", group->ranks(), group->rank(), group->device(), std::make_shared<peers::CallLog>()),
         group_(std::move(group)),
         recorded_(recorded) {}
   std::string calls;
