@@ -1,6 +1,6 @@
 #include <cooperative_groups.h>
 
-#include "kernels/kernel.cuh"
+#include "kernel.cuh"
 
 namespace capstan::kernels {
 namespace {

@@ -3,7 +3,7 @@
 #include <cuda_pipeline.h>
 #include <type_traits>
 
-#include "kernels/kernel.cuh"
+#include "kernel.cuh"
 
 namespace capstan::kernels {
 namespace {

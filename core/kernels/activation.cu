@@ -1,6 +1,6 @@
 #include <capstan/kernels/swiglu.cuh>
 
-#include "kernels/kernel.cuh"
+#include "kernel.cuh"
 
 namespace capstan::kernels {
 namespace {

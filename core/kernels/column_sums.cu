@@ -1,4 +1,4 @@
-#include "kernels/kernel.cuh"
+#include "kernel.cuh"
 
 namespace capstan::kernels {
 namespace {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "kernels/kernel.cuh"
+#include "kernel.cuh"
 
 namespace capstan::kernels {
 namespace {

@@ -1,7 +1,7 @@
 #include <capstan/kernels/tensor_blocks.h>
 
+#include "kernel.cuh"
 #include "kernels/block_sum.h"
-#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {

@@ -1,8 +1,8 @@
 #include <capstan/kernels/tensor_blocks.h>
 
+#include "kernel.cuh"
 #include "kernels/block_sum.h"
 #include "kernels/checksum_term.h"
-#include "kernels/kernel.cuh"
 
 namespace capstan::kernels {
 namespace {

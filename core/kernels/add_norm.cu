@@ -1,6 +1,6 @@
 #include <type_traits>
 
-#include "kernels/kernel.cuh"
+#include "kernel.cuh"
 
 namespace capstan::kernels {
 namespace {
