@@ -1,4 +1,4 @@
-#include "ranks/elf.h"
+#include "gpus/elf.h"
 
 #include <capstan/base/text.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 
 #include <memory>
 
-namespace capstan::ranks {
+namespace capstan::gpus {
 namespace {
 
 /// The strings of a dynamic section's entries with this tag.
@@ -54,4 +54,4 @@ LibraryNeeds needs_of(const std::filesystem::path& file) {
   return needs;
 }
 
-}  // namespace capstan::ranks
+}  // namespace capstan::gpus

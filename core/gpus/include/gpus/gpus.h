@@ -8,7 +8,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace ranks {
+namespace gpus {
 
 /// What NVIDIA's driver reports, without loading anything of CUDA but the driver's own library.
 struct GpuFacts {
@@ -41,5 +41,5 @@ std::string describe_gpu(int index, const GpuFacts::Gpu& gpu, const std::filesys
 /// Throws Error when two ranks use one GPU; `identities` by rank, exchanged after connecting.
 void check_distinct_gpus(const std::vector<std::string>& identities);
 
-}  // namespace ranks
+}  // namespace gpus
 CAPSTAN_END_NAMESPACE

@@ -1,4 +1,4 @@
-#include "ranks/gpus.h"
+#include "gpus/gpus.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <map>
 
-namespace capstan::ranks {
+namespace capstan::gpus {
 namespace {
 
 namespace fs = std::filesystem;
@@ -81,4 +81,4 @@ void check_distinct_gpus(const std::vector<std::string>& identities) {
   }
 }
 
-}  // namespace capstan::ranks
+}  // namespace capstan::gpus

@@ -1,11 +1,11 @@
-#include "ranks/foreign_libraries.h"
+#include "gpus/foreign_libraries.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
 
-namespace capstan::ranks {
+namespace capstan::gpus {
 namespace {
 
 namespace fs = std::filesystem;
@@ -66,4 +66,4 @@ void refuse_foreign_libraries(const std::vector<ForeignLibrary>& libraries) {
               "unload that module (module unload cuda cudnn nccl), or take the folder out of LD_LIBRARY_PATH");
 }
 
-}  // namespace capstan::ranks
+}  // namespace capstan::gpus

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "ranks/elf.h"
+#include "gpus/elf.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace ranks {
+namespace gpus {
 
 /// A library that the loader would take from LD_LIBRARY_PATH although this LibTorch came with its own.
 struct ForeignLibrary {
@@ -23,5 +23,5 @@ std::vector<ForeignLibrary> foreign_libraries(const LibraryNeeds& needs, const s
 /// Throws Error that names them.
 void refuse_foreign_libraries(const std::vector<ForeignLibrary>& libraries);
 
-}  // namespace ranks
+}  // namespace gpus
 CAPSTAN_END_NAMESPACE

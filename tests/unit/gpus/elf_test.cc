@@ -1,4 +1,4 @@
-#include "ranks/elf.h"
+#include "gpus/elf.h"
 
 #include <capstan_catch.h>
 #include <capstan_places.h>
@@ -9,8 +9,7 @@
 namespace elf_test {
 
 namespace {
-using namespace capstan::launch;  // NOLINT(google-build-using-namespace)
-using namespace capstan::ranks;   // NOLINT(google-build-using-namespace)
+using namespace capstan::gpus;  // NOLINT(google-build-using-namespace)
 namespace fs = std::filesystem;
 
 TEST_CASE("where a library looks for others is read from its file") {

@@ -4,17 +4,17 @@
 
 #include <filesystem>
 
-#include "ranks/gpus.h"
+#include "gpus/gpus.h"
 #include "support/folder.h"
 
 namespace gpus_test {
 
 namespace {
+using capstan::gpus::check_distinct_gpus;
+using capstan::gpus::choose_gpu;
+using capstan::gpus::describe_gpu;
+using capstan::gpus::GpuFacts;
 using capstan::launch::World;
-using capstan::ranks::check_distinct_gpus;
-using capstan::ranks::choose_gpu;
-using capstan::ranks::describe_gpu;
-using capstan::ranks::GpuFacts;
 
 GpuFacts hopper(std::size_t count) {
   GpuFacts facts;
@@ -83,7 +83,7 @@ TEST_CASE("gpu: two ranks on one GPU are found") {
 }
 
 TEST_CASE("gpu: the driver can be asked on any machine") {
-  const GpuFacts facts = capstan::ranks::ask_driver();
+  const GpuFacts facts = capstan::gpus::ask_driver();
   CHECK(facts.driver == facts.driver_problem.empty());
   if (!facts.driver) CHECK(facts.gpus.empty());
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace ranks {
+namespace gpus {
 
 /// The libraries that a file needs, and where it tells the loader to look for them.
 struct LibraryNeeds {
@@ -17,5 +17,5 @@ struct LibraryNeeds {
 /// Those of an ELF file; none when it cannot be read.
 LibraryNeeds needs_of(const std::filesystem::path& file);
 
-}  // namespace ranks
+}  // namespace gpus
 CAPSTAN_END_NAMESPACE

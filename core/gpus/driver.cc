@@ -5,9 +5,9 @@
 
 #include <array>
 
-#include "ranks/gpus.h"
+#include "gpus/gpus.h"
 
-namespace capstan::ranks {
+namespace capstan::gpus {
 namespace {
 
 // From CUDA's driver API (cuda.h): CUresult is an int with 0 for success, CUdevice an int.
@@ -97,4 +97,4 @@ GpuFacts ask_driver() {
   return facts;
 }
 
-}  // namespace capstan::ranks
+}  // namespace capstan::gpus

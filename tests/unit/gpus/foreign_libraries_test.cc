@@ -1,4 +1,4 @@
-#include "ranks/foreign_libraries.h"
+#include "gpus/foreign_libraries.h"
 
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
@@ -9,8 +9,7 @@
 namespace foreign_libraries_test {
 
 namespace {
-using namespace capstan::launch;  // NOLINT(google-build-using-namespace)
-using namespace capstan::ranks;   // NOLINT(google-build-using-namespace)
+using namespace capstan::gpus;  // NOLINT(google-build-using-namespace)
 using capstan::cat;
 namespace fs = std::filesystem;
 
