@@ -47,6 +47,14 @@ TEST_CASE("a run on CPUs with numbers opens no library of predictions; check of 
   CHECK_THAT(opened_by(work, {"check", file, "data.max_length=auto"}), Contains("libcapstan_predict.so"));
 }
 
+TEST_CASE("the library that says what is wrong with a run is opened where ranks have something to compare") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({}, "[strategy.fsdp]\n"));
+  CHECK_THAT(opened_by(work, {"run", file}), Contains("libcapstan_engine.so") && !Contains("libcapstan_diagnosis.so"));
+  CHECK_THAT(opened_by(work, {"run", file, "-n", "2", "run.name=two", "train.micro_batch=2"}),
+             Contains("libcapstan_diagnosis.so"));
+}
+
 TEST_CASE("the library of what only commands ask is opened by check, and by no run") {
   const Workspace work;
   const auto file = work.write("a.toml", small_config());

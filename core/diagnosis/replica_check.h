@@ -5,28 +5,18 @@
 #include <string>
 #include <vector>
 
+#include "diagnosis/door.h"
 #include "step/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace train {
+namespace diagnosis {
 
-/// Compares what ranks hold alike (parameters, adapters, optimizer state, compute copies): each holder of a tensor must
-/// have the same bits. Checksums are made on the device; what only one rank holds, or what is in another memory than
-/// the run's device, costs nothing and is not compared. One object a run; all ranks call it alike.
-class ReplicaCheck {
+/// See Door::replicas.
+class ReplicaCheck final : public Replicas {
  public:
-  /// A drift begins with the first updates: these are always compared.
-  static constexpr std::int64_t first_steps = 3;
-
-  /// It is due every `every` steps; 0: never. `session` must outlive it.
   ReplicaCheck(const step::Session& session, std::int64_t every);
-  /// Is it due when `steps_done` steps are done, some of them by this process?
-  bool due(std::int64_t steps_done, std::int64_t first_step) const;
-  bool on() const { return every_ > 0; }
-  /// Throws Error, the same on all ranks, that names what differs, the ranks, the axes along which they are replicas,
-  /// and the steps between which it happened. Call it after at least one step. Waits for the device. Collective over
-  /// the world.
-  void run(std::int64_t steps_done);
+  bool due(std::int64_t steps_done, std::int64_t first_step) const override;
+  void run(std::int64_t steps_done) override;
 
  private:
   // A tensor of this rank. Ranks that have the same key hold the same tensor.
@@ -59,5 +49,7 @@ class ReplicaCheck {
   std::int64_t equal_after_ = -1;      ///< steps; -1: never compared
 };
 
-}  // namespace train
+std::unique_ptr<Replicas> compare_replicas(const step::Session& session, std::int64_t every);
+
+}  // namespace diagnosis
 CAPSTAN_END_NAMESPACE

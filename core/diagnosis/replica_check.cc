@@ -1,4 +1,4 @@
-#include "train/replica_check.h"
+#include "diagnosis/replica_check.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -11,7 +11,7 @@
 
 #include "ops/checksum.h"
 
-namespace capstan::train {
+namespace capstan::diagnosis {
 namespace {
 
 // Says, for people, what a checksum covers, and where; ranks on other positions of its local axes hold other values.
@@ -31,10 +31,10 @@ std::pair<at::Tensor, at::Tensor> as_words(const at::Tensor& value) {
 }  // namespace
 
 ReplicaCheck::ReplicaCheck(const step::Session& session, std::int64_t every)
-    : session_(session), mesh_(session.job->topology.mesh), every_(mesh_.world_size() > 1 ? every : 0) {}
+    : session_(session), mesh_(session.job->topology.mesh), every_(every) {}
 
 bool ReplicaCheck::due(std::int64_t steps_done, std::int64_t first_step) const {
-  return on() && (steps_done - first_step <= first_steps || steps_done % every_ == 0);
+  return steps_done - first_step <= first_steps || steps_done % every_ == 0;
 }
 
 std::vector<ReplicaCheck::Held> ReplicaCheck::held() const {
@@ -134,7 +134,7 @@ void ReplicaCheck::refuse(const Shared& shared, const Place& other, std::size_t 
 }
 
 void ReplicaCheck::run(std::int64_t steps_done) {
-  if (!on() || steps_done == equal_after_) return;
+  if (steps_done == equal_after_) return;
   const at::NoGradGuard no_grad;
   const auto mine = held();
   if (!knows_shared_) find_shared(mine);
@@ -142,4 +142,8 @@ void ReplicaCheck::run(std::int64_t steps_done) {
   equal_after_ = steps_done;
 }
 
-}  // namespace capstan::train
+std::unique_ptr<Replicas> compare_replicas(const step::Session& session, std::int64_t every) {
+  return std::make_unique<ReplicaCheck>(session, every);
+}
+
+}  // namespace capstan::diagnosis
