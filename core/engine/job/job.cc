@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "job/changes.h"
 #include "job/frozen_models.h"
 #include "job/head_outputs.h"
 #include "job/host_memory.h"
@@ -11,6 +10,7 @@
 #include "job/open_micro_batch.h"
 #include "job/open_tokenizer.h"
 #include "job/resume.h"
+#include "job/sections.h"
 #include "job/start_values.h"
 #include "monitor/available_memory.h"
 #include "setup/collect.h"

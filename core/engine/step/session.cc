@@ -13,6 +13,7 @@
 #include "job/override_points.h"
 #include "job/resume.h"
 #include "job/start_values.h"
+#include "resume/door.h"
 #include "step/wrap_unit.h"
 
 namespace capstan::step {
@@ -55,7 +56,7 @@ void fill(Session& session, const std::function<void(std::int64_t, std::int64_t)
   const auto& job = *session.job;
   if (resumed) {
     Diagnostics faults;
-    job::check_resume(job, *resumed, session.units, faults);
+    resume::door().check(job, *resumed, session.units, faults);
     faults.throw_if_any();
   }
   const auto source = job::start_values(job, resumed);

@@ -55,6 +55,13 @@ TEST_CASE("the library that says what is wrong with a run is opened where ranks 
              Contains("libcapstan_diagnosis.so"));
 }
 
+TEST_CASE("the library that looks for a checkpoint is opened by runs that may continue from one") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config());
+  CHECK_THAT(opened_by(work, {"run", file}), Contains("libcapstan_engine.so") && !Contains("libcapstan_resume.so"));
+  CHECK_THAT(opened_by(work, {"run", file, "checkpoint.resume=auto"}), Contains("libcapstan_resume.so"));
+}
+
 TEST_CASE("the library of what only commands ask is opened by check, and by no run") {
   const Workspace work;
   const auto file = work.write("a.toml", small_config());

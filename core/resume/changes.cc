@@ -1,4 +1,4 @@
-#include "job/changes.h"
+#include "resume/changes.h"
 
 #include <capstan/base/json.h>
 #include <capstan/base/printable.h>
@@ -10,27 +10,11 @@
 
 #include "config/document.h"
 #include "config/plugin_table.h"
-#include "record/fingerprint.h"
+#include "job/sections.h"
 #include "setup/schedule.h"
 
-namespace capstan::job {
+namespace capstan::resume {
 namespace {
-
-constexpr const char* data_key = "data";
-constexpr const char* folders_key = "folders";
-constexpr const char* strategies_key = "strategies";
-
-// A strategy that owns how parameters are kept, an axis of the mesh or what is computed again decides where and when
-// something is computed; any other one may decide what.
-bool is_of_layout(const strategy::Strategy& strategy) {
-  strategy::Claims claims;
-  strategy.claim(claims);
-  const auto& list = claims.exclusive_claims();
-  return std::any_of(list.begin(), list.end(), [](const std::string& resource) {
-    return resource == strategy::step_program_point || resource == "parameter storage" ||
-           resource == "unit recompute" || resource.starts_with("axis ");
-  });
-}
 
 std::string text_of(const config::Value& value) {
   return std::holds_alternative<std::monostate>(value) ? "not set" : config::value_text(value);
@@ -59,7 +43,7 @@ bool is_of_train(const std::string& key) { return key != "precision"; }
 
 class Comparison {
  public:
-  Comparison(const Job& job, const checkpoint::Reader& reader)
+  Comparison(const job::Job& job, const checkpoint::Reader& reader)
       : job_(job), reader_(reader), saved_(saved_document(reader)) {}
 
   std::vector<Change> run() {
@@ -104,11 +88,11 @@ class Comparison {
 
   // [model] or [data]: the plugin too.
   template <class Interface>
-  void compare_chosen(const std::string& table, const Made<Interface>& made, IsFree is_free, const char* why) {
+  void compare_chosen(const std::string& table, const job::Made<Interface>& made, IsFree is_free, const char* why) {
     compare_chosen(table, made, saved_.section(table), is_free, why);
   }
   template <class Interface>
-  void compare_chosen(const std::string& table, const Made<Interface>& made, const config::Section& section,
+  void compare_chosen(const std::string& table, const job::Made<Interface>& made, const config::Section& section,
                       IsFree is_free, const char* why) {
     if (section.entries.empty()) return;
     Diagnostics ignored;
@@ -121,7 +105,7 @@ class Comparison {
   }
 
   // Older runs do not name the plugin: it is AdamW.
-  void compare_optimizer(const Made<optimizer::Rule>& made) {
+  void compare_optimizer(const job::Made<optimizer::Rule>& made) {
     constexpr const char* why = "parameters would be updated in another way than in the run that was saved";
     auto section = saved_.section("optimizer");
     if (section.entries.empty()) return;
@@ -136,7 +120,7 @@ class Comparison {
   }
 
   // Older runs do not name the plugin: it is the cross entropy of the next token.
-  void compare_objective(const Made<objective::Objective>& made) {
+  void compare_objective(const job::Made<objective::Objective>& made) {
     auto section = saved_.section("objective");
     if (!section.find("plugin")) section.entries.push_back({"plugin", std::string("causal_lm"), {}});
     compare_chosen("objective", made, section, never,
@@ -167,17 +151,17 @@ class Comparison {
     return set.empty() ? "none" : join(set);
   }
 
-  void compare_data(const Made<data::Data>& made) {
+  void compare_data(const job::Made<data::Data>& made) {
     constexpr const char* why = "other samples would follow than in the run that was saved";
     const auto before = changes_.size();
     compare_chosen("data", made, data::is_of_evaluation, why);
     compare_sources(why);
-    const auto saved = section_of(reader_, data_key);
+    const auto saved = section_of(reader_, job::sections::data);
     if (!job_.samples.content || !saved.is_object()) return;
     for (const auto& [key, sum] : job_.samples.content->files) {
       const auto was = saved.value("files", Json::object()).value(key, "");
       if (was.empty() || was == sum) continue;
-      add("data." + key, where_of(made, key), cat("a file with XXH64 ", was), cat("one with ", sum), why,
+      add("data." + key, job::where_of(made, key), cat("a file with XXH64 ", was), cat("one with ", sum), why,
           "name the file that it was, as it was");
     }
     // Where an option or a file is another, samples are others because of it.
@@ -227,7 +211,7 @@ class Comparison {
 
   // The name of a folder says nothing of what is in it.
   void compare_folders() {
-    const auto saved = section_of(reader_, folders_key);
+    const auto saved = section_of(reader_, job::sections::folders);
     for (const auto& [key, sum] : job_.folders) {
       const auto was = saved.is_object() ? saved.value(key, "") : "";
       if (was.empty() || was == sum) continue;
@@ -247,7 +231,7 @@ class Comparison {
       return std::find_if(all.begin(), all.end(), [&](const auto& section) { return section.path == table; });
     };
     for (const auto& made : job_.plugins.strategies) {
-      if (is_of_layout(*made.object)) continue;
+      if (job::is_of_layout(*made.object)) continue;
       const auto found = find(made.table);
       if (found == all.end()) {
         add(made.table, made.where, "not there", "there", why, "remove it");
@@ -258,7 +242,7 @@ class Comparison {
       section.entries.push_back({"enabled", true, {}});
       compare(made.table, made.options, section, never, why);
     }
-    const auto counted = section_of(reader_, strategies_key);
+    const auto counted = section_of(reader_, job::sections::strategies);
     for (const auto& item : counted) {
       if (!item.is_string()) continue;
       const auto table = "strategy." + item.get<std::string>();
@@ -268,14 +252,14 @@ class Comparison {
     }
   }
 
-  const Job& job_;
+  const job::Job& job_;
   const checkpoint::Reader& reader_;
   config::Document saved_;
   std::vector<Change> changes_;
 };
 
 // All that checkpoint.accept may name: tables and options, also of a strategy that only the checkpoint has.
-std::vector<std::string> compared_names(const Job& job, const checkpoint::Reader* reader) {
+std::vector<std::string> compared_names(const job::Job& job, const checkpoint::Reader* reader) {
   std::vector<std::string> names{"train", "train.precision", "optimizer.groups", "data.sources", "strategy"};
   for (const auto& table : job.tables()) {
     const auto kind = table.path.substr(0, table.path.find('.'));
@@ -292,24 +276,11 @@ std::vector<std::string> compared_names(const Job& job, const checkpoint::Reader
 
 }  // namespace
 
-std::vector<Change> changes_since(const Job& job, const checkpoint::Reader& reader) {
+std::vector<Change> changes_since(const job::Job& job, const checkpoint::Reader& reader) {
   return Comparison(job, reader).run();
 }
 
-std::map<std::string, std::string> frozen_folders(const Job& job) {
-  std::map<std::string, std::string> folders;
-  const auto add = [&](const std::string& option, const std::optional<std::string>& folder) {
-    if (folder && !folders.contains(option)) folders[option] = record::fingerprint(*folder);
-  };
-  if (job.plugins.stand_in) return {};  // files are not there yet
-  for (const auto& frozen : job.frozen)
-    add(frozen.plugin.is_start ? "model.path" : frozen.plugin.model.table, frozen.plugin.folder);
-  if (job.model->has_frozen && settled_save(job.config, job.plugins, *job.model) == "trainable")
-    add("model.path", job.plugins.model_options->path);
-  return folders;
-}
-
-void check_accepted(const Job& job, const checkpoint::Reader* reader, Diagnostics& diagnostics) {
+void check_accepted(const job::Job& job, const checkpoint::Reader* reader, Diagnostics& diagnostics) {
   const auto& checkpoint = job.config.checkpoint;
   const auto names = compared_names(job, reader);
   for (const auto& name : checkpoint->accept) {
@@ -320,23 +291,4 @@ void check_accepted(const Job& job, const checkpoint::Reader* reader, Diagnostic
   }
 }
 
-bool is_accepted(const setup::CheckpointOptions& options, const std::string& name) {
-  return std::any_of(options.accept.begin(), options.accept.end(),
-                     [&](const std::string& accepted) { return name == accepted || name.starts_with(accepted + "."); });
-}
-
-std::map<std::string, std::string> change_sections(const Job& job) {
-  std::map<std::string, std::string> sections;
-  if (const auto& content = job.samples.content) {
-    sections[data_key] = Json{{"samples", content->samples}, {"files", content->files}, {"more", content->more}}.dump();
-  }
-  if (!job.folders.empty()) sections[folders_key] = Json(job.folders).dump();
-  auto strategies = Json::array();
-  for (const auto& made : job.plugins.strategies) {
-    if (!is_of_layout(*made.object)) strategies.push_back(made.name);
-  }
-  sections[strategies_key] = strategies.dump();
-  return sections;
-}
-
-}  // namespace capstan::job
+}  // namespace capstan::resume

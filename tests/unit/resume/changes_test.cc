@@ -1,5 +1,5 @@
 // What a run that resumes may not change without being told: options, data, strategies.
-#include "job/changes.h"
+#include "resume/changes.h"
 
 #include <ATen/ATen.h>
 #include <capstan/base/files.h>
@@ -11,6 +11,7 @@
 #include <capstan_catch.h>
 
 #include "config/to_toml.h"
+#include "job/sections.h"
 #include "support/folder.h"
 #include "support/job.h"
 #include "testing/tiny.h"
@@ -147,13 +148,13 @@ class Runs {
   std::vector<std::string> changed(const std::vector<std::string>& overrides = {}) const {
     const checkpoint::Reader reader(folder_ / "saved");
     std::vector<std::string> names;
-    for (const auto& change : job::changes_since(job(overrides), reader)) names.push_back(change.name);
+    for (const auto& change : resume::changes_since(job(overrides), reader)) names.push_back(change.name);
     return names;
   }
   std::string said(const std::vector<std::string>& overrides) const {
     const checkpoint::Reader reader(folder_ / "saved");
     std::string text;
-    for (const auto& change : job::changes_since(job(overrides), reader)) text += change.refusal.text() + "\n";
+    for (const auto& change : resume::changes_since(job(overrides), reader)) text += change.refusal.text() + "\n";
     return text;
   }
 

@@ -10,19 +10,12 @@
 #include "checkpoint/checkpoint.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace job {
-
-/// Adapters of all units, in order.
-std::vector<const nn::Adapter*> adapters_of(const std::vector<nn::Unit*>& units);
-
-/// The section "adapters" of a checkpoint: what each adapter's product is multiplied with, which no tensor says. Empty
-/// without adapters.
-std::string adapters_section(const std::vector<nn::Unit*>& units);
+namespace resume {
 
 /// Adds a fault where the run's adapters have another rank or scale than those that were saved. Returns the names of
 /// records whose shape is another for that reason.
 std::set<std::string> check_adapters(const checkpoint::Reader& reader, const std::vector<nn::Unit*>& units,
                                      Diagnostics& diagnostics);
 
-}  // namespace job
+}  // namespace resume
 CAPSTAN_END_NAMESPACE

@@ -1,17 +1,17 @@
-#include "job/resume.h"
+#include "resume/search.h"
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <capstan/base/json.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
 #include "job/assemble.h"
+#include "resume/check.h"
 #include "support/folder.h"
 #include "support/job.h"
 #include "testing/tiny.h"
 
-namespace resume_test {
+namespace search_test {
 
 using namespace capstan;
 
@@ -50,7 +50,7 @@ void save_steps(const fs::path& run, const std::vector<int>& steps) {
 }
 
 job::Resume resume_of(const test::Folder& folder, const std::string& from) {
-  return job::find_resume(job_in(folder, from), checkpoint::Depth::structure);
+  return resume::find_resume(job_in(folder, from), checkpoint::Depth::structure, nullptr);
 }
 
 std::vector<Diagnostic> refusal(const test::Folder& folder, const std::string& from) {
@@ -122,35 +122,16 @@ TEST_CASE("a place without a checkpoint is refused with what may have been meant
   CHECK_THAT(empty[0].fix, !Contains("did you mean"));
 }
 
-TEST_CASE("the cursor counts samples from the epoch's beginning, an incomplete batch as what it has") {
-  const test::Folder folder;
-  const auto job = job_in(folder);
-  const auto at = [&](std::int64_t steps) { return Json::parse(job::cursor_section(job, steps)); };
-  CHECK(at(0).at("consumed_samples") == 0);
-  CHECK(at(2).at("epoch") == 0);
-  CHECK(at(2).at("samples_in_epoch") == 8);
-  CHECK(at(3).at("epoch") == 1);
-  CHECK(at(3).at("consumed_samples") == 9);
-  CHECK(at(4).at("samples_in_epoch") == 4);
-  CHECK(at(4).at("consumed_samples") == 13);
-  CHECK(at(4).at("global_batch") == 4);
-}
-
 TEST_CASE("weights are no checkpoint to resume from, and records that one side lacks are named") {
   const test::Folder folder;
   const auto job = job_in(folder);
   save(folder / "weights");
   const checkpoint::Reader reader(folder / "weights");
   Diagnostics faults;
-  job::check_resume(job, reader, job::pointers(job.model->units), faults);
+  resume::check_resume(job, reader, job::pointers(job.model->units), faults);
   const std::string text = Error(faults.list()).what();
   CHECK_THAT(text, Contains("it holds weights without the optimizer's state") && Contains("it has no record '") &&
                        Contains("it has the record 'w', which the model has not"));
 }
 
-TEST_CASE("the first copy of a record has its plain name") {
-  CHECK(job::saved_name("model", "wte", 0) == "model/wte");
-  CHECK(job::saved_name("model", "wte", 2) == "copies/2/model/wte");
-}
-
-}  // namespace resume_test
+}  // namespace search_test

@@ -1,4 +1,4 @@
-#include "job/adapter_state.h"
+#include "resume/adapters.h"
 
 #include <capstan/base/json.h>
 
@@ -6,10 +6,11 @@
 #include <capstan_catch.h>
 
 #include "job/assemble.h"
+#include "job/sections.h"
 #include "support/folder.h"
 #include "support/job.h"
 
-namespace adapter_state_test {
+namespace adapters_test {
 
 using namespace capstan;
 
@@ -55,7 +56,7 @@ struct Judged {
 Judged judge(const job::Job& job, const std::filesystem::path& saved) {
   const checkpoint::Reader reader(saved);
   Diagnostics faults;
-  auto names = job::check_adapters(reader, job::pointers(job.model->units), faults);
+  auto names = resume::check_adapters(reader, job::pointers(job.model->units), faults);
   return {std::move(names), faults.list()};
 }
 
@@ -104,4 +105,4 @@ TEST_CASE("adapters of another rank are one fault, and all their records are nam
   CHECK(judged.of_other_rank == expected);
 }
 
-}  // namespace adapter_state_test
+}  // namespace adapters_test
