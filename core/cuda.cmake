@@ -14,7 +14,7 @@ foreach(room IN LISTS ENGINE_ROOMS)
 endforeach()
 capstan_abi_note(note "${CAPSTAN_GPU_ABI_TAG}")   # what the host compares with a plugin's GPU module
 add_library(capstan_cuda SHARED ${CUDA_SOURCES} "${note}")
-target_include_directories(capstan_cuda PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/host" "${CMAKE_CURRENT_SOURCE_DIR}/engine" "${CMAKE_CURRENT_SOURCE_DIR}/hf/include" "${CMAKE_CURRENT_SOURCE_DIR}/step_time/include" "${CMAKE_CURRENT_SOURCE_DIR}/data/include"
+target_include_directories(capstan_cuda PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/host" "${CMAKE_CURRENT_SOURCE_DIR}/engine" "${CMAKE_CURRENT_SOURCE_DIR}/hf/include" "${CMAKE_CURRENT_SOURCE_DIR}/step_time/include" "${CMAKE_CURRENT_SOURCE_DIR}/data/include" "${CMAKE_CURRENT_SOURCE_DIR}/checkpoint_files/include"
   "${CMAKE_CURRENT_SOURCE_DIR}/include")
 target_include_directories(capstan_cuda SYSTEM PRIVATE
   "${CMAKE_CURRENT_SOURCE_DIR}/engine/comm/gloo_shim" "${NCCL_INCLUDE_DIR}" ${CUDAToolkit_INCLUDE_DIRS})

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/commit_point.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
