@@ -8,8 +8,8 @@
 #include <iterator>
 
 #include "comm/agree.h"
+#include "frozen/door.h"
 #include "job/assemble.h"
-#include "job/frozen_models.h"
 #include "job/override_points.h"
 #include "job/resume.h"
 #include "job/start_values.h"
@@ -135,7 +135,7 @@ FrozenSession make_frozen(const Session& session, const job::FrozenModel& frozen
   made.engine = std::make_unique<shard::Engine>(
       job::engine_options(job.config, job.topology, job.samples, *frozen.model, session.device), units,
       [groups = frozen.model->groups](const auto& axes, std::int64_t part) { return (*groups)(axes, part); });
-  made.engine->fill(*frozen_values(job, frozen));
+  made.engine->fill(*frozen::door().values(job, frozen));
   for (std::size_t i = 0; i < units.size(); ++i) made.runner->add_hooks(i, made.engine->hooks(i));
   return made;
 }

@@ -36,7 +36,8 @@ TEST_CASE("commands without tensors open neither the engine nor LibTorch") {
 TEST_CASE("a run on CPUs with numbers opens no library of predictions; check of a GPU does, and what says auto") {
   const Workspace work;
   const auto file = work.write("a.toml", small_config());
-  CHECK_THAT(opened_by(work, {"run", file}), Contains("libcapstan_engine.so") && !Contains("libcapstan_predict.so"));
+  CHECK_THAT(opened_by(work, {"run", file}), Contains("libcapstan_engine.so") && !Contains("libcapstan_predict.so") &&
+                                                 !Contains("libcapstan_frozen.so"));
   // Recomputation counts on a dispatch key that the predictions use too.
   const auto again = work.write("again.toml", small_config({{"name", "name = \"again\""}}, "[strategy.recompute]\n"));
   CHECK_THAT(opened_by(work, {"run", again}), !Contains("libcapstan_predict.so"));

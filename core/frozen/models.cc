@@ -1,4 +1,4 @@
-#include "job/frozen_models.h"
+#include "frozen/door.h"
 
 #include <capstan/base/text.h>
 #include <capstan/config/model_path.h>
@@ -15,8 +15,16 @@
 #include "nn/init_source.h"
 #include "setup/collect.h"
 
-namespace capstan::job {
+namespace capstan::frozen {
 namespace {
+
+using job::FrozenModel;
+using job::FrozenPlugin;
+using job::Made;
+using job::Plugins;
+using job::Samples;
+using job::Strategies;
+using job::Topology;
 
 // What in the objective's table names the model.
 struct Named {
@@ -49,7 +57,7 @@ std::optional<FrozenPlugin> of_folder(const std::string& name, const Named& what
   table.name = hf::door().plugin_of_folder(folder.string(), host);
   table.where = where;
   table.section = {what.option, what.origin, {}};
-  auto made = load_other_model(table, {folder.string(), where}, host, faults);
+  auto made = job::load_other_model(table, {folder.string(), where}, host, faults);
   if (!made) return {};
   plugin::guard(made->name, "check", [&] { made->object->check(faults); });
   const auto facts = plugin::guard(made->name, "facts", [&] { return made->object->facts(); });
@@ -67,10 +75,8 @@ std::unique_ptr<hf::Folder> folder_of(const FrozenPlugin& frozen, const Plugins&
   return hf::door().open({*frozen.folder, frozen.model.object->file_map(), {}, {}, plugins.packed_forms});
 }
 
-}  // namespace
-
-std::vector<FrozenPlugin> load_frozen(const setup::Configuration& config, Plugins& plugins, plugin::Host& host,
-                                      Diagnostics& faults) {
+std::vector<FrozenPlugin> load(const setup::Configuration& config, Plugins& plugins, plugin::Host& host,
+                               Diagnostics& faults) {
   if (!plugins.minimised || !plugins.model) return {};
   const auto before = faults.size();
   const auto& trained_folder = plugins.model_options->path;
@@ -135,33 +141,33 @@ void check_start(const std::vector<FrozenPlugin>& frozen, const Plugins& plugins
     refuse(cat((*packed)->keeping_codec()->name(), " keeps weights of it in fewer bits, such as ", (*packed)->name()));
     break;
   }
-  each_strategy(plugins.strategies, "values", [&](strategy::Strategy& strategy) {
+  job::each_strategy(plugins.strategies, "values", [&](strategy::Strategy& strategy) {
     if (strategy.values(plugins.model->object->file_map())) refuse("a strategy brings values from files of its own");
   });
 }
 
-FrozenModel assemble_frozen(const FrozenPlugin& plugin, const Strategies& strategies, const Topology& topology,
-                            const std::shared_ptr<strategy::MeshGroups>& groups) {
-  auto model = std::make_shared<AssembledModel>();
-  static_cast<BuiltModel&>(*model) = build_model(plugin.model);
+FrozenModel assemble(const FrozenPlugin& plugin, const Strategies& strategies, const Topology& topology,
+                     const std::shared_ptr<strategy::MeshGroups>& groups) {
+  auto model = std::make_shared<job::AssembledModel>();
+  static_cast<job::BuiltModel&>(*model) = job::build_model(plugin.model);
   for (auto* record : nn::parameters(model->units)) record->trainable = false;
   model->groups = groups;
-  auto own = fresh_strategies(strategies, topology);
+  auto own = job::fresh_strategies(strategies, topology);
   try {
-    place(*model, own, topology);
+    job::place(*model, own, topology);
   } catch (Error& error) {
     error.add_context(cat("the objective's model '", plugin.name, "' was placed"));
     throw;
   }
-  model->rank_stages = strategy::RankStages::whole(pointers(model->units));
+  model->rank_stages = strategy::RankStages::whole(job::pointers(model->units));
   return {plugin, std::move(own), std::move(model)};
 }
 
-void check_frozen_files(const std::vector<FrozenModel>& frozen, const Plugins& plugins, Diagnostics& faults) {
+void check_files(const std::vector<FrozenModel>& frozen, const Plugins& plugins, Diagnostics& faults) {
   for (const auto& one : frozen) {
     if (!one.plugin.folder) continue;
     const auto folder = folder_of(one.plugin, plugins);
-    const auto records = records_of(job::pointers(one.model->units));
+    const auto records = job::records_of(job::pointers(one.model->units));
     folder->check(records, faults);
     for (const auto* record : records) {
       if (!folder->may_lack(*record)) continue;
@@ -172,12 +178,17 @@ void check_frozen_files(const std::vector<FrozenModel>& frozen, const Plugins& p
   }
 }
 
-std::unique_ptr<layout::Source> frozen_values(const Job& job, const FrozenModel& frozen) {
+std::unique_ptr<layout::Source> values(const job::Job& job, const FrozenModel& frozen) {
   if (!frozen.plugin.folder) return std::make_unique<nn::InitSource>(job.seed());
   Diagnostics faults;
-  check_frozen_files({frozen}, job.plugins, faults);
+  check_files({frozen}, job.plugins, faults);
   faults.throw_if_any();
   return folder_of(frozen.plugin, job.plugins);
 }
 
-}  // namespace capstan::job
+constexpr Door the_door{load, check_samples, check_start, assemble, check_files, values};
+
+}  // namespace
+}  // namespace capstan::frozen
+
+extern "C" [[gnu::visibility("default")]] const void* capstan_frozen() { return &capstan::frozen::the_door; }
