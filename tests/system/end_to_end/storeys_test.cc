@@ -78,7 +78,7 @@ TEST_CASE(
   const std::vector<std::string> short_run{"run", file, "train.max_steps=1"};
   const auto opened = [&](std::vector<std::string> arguments, const std::vector<std::string>& more) {
     arguments.insert(arguments.end(), more.begin(), more.end());
-    const auto said = opened_by(work, arguments);
+    auto said = opened_by(work, arguments);
     CHECK_THAT(said, Contains("libcapstan_engine.so"));
     return said;
   };

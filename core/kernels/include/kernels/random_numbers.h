@@ -23,7 +23,7 @@ CAPSTAN_HOST_DEVICE inline NormalPair normal_pair(PhiloxKey key, std::uint64_t b
   const std::uint64_t second = (std::uint64_t{bits.word[2]} << 32 | bits.word[3]) >> 11;
   const double radius = std::sqrt(-2.0 * std::log(static_cast<double>(first + 1) * unit));
   const double turn = static_cast<double>(second) * unit;
-  const int quarter = static_cast<int>(4.0 * turn + 0.5);
+  const int quarter = static_cast<int>(4.0 * turn + 0.5);  // NOLINT(bugprone-incorrect-roundings): turn is not negative
   const double angle = two_pi * (turn - 0.25 * quarter);
 #ifdef __CUDA_ARCH__
   double cosine, sine;
