@@ -15,10 +15,10 @@
 #include "hf/config_json.h"
 #include "hf/hf_export.h"
 #include "hf/merged_source.h"
-#include "job/adapter_state.h"
 #include "job/assemble.h"
 #include "job/exporters.h"
 #include "job/packed_forms.h"
+#include "job/sections.h"
 
 namespace capstan::hf {
 namespace {

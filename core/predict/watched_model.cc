@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "frozen/door.h"
+
 namespace capstan::predict {
 namespace {
 
@@ -93,7 +95,7 @@ WatchedModel::~WatchedModel() = default;
 void WatchedModel::compare_with(const DryRunOf& what) {
   std::vector<step::FrozenRunner*> runners;
   for (const auto& frozen : what.frozen) {
-    auto made = job::assemble_frozen(frozen.plugin, what.plugins.strategies, what.topology, model_->groups);
+    auto made = frozen::door().assemble(frozen.plugin, what.plugins.strategies, what.topology, model_->groups);
     others_.push_back(std::make_unique<Other>(
         std::move(made), what, [this](std::int64_t bytes) { gather(bytes); }, gathers_));
     auto& other = *others_.back();

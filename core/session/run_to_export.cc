@@ -8,9 +8,9 @@
 
 #include "comm/connect.h"
 #include "hf/door.h"
-#include "job/adapter_state.h"
 #include "job/job.h"
 #include "job/packed_forms.h"
+#include "job/sections.h"
 #include "job/weights.h"
 #include "train/answer_ends.h"
 #include "train/exports.h"

@@ -11,9 +11,9 @@ FILE_LINES, FUNCTION_LINES, BRANCHES, PARAMETERS, MEMBERS = 350, 40, 12, 6, 15
 OTHER_FILE_LINES, OTHER_FUNCTION_LINES = 400, 60   # tests and scripts
 ROOMS, ROOM_LINES = 12, 5000                      # a storey's rooms, a room's lines without SDK headers
 # With SDK headers and kernels, and without tests. The engine's aim is 35,000: this number only falls.
-STOREY_LINES = {'host': 12000, 'engine': 38660}
+STOREY_LINES = {'host': 12000, 'engine': 34340}
 # Libraries of their own, which are of no storey.
-LIBRARY_LINES = {'testing': ROOM_LINES, 'hf': 2400, 'hf_config': 1300, 'step_time': 1000, 'peers': 3600, 'predict': 3300, 'generation': 1000, 'session': 500, 'arguments': 300, 'json': 1000, 'data': 2000}
+LIBRARY_LINES = {'testing': ROOM_LINES, 'kernels': 2400, 'gpus': 500, 'peers': 3600, 'checkpoint_files': 500, 'hf': 2400, 'hf_config': 1300, 'step_time': 1000, 'predict': 3300, 'diagnosis': 700, 'resume': 800, 'frozen': 300, 'generation': 1000, 'session': 500, 'arguments': 300, 'json': 1000, 'data': 2000}
 OR_A_REASON = ', or a line with the reason in tools/house-allow.txt'
 LIBTORCH = re.compile(r'(ATen|c10|torch|caffe2)/')
 GPU = re.compile(r'cuda[\w.]*\.h|cublas\w*\.h|cudnn\w*\.h|cufft\w*\.h|cupti\w*\.h|nccl\w*\.h|nvml\w*\.h|nvtx3?/|cub/|thrust/|'
@@ -91,8 +91,8 @@ def rooms_in_order(tree):
 
 
 # SDK headers keep their namespaces, which these rooms have besides their own to define what such headers declare;
-# hf_config is a part of the library hf, compiled without the engine in sight.
-OF_SDK = {'nn': {'layout'}, 'strategy': {'optimizer', 'objective'}, 'record': {'checkpoint'}, 'step_time': {'plan'}, 'step': {'execution'}, 'hf_config': {'hf'},
+# hf_config is a part of the library hf, checkpoint_files of the room checkpoint, compiled without the engine in sight.
+OF_SDK = {'nn': {'layout'}, 'strategy': {'optimizer', 'objective'}, 'record': {'checkpoint'}, 'step_time': {'plan'}, 'step': {'execution'}, 'hf_config': {'hf'}, 'checkpoint_files': {'checkpoint'},
           'arguments': {'command'}, 'base': {'log', 'terminal'}}
 OPENS = re.compile(r'\bnamespace\s+([\w:]+)\s*\{([^{}]*)\}?')
 FORWARD = re.compile(r'(?:\s*(?:class|struct)\s+\w+\s*;)+\s*')

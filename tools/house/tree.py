@@ -111,7 +111,7 @@ class Tree:
 
 def room_of(path, rooms=None):
     """The room of a file of core, or None. `rooms` knows which SDK folders a room has besides that of its name."""
-    match = re.match(r'core/(include/capstan|host|engine)/([a-z]+)/|core/(testing|peers|hf_config|hf|predict|generation|session|step_time|arguments|json|data)/', path)
+    match = re.match(r'core/(include/capstan|host|engine)/([a-z]+)/|core/(testing|kernels|gpus|peers|checkpoint_files|hf_config|hf|predict|diagnosis|resume|frozen|generation|session|step_time|arguments|json|data)/', path)
     if not match:
         return None
     folder = match.group(2) or match.group(3)

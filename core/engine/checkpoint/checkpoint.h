@@ -20,6 +20,8 @@
 #include <thread>
 #include <vector>
 
+#include "checkpoint/commit_point.h"
+
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
 
@@ -39,21 +41,6 @@ struct TensorBox {
   bool until_update = false;  ///< nothing writes to the data before the next optimizer update
 };
 
-/// Where a crash test may end the process. Points of rank 0 only are marked so.
-enum class CommitPoint : int {
-  begun = 1,       ///< rank 0: the temporary folder is there, empty
-  writing = 2,     ///< this rank's file is about to be written
-  written = 3,     ///< this rank's file is on disk
-  agreed = 4,      ///< rank 0: all ranks' files are on disk; there is no manifest
-  manifest = 5,    ///< rank 0: the manifest is on disk, in the temporary folder
-  aside = 6,       ///< rank 0, when one of this name is replaced: the old one is renamed
-  renamed = 7,     ///< rank 0: it has its name, which may not be on disk
-  committed = 8,   ///< rank 0: the name is on disk; `latest` still names the one before
-  latest = 9,      ///< rank 0: `latest` names it
-  retention = 10,  ///< rank 0, for each one that is not kept: it is marked for removal
-};
-using AtPoint = std::function<void(int point)>;
-
 /// A finished save, the same on all ranks except for the times.
 struct Saved {
   std::filesystem::path path;
@@ -70,12 +57,6 @@ struct Saved {
 /// Tensors on a GPU are copied to host memory one at a time.
 Saved save(const std::filesystem::path& path, comm::Group& group, const Meta& meta, const std::vector<TensorBox>& boxes,
            const std::string& attempt = "0", const AtPoint& at_point = {});
-
-/// Which committed checkpoints are kept.
-struct Keep {
-  std::int64_t last = 0;  ///< how many of the newest are kept; 0: all
-  BestRule best;          ///< also the best by this rule; as long as it finds none, the one that was the best before
-};
 
 struct WriterOptions {
   std::filesystem::path folder;  ///< where checkpoints are; it is made when the first is written

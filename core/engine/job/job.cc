@@ -2,8 +2,7 @@
 
 #include <utility>
 
-#include "job/changes.h"
-#include "job/frozen_models.h"
+#include "frozen/door.h"
 #include "job/head_outputs.h"
 #include "job/host_memory.h"
 #include "job/metric_mode.h"
@@ -11,6 +10,7 @@
 #include "job/open_micro_batch.h"
 #include "job/open_tokenizer.h"
 #include "job/resume.h"
+#include "job/sections.h"
 #include "job/start_values.h"
 #include "monitor/available_memory.h"
 #include "setup/collect.h"
@@ -48,7 +48,7 @@ void judge_start(Job& job, Diagnostics& faults) {
 
 void judge_samples(const setup::Configuration& config, const Plugins& plugins, const std::vector<FrozenPlugin>& others,
                    Samples& samples, Diagnostics& faults) {
-  check_samples(others, samples, faults);
+  if (!others.empty()) frozen::door().check_samples(others, samples, faults);
   setup::collect(faults, [&] { samples.lowest_is_best = lowest_is_best(config, plugins, samples, faults); });
 }
 
@@ -56,7 +56,9 @@ void judge_samples(const setup::Configuration& config, const Plugins& plugins, c
 std::vector<FrozenPlugin> load_others(const setup::Configuration& config, Plugins& plugins, plugin::Host& host,
                                       Diagnostics& faults) {
   std::vector<FrozenPlugin> others;
-  if (config.request.purpose != setup::Purpose::generate) others = load_frozen(config, plugins, host, faults);
+  const bool has_any = plugins.model && plugins.minimised && !plugins.minimised->plan().models.empty();
+  if (has_any && config.request.purpose != setup::Purpose::generate)
+    others = frozen::door().load(config, plugins, host, faults);
   check_outputs(config, plugins, others, faults);
   return others;
 }
@@ -78,7 +80,7 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
   const auto host_memory = left_on_host(*config.run);
   std::vector<nn::WeightPtr> own;
   std::shared_ptr<const AssembledModel> model;
-  std::vector<FrozenModel> frozen;
+  std::vector<FrozenModel> made;
   std::optional<Prediction> prediction;
   CAPSTAN_ASSERT(plugins.model && plugins.minimised);
   setup::collect(faults, [&] {
@@ -86,17 +88,17 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
     own = built.own;
     model = job::assemble(config, plugins, plugins.strategies, topology, std::move(built), device_of(config));
     check_passes(plugins, topology, model->units, faults);
-    check_start(others, plugins, model->units, faults);
+    if (!others.empty()) frozen::door().check_start(others, plugins, model->units, faults);
     for (auto other = others.begin(); faults.empty() && other != others.end(); ++other)
-      frozen.push_back(assemble_frozen(*other, plugins.strategies, topology, model->groups));
-    prediction = job::predict(config, plugins, topology, *samples, *model, frozen);
+      made.push_back(frozen::door().assemble(*other, plugins.strategies, topology, model->groups));
+    prediction = job::predict(config, plugins, topology, *samples, *model, made);
   });
   setup::collect(faults, [&] { check_model_files(plugins, own, faults); });
-  setup::collect(faults, [&] { check_frozen_files(frozen, plugins, faults); });
+  if (!made.empty()) setup::collect(faults, [&] { frozen::door().check_files(made, plugins, faults); });
   if (!prediction) return {};
   if (!request.any_host_memory) check_host_memory(config, topology, *prediction, host_memory, faults);
   Job job{std::move(config), std::move(plugins), std::move(topology),   std::move(*samples),
-          std::move(model),  std::move(frozen),  std::move(*prediction)};
+          std::move(model),  std::move(made),    std::move(*prediction)};
   if (job.samples.train || !job.config.trains()) judge_start(job, faults);
   return faults.empty() ? std::optional(std::move(job)) : std::nullopt;
 }

@@ -48,7 +48,7 @@ void refuse_own_file(const launch::CheckArguments& arguments) {
 // Has this machine such a GPU? Then its host memory is what a run would find; a driver that shows none means no.
 bool is_here(const predict::Gpu& wanted) {
   constexpr std::int64_t near = std::int64_t{1} << 30;  // what CUDA reports differs a little from board to board
-  const auto facts = ask_driver();
+  const auto facts = gpus::ask_driver();
   return std::any_of(facts.gpus.begin(), facts.gpus.end(), [&](const auto& gpu) {
     return std::abs(gpu.bytes - wanted.bytes) < near &&
            (wanted.capability == 0 || wanted.capability == 10 * gpu.major + gpu.minor);

@@ -29,7 +29,7 @@ StartTables read_tables(const RanksCall& ranks_call, Diagnostics& faults) {
   (void)config::Options<setup::CommOptions>(document.section("comm"), faults);
   StartTables tables{{call.name, {config::Origin::Layer::file, file, 0}, {}}, run->dir, {}, false};
   tables.run_name = run->name.value_or(config::name_of_run(file));
-  tables.on_gpus = run->device != "cpu" && !ask_driver().gpus.empty();
+  tables.on_gpus = run->device != "cpu" && !gpus::ask_driver().gpus.empty();
   for (auto& table : document.of_commands()) {
     if (table.path == call.name) tables.own = table;
   }

@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "comm/nccl.h"
+#include "gpus/foreign_libraries.h"
 #include "plugin/loader.h"
-#include "ranks/foreign_libraries.h"
 
 namespace capstan::ranks {
 namespace {
@@ -32,7 +32,7 @@ int cuda_major(const fs::path& module) {
   const fs::path torch_cuda = torch_cuda_library();
   for (const fs::path& file : {torch_cuda, module}) {
     if (!is_there(file)) continue;
-    const auto needs = needs_of(file);
+    const auto needs = gpus::needs_of(file);
     for (const std::string& library : needs.names) {
       if (library.starts_with("libcudart.so.")) return std::atoi(library.c_str() + std::string("libcudart.so.").size());
     }
@@ -68,16 +68,16 @@ Device open_gpu(const launch::Launch& launch, const std::string& precision, cons
     throw Error(cat("this build has no GPU module: ", file.string(), " does not exist"),
                 "build with cmake --preset cuda, or set device = \"cpu\"");
   }
-  const GpuFacts facts = ask_driver();
+  const gpus::GpuFacts facts = gpus::ask_driver();
   Device device;
   device.kind = "cuda";
-  device.gpu = choose_gpu(facts, world, cuda_major(file));
+  device.gpu = gpus::choose_gpu(facts, world, cuda_major(file));
   device.warnings = launch::check_gpus(launch, static_cast<int>(facts.gpus.size()));
-  const GpuFacts::Gpu& gpu = facts.gpus[static_cast<std::size_t>(device.gpu)];
-  check_precision(gpu, precision, world);
-  refuse_foreign_libraries(foreign_libraries(needs_of(torch_cuda_library()), ld_library_path));
+  const gpus::GpuFacts::Gpu& gpu = facts.gpus[static_cast<std::size_t>(device.gpu)];
+  gpus::check_precision(gpu, precision, world);
+  gpus::refuse_foreign_libraries(gpus::foreign_libraries(gpus::needs_of(torch_cuda_library()), ld_library_path));
   device.identity = cat(world.host, " ", gpu.uuid);
-  device.description = describe_gpu(device.gpu, gpu);
+  device.description = gpus::describe_gpu(device.gpu, gpu);
   device.uuid = gpu.uuid;
   device.capability = 10 * gpu.major + gpu.minor;
   device.bytes = gpu.bytes;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "gpus/gpus.h"
 #include "launch/launch.h"
-#include "ranks/gpus.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace comm {

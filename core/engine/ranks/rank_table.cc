@@ -24,7 +24,7 @@ std::vector<RankRow> meet_all(const Rank& rank) {
         {said[0].text(), said[1].text(), said[2].text(), said[3].text(), said[4].get<int>(), said[5].text()});
     identities.push_back(rows.back().identity);
   }
-  if (rank.device.kind == "cuda") check_distinct_gpus(identities);
+  if (rank.device.kind == "cuda") gpus::check_distinct_gpus(identities);
   return rows;
 }
 

@@ -38,7 +38,7 @@ std::chrono::milliseconds milliseconds(double seconds) {
 /// How many ranks to start on this host: as many as asked for, or one a GPU. GPUs that are missing are reported once,
 /// in words, instead of on each rank.
 int ranks_to_start(const Early& early, int asked) {
-  const auto gpus = early.run.device == "cpu" ? 0 : static_cast<int>(ask_driver().gpus.size());
+  const auto gpus = early.run.device == "cpu" ? 0 : static_cast<int>(gpus::ask_driver().gpus.size());
   if (asked == 0 && gpus == 0)
     throw Error("--spawn-local starts one rank a GPU, and this machine shows none", "say how many: -n 4");
   if (gpus > 0 && asked > gpus) {  // without any, the ranks report the error
@@ -57,7 +57,7 @@ void set_variable(const std::string& name, const std::string& value) {
 /// a GPU.
 Device open_device(const launch::Launch& launch, const Early& early, const std::string& cache,
                    const launch::Environment& env) {
-  const bool wants_gpu = early.run.device == "cuda" || (early.run.device == "auto" && !ask_driver().gpus.empty());
+  const bool wants_gpu = early.run.device == "cuda" || (early.run.device == "auto" && !gpus::ask_driver().gpus.empty());
   if (!wants_gpu) {
     // LibTorch's profiler asks for GPUs even when a CPU rank's trace is written, and calls it an error that there are
     // none; above its highest level it says nothing. Whether a trace was written is seen by the file.

@@ -9,8 +9,8 @@
 #include <set>
 #include <utility>
 
-#include "job/changes.h"
 #include "job/resume.h"
+#include "resume/door.h"
 #include "step/optimizer_state.h"
 
 namespace capstan::step {
@@ -189,7 +189,7 @@ std::vector<checkpoint::TensorBox> saved_boxes(const Session& session) {
 std::vector<std::string> restore_state(Session& session, checkpoint::Reader& reader) {
   const at::NoGradGuard no_grad;
   std::vector<std::string> words;
-  for (const auto& change : job::changes_since(*session.job, reader))
+  for (const auto& change : resume::door().changes(*session.job, reader))
     words.push_back(cat(change.name, " is ", change.is, ", not ", change.was, ", as checkpoint.accept allows"));
   for (auto& word : restore_states(session, reader)) words.push_back(std::move(word));
   if (lacks_copies(session, reader)) {

@@ -8,11 +8,12 @@
 #include <iterator>
 
 #include "comm/agree.h"
+#include "frozen/door.h"
 #include "job/assemble.h"
-#include "job/frozen_models.h"
 #include "job/override_points.h"
 #include "job/resume.h"
 #include "job/start_values.h"
+#include "resume/door.h"
 #include "step/wrap_unit.h"
 
 namespace capstan::step {
@@ -55,7 +56,7 @@ void fill(Session& session, const std::function<void(std::int64_t, std::int64_t)
   const auto& job = *session.job;
   if (resumed) {
     Diagnostics faults;
-    job::check_resume(job, *resumed, session.units, faults);
+    resume::door().check(job, *resumed, session.units, faults);
     faults.throw_if_any();
   }
   const auto source = job::start_values(job, resumed);
@@ -134,7 +135,7 @@ FrozenSession make_frozen(const Session& session, const job::FrozenModel& frozen
   made.engine = std::make_unique<shard::Engine>(
       job::engine_options(job.config, job.topology, job.samples, *frozen.model, session.device), units,
       [groups = frozen.model->groups](const auto& axes, std::int64_t part) { return (*groups)(axes, part); });
-  made.engine->fill(*frozen_values(job, frozen));
+  made.engine->fill(*frozen::door().values(job, frozen));
   for (std::size_t i = 0; i < units.size(); ++i) made.runner->add_hooks(i, made.engine->hooks(i));
   return made;
 }

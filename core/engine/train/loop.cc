@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "comm/agree.h"
+#include "diagnosis/door.h"
 #include "setup/stopping.h"
 #include "train/answer_ends.h"
 #include "train/exports.h"
@@ -62,6 +63,13 @@ void describe(const step::Session& session, const std::filesystem::path& folder,
   started.memory.held = [&session] { return memory_parts(session.held()); };
 }
 
+// Opens the library where there is something to compare.
+std::shared_ptr<diagnosis::Replicas> replicas_of(const step::Session& session) {
+  const auto every = session.job->config.run->verify_replicas;
+  const bool has_replicas = session.job->topology.mesh.world_size() > 1;
+  return every > 0 && has_replicas ? diagnosis::door().replicas(session, every) : nullptr;
+}
+
 }  // namespace
 
 Loop::Loop(step::Session& session, RunFolder& folder, const step::Stop& stop, const SaveSetting& setting,
@@ -74,7 +82,7 @@ Loop::Loop(step::Session& session, RunFolder& folder, const step::Stop& stop, co
       evaluations_(session, pipeline_.feed(),
                    step::StopAgreement(session.world_host, stop, [this] { return time_is_up(); }), observers_, folder),
       checkpoints_(session, folder.path(), pipeline_.step().updates(), observers_, setting),
-      replicas_(session, job().config.run->verify_replicas) {
+      replicas_(replicas_of(session)) {
   describe(session, folder.path(), started_);
   observers_.add("", statistics_);
   observers_.add("", folder_);
@@ -222,7 +230,7 @@ void Loop::pass_boundary(std::int64_t steps_done) {
     judge_progress(steps_done);
   }
   if (stopped_) return;  // save_at_end saves, and the run evaluates when it is resumed
-  if (replicas_.due(steps_done, started_.first_step)) replicas_.run(steps_done);
+  if (replicas_ && replicas_->due(steps_done, started_.first_step)) replicas_->run(steps_done);
   checkpoints_.poll();
   const Boundary boundary{steps_done, pipeline_.agreed().save, statistics_.evaluation_after(steps_done)};
   if (checkpoints_.wants(boundary)) save(boundary);
@@ -250,7 +258,7 @@ void Loop::evaluate(std::int64_t steps_done, void (Evaluations::*what)(std::int6
 void Loop::save(const Boundary& boundary) {
   pipeline_.drain();
   pipeline_.step().hooks().before_save(boundary.steps_done);
-  if (boundary.steps_done > started_.first_step) replicas_.run(boundary.steps_done);
+  if (replicas_ && boundary.steps_done > started_.first_step) replicas_->run(boundary.steps_done);
   statistics_.runtime_s = seconds_since(begin_);
   statistics_.skipped_in_a_row = pipeline_.nonfinite().in_a_row();
   checkpoints_.save(boundary, statistics_);

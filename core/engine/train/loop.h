@@ -3,17 +3,20 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "train/checkpoint_manager.h"
 #include "train/evaluations.h"
-#include "train/replica_check.h"
 #include "train/run_folder.h"
 #include "train/step_pipeline.h"
 
 CAPSTAN_BEGIN_NAMESPACE
+namespace diagnosis {
+class Replicas;
+}
 namespace train {
 
 /// The training run: steps, evaluations, answers at the end, final weights. One object, one run.
@@ -79,7 +82,7 @@ class Loop {
   StepPipeline pipeline_;
   Evaluations evaluations_;
   CheckpointManager checkpoints_;
-  ReplicaCheck replicas_;
+  std::shared_ptr<diagnosis::Replicas> replicas_;  ///< null: they are not compared
   Clock::time_point begin_ = Clock::now();
   bool stopped_ = false;
   std::string weights_;

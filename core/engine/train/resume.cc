@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "comm/agree.h"
+#include "resume/door.h"
 
 namespace capstan::train {
 
@@ -77,7 +78,7 @@ job::Resume resume_run(const job::Job& job, comm::Communicator& communicator) {
   const auto depth =
       job.config.checkpoint->verify == "hashes" ? checkpoint::Depth::hashes : checkpoint::Depth::structure;
   const auto group = comm::group_of_all(communicator, "checkpoint search");
-  auto resume = job::find_resume(job, depth, group.get());
+  auto resume = resume::door().find(job, depth, group.get());
   comm::from_first_rank(communicator, "moving damaged checkpoints aside", [&] {
     report(resume);
     for (const auto& path : resume.newer) move_aside(path);

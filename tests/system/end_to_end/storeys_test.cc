@@ -36,7 +36,8 @@ TEST_CASE("commands without tensors open neither the engine nor LibTorch") {
 TEST_CASE("a run on CPUs with numbers opens no library of predictions; check of a GPU does, and what says auto") {
   const Workspace work;
   const auto file = work.write("a.toml", small_config());
-  CHECK_THAT(opened_by(work, {"run", file}), Contains("libcapstan_engine.so") && !Contains("libcapstan_predict.so"));
+  CHECK_THAT(opened_by(work, {"run", file}), Contains("libcapstan_engine.so") && !Contains("libcapstan_predict.so") &&
+                                                 !Contains("libcapstan_frozen.so"));
   // Recomputation counts on a dispatch key that the predictions use too.
   const auto again = work.write("again.toml", small_config({{"name", "name = \"again\""}}, "[strategy.recompute]\n"));
   CHECK_THAT(opened_by(work, {"run", again}), !Contains("libcapstan_predict.so"));
@@ -45,6 +46,21 @@ TEST_CASE("a run on CPUs with numbers opens no library of predictions; check of 
   CHECK_THAT(opened_by(work, {"check", file, "--gpu", "h100-80g", "run.device=cuda"}),
              Contains("libcapstan_predict.so"));
   CHECK_THAT(opened_by(work, {"check", file, "data.max_length=auto"}), Contains("libcapstan_predict.so"));
+}
+
+TEST_CASE("the library that says what is wrong with a run is opened where ranks have something to compare") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({}, "[strategy.fsdp]\n"));
+  CHECK_THAT(opened_by(work, {"run", file}), Contains("libcapstan_engine.so") && !Contains("libcapstan_diagnosis.so"));
+  CHECK_THAT(opened_by(work, {"run", file, "-n", "2", "run.name=two", "train.micro_batch=2"}),
+             Contains("libcapstan_diagnosis.so"));
+}
+
+TEST_CASE("the library that looks for a checkpoint is opened by runs that may continue from one") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config());
+  CHECK_THAT(opened_by(work, {"run", file}), Contains("libcapstan_engine.so") && !Contains("libcapstan_resume.so"));
+  CHECK_THAT(opened_by(work, {"run", file, "checkpoint.resume=auto"}), Contains("libcapstan_resume.so"));
 }
 
 TEST_CASE("the library of what only commands ask is opened by check, and by no run") {
@@ -62,7 +78,7 @@ TEST_CASE(
   const std::vector<std::string> short_run{"run", file, "train.max_steps=1"};
   const auto opened = [&](std::vector<std::string> arguments, const std::vector<std::string>& more) {
     arguments.insert(arguments.end(), more.begin(), more.end());
-    const auto said = opened_by(work, arguments);
+    auto said = opened_by(work, arguments);
     CHECK_THAT(said, Contains("libcapstan_engine.so"));
     return said;
   };

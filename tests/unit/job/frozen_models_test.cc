@@ -4,8 +4,9 @@
 #include <capstan/layout/footprint.h>
 
 #include "config/to_toml.h"
-#include "job/changes.h"
 #include "job/halves.h"
+#include "job/sections.h"
+#include "resume/door.h"
 #include "step/session.h"
 #include "support/errors.h"
 #include "support/model_folders.h"
@@ -115,7 +116,7 @@ TEST_CASE("folders that a run which resumes reads again are compared by what is 
     write(seed);
     const checkpoint::Reader reader(scratch / "saved");
     std::vector<std::string> names;
-    for (const auto& change : job::changes_since(halves::job_with(tables, model), reader)) {
+    for (const auto& change : resume::door().changes(halves::job_with(tables, model), reader)) {
       CHECK_THAT(change.refusal.text(), Contains("checkpoint.accept = [\"" + change.name + "\"]"));
       names.push_back(change.name);
     }

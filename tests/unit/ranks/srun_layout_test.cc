@@ -10,9 +10,11 @@ namespace srun_layout_test {
 
 namespace {
 using namespace capstan::launch;  // NOLINT(google-build-using-namespace)
-using namespace capstan::ranks;   // NOLINT(google-build-using-namespace)
 using capstan::cat;
 using capstan::join;
+using capstan::gpus::check_precision;
+using capstan::gpus::choose_gpu;
+using capstan::gpus::GpuFacts;
 using Strings = std::vector<std::string>;
 using Variables = std::map<std::string, std::string>;
 
