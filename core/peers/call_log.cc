@@ -62,6 +62,12 @@ std::uint64_t CallLog::begin(const char* operation, const std::string& group, st
   return ticket;
 }
 
+std::unique_ptr<QueuedWork> CallLog::used(std::uint64_t ticket) {
+  const std::scoped_lock lock(mutex_);
+  Slot& slot = slots_[ticket % slots_.size()];
+  return slot.ticket == ticket ? std::move(slot.queued) : nullptr;
+}
+
 void CallLog::end(std::uint64_t ticket, std::unique_ptr<QueuedWork> queued) {
   std::unique_lock lock(mutex_);
   Slot& slot = slots_[ticket % slots_.size()];
@@ -73,7 +79,6 @@ void CallLog::end(std::uint64_t ticket, std::unique_ptr<QueuedWork> queued) {
     lock.lock();
   }
   slot.state = queued ? State::queued : State::free;
-  // What another call had queued stays until then: to free it disturbs a device that records a graph.
   if (queued) slot.queued = std::move(queued);
 }
 

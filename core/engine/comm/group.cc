@@ -10,6 +10,7 @@
 
 #include "comm/ordered_sum.h"
 #include "comm/side_stream.h"
+#include "comm/stream_work.h"
 #include "peers/call_log.h"
 
 namespace capstan::comm {
@@ -61,16 +62,6 @@ class Queued final : public Pending {
   c10::Device device_;
   Event done_;
   bool waited_ = false;
-};
-
-/// What the current stream has to do until now.
-class StreamWork final : public peers::QueuedWork {
- public:
-  explicit StreamWork(c10::Device device) { now_.record(device); }
-  bool has_ended() const override { return now_.is_reached(); }
-
- private:
-  Event now_;
 };
 
 void copy_memory(const at::Tensor& out, const at::Tensor& in) {
@@ -128,7 +119,7 @@ void Group::record_in(const std::string& group, const char* operation, std::stri
     const std::uint64_t ticket = log_->begin(operation, group, label, number);
     call();
     const bool queues = device_.is_cuda() && !is_recorded();
-    log_->end(ticket, queues ? std::make_unique<StreamWork>(device_) : nullptr);
+    log_->end(ticket, queues ? queued_now(log_->used(ticket), device_) : nullptr);
   } catch (Error& error) {
     const peers::CollectiveCall here{operation, group, std::string(label), number, start};
     error.add_context(cat("in ", here.text(), ", for ", here.duration()));

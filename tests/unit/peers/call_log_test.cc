@@ -62,6 +62,22 @@ TEST_CASE("call log: a call that has queued work is in flight until that has end
   CHECK(log.in_flight().empty());
 }
 
+TEST_CASE("call log: what a call had queued goes to the one that takes its place") {
+  CallLog log(nullptr, 1);
+  bool ended = true;
+  const auto first = log.begin("all-gather", "shard", "blocks.3", 1);
+  CHECK(log.used(first) == nullptr);
+  auto work = std::make_unique<Told>(ended);
+  const auto* made = work.get();
+  log.end(first, std::move(work));
+  const auto second = log.begin("all-gather", "shard", "blocks.4", 2);
+  CHECK(log.used(first) == nullptr);  // its place is the second's
+  auto again = log.used(second);
+  CHECK(again.get() == made);
+  log.end(second, std::move(again));
+  CHECK(log.in_flight().empty());
+}
+
 TEST_CASE("call log: nothing begins after a failure") {
   const auto failure = std::make_shared<FailureState>(0);
   CallLog log(failure);

@@ -51,6 +51,9 @@ class CallLog {
 
   /// Records the start of a call; returns the ticket for end().
   std::uint64_t begin(const char* operation, const std::string& group, std::string_view label, std::int64_t number);
+  /// What a call long ago, in whose place this one is, had queued: to be used again, since it costs time to make
+  /// another, and to free it disturbs a device that records a graph. Null: nothing.
+  std::unique_ptr<QueuedWork> used(std::uint64_t ticket);
   /// The call is over, or will be when what it has queued has ended.
   void end(std::uint64_t ticket, std::unique_ptr<QueuedWork> queued = nullptr);
   /// Calls in flight, oldest first. Asks those that were queued.
