@@ -1,7 +1,7 @@
 // gpt-oss' architecture (OpenAI 2025): Llama's with attention sinks, windows in every other block and biases, and a
 // mixture of experts whose gates are clamped.
 #include <capstan/decoder/file_keys.h>
-#include <capstan/decoder/rotary_options.h>
+#include <capstan/decoder/rotary_model.h>
 #include <capstan/model.h>
 
 #include "clamped_swiglu.h"
@@ -84,13 +84,12 @@ std::vector<capstan::config::FileKeys> GptOssOptions::file_keys() {
   return decoder::file_keys({decoder::family_keys("gpt_oss", std::move(keys))});
 }
 
-class GptOss : public decoder::Model {
+class GptOss : public decoder::RotaryModel<GptOssOptions> {
  public:
-  explicit GptOss(capstan::config::Options<GptOssOptions> options) : options_(std::move(options)) {}
+  using RotaryModel::RotaryModel;
 
   void check(capstan::Diagnostics& diagnostics) const override {
-    decoder::check_rotary(options_, diagnostics);
-    decoder::check_rotary_scaling(options_, diagnostics);
+    RotaryModel::check(diagnostics);
     decoder::check_routers(options_, diagnostics);
     decoder::check_layer_types(options_, options_->num_layers, diagnostics);
   }
@@ -114,13 +113,9 @@ class GptOss : public decoder::Model {
 
   void describe_files(capstan::layout::FileMap& map) const override {
     map.architecture = "GptOssForCausalLM";
-    decoder::describe_rotary_files(*options_, map);
-    decoder::describe_rotary_scaling_files(*options_, map);
+    RotaryModel::describe_files(map);
     decoder::describe_window_files(*options_, options_->windows(), true, map);
   }
-
- private:
-  capstan::config::Options<GptOssOptions> options_;
 };
 
 }  // namespace
