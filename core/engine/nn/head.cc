@@ -1,3 +1,4 @@
+#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
@@ -25,13 +26,29 @@ void refuse_empty(const VocabularyHead& head, const PortBase& wanted) {
   }
 }
 
-}  // namespace
+constexpr std::int64_t pack = 8;  // 16-bit numbers in 16 bytes
 
-VocabularyHead::VocabularyHead(Layer& parent, std::string name, WeightPtr weight, std::optional<double> cap)
-    : Layer(parent, std::move(name)), weight_(own(std::move(weight), Use::split)), cap_(cap) {
-  for (auto& record : weight_->records()) {
+// By which rows meet a bias.
+at::Tensor with_one(const at::Tensor& rows) {
+  return at::cat(
+      {rows, at::ones({rows.size(0), 1}, rows.options()), at::zeros({rows.size(0), pack - 1}, rows.options())}, 1);
+}
+
+void mark_as_head(Weight& weight) {
+  for (auto& record : weight.records()) {
     if (record.usage == layout::Usage::layer) record.usage = layout::Usage::head;
   }
+}
+
+}  // namespace
+
+VocabularyHead::VocabularyHead(Layer& parent, std::string name, WeightPtr weight, std::optional<double> cap,
+                               WeightPtr bias)
+    : Layer(parent, std::move(name)), weight_(own(std::move(weight), Use::split)), cap_(cap) {
+  mark_as_head(*weight_);
+  if (!bias) return;
+  bias_ = own(std::move(bias), Use::split);
+  mark_as_head(*bias_);
 }
 
 VocabularyHead::~VocabularyHead() = default;
@@ -39,6 +56,12 @@ VocabularyHead::~VocabularyHead() = default;
 std::vector<HeadOutput> VocabularyHead::outputs() {
   return {HeadOutput::loss_sum, HeadOutput::log_probabilities, HeadOutput::last_logits, HeadOutput::states,
           HeadOutput::function};
+}
+
+at::Tensor VocabularyHead::matrix() const {
+  const auto& weight = weight_->value();
+  if (!bias_) return weight;
+  return at::cat({weight, bias_->value().unsqueeze(1), at::zeros({weight.size(0), pack - 1}, weight.options())}, 1);
 }
 
 at::Tensor VocabularyHead::forward(const at::Tensor& x, const Batch& batch) const {
@@ -54,6 +77,7 @@ at::Tensor VocabularyHead::of_labels(const at::Tensor& x, const Batch& batch) co
     rows = ops::pick_rows(rows, batch.loss_rows);
     labels = labels.index_select(0, batch.loss_rows);
   }
+  if (bias_) rows = with_one(rows);
   switch (batch.pass.output) {
     case HeadOutput::states:
       return rows;
@@ -73,28 +97,27 @@ std::int64_t VocabularyHead::chunk_rows() const {
 }
 
 at::Tensor VocabularyHead::loss_sum(const at::Tensor& rows, const at::Tensor& labels) const {
-  if (loss) return loss(rows, weight_->value(), labels);
+  if (loss) return loss(rows, matrix(), labels);
   refuse_empty(*this, loss);
-  return ops::chunked_linear_cross_entropy(rows, weight_->value(), labels, chunk_rows(), cap_);
+  return ops::chunked_linear_cross_entropy(rows, matrix(), labels, chunk_rows(), cap_);
 }
 
 at::Tensor VocabularyHead::log_probabilities_of(const at::Tensor& rows, const at::Tensor& labels) const {
-  if (log_probabilities) return log_probabilities(rows, weight_->value(), labels);
+  if (log_probabilities) return log_probabilities(rows, matrix(), labels);
   refuse_empty(*this, log_probabilities);
-  return ops::chunked_label_log_probabilities(rows, weight_->value(), labels, chunk_rows(), cap_);
+  return ops::chunked_label_log_probabilities(rows, matrix(), labels, chunk_rows(), cap_);
 }
 
 at::Tensor VocabularyHead::of_function(const at::Tensor& rows, const at::Tensor& labels, const Batch& batch) const {
   CAPSTAN_ASSERT(batch.pass.function);
   if (!split) refuse_empty(*this, split);
-  const auto& matrix = weight_->value();
-  const auto own = split ? split() : HeadSplit{ops::cross_entropy_chunk_rows(matrix.size(0)), {}, cap_};
-  return batch.pass.function({batch, rows, matrix, labels, own, [&] { return loss_sum(rows, labels); }});
+  const auto own = split ? split() : HeadSplit{ops::cross_entropy_chunk_rows(weight_->value().size(0)), {}, cap_};
+  return batch.pass.function({batch, rows, matrix(), labels, own, [&] { return loss_sum(rows, labels); }});
 }
 
 at::Tensor VocabularyHead::last_logits(const at::Tensor& x, const Batch& batch) const {
   const auto index = batch.last.view({-1, 1, 1}).expand({-1, 1, x.size(-1)});
-  auto logits = at::linear(x.gather(1, index).squeeze(1), weight_->value());
+  auto logits = at::linear(x.gather(1, index).squeeze(1), weight_->value(), bias_ ? bias_->value() : at::Tensor());
   if (cap_) logits = (logits / *cap_).tanh() * *cap_;
   return after_logits ? after_logits(logits) : logits;
 }

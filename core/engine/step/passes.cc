@@ -17,7 +17,7 @@ objective::Others given(const objective::Plan& plan, const std::vector<at::Tenso
   for (std::size_t i = 0; i < plan.passes.size(); ++i) {
     if (plan.passes[i].output != nn::HeadOutput::states || !others.outputs[i].defined()) continue;
     const auto& head = models.at(*plan.passes[i].model)->head();
-    others.matrices[i] = head.weight()->value();
+    others.matrices[i] = head.matrix();
     others.caps[i] = head.cap();
   }
   return others;

@@ -23,7 +23,7 @@ Spec RotaryOptions::spec() const {
   const bool turns_whole = turned_part(dim(), partial_rotary_factor) == dim();  // else Rotary multiplies the part
   if (const auto factor = scaling().score_factor(); factor != 1 && turns_whole)
     made.attention.scale = factor / std::sqrt(static_cast<double>(dim()));
-  if (activation == "gelu_pytorch_tanh") made.mlp.activation = nn::Activation::gelu_tanh;
+  if (activation == "gelu_pytorch_tanh" || activation == "gelu_new") made.mlp.activation = nn::Activation::gelu_tanh;
   made.tied_head = tie_word_embeddings;
   made.head_values = head_values;
   made.attention_dropout = attention_dropout;

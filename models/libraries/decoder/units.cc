@@ -262,7 +262,8 @@ class Head : public nn::Unit {
     if (s.head_values > 0) {
       values_.emplace(*this, last_part(s.names.value_head), matrix);
     } else {
-      words_.emplace(*this, last_part(s.names.head), matrix, s.logits_cap);
+      const auto bias = s.head_bias ? vector_of(s.names.head + ".bias", s.vocab_size, Init::zeros()) : nullptr;
+      words_.emplace(*this, last_part(s.names.head), matrix, s.logits_cap, bias);
     }
     if (s.mixture.count > 0) balance_.emplace(*this);
   }

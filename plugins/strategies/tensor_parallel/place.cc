@@ -231,6 +231,7 @@ void UnitPlacement::split_head(nn::VocabularyHead& head) {
     return;
   }
   cut(weight, 0);
+  if (head.bias()) cut(*head.bias(), 0);
   fill(head.before, enter(head.name()));
   const auto words = weight.records().front().shape.front();
   const auto begin = ops::piece_of(words, group_->size(), group_->rank()).begin;

@@ -28,7 +28,7 @@ from families_neox_phi_ministral import gpt_neox, ministral, ministral3, phi3
 from families_llamas import glm4, granite, olmo3, smollm3
 from families_mixtures import qwen2_moe
 from families_others import cohere2, exaone4, gemma, granite_moe_shared, olmoe, seed_oss, starcoder2
-from families_recent import apertus, dots1, ernie4_5, ernie4_5_moe, hunyuan, nemotron, stablelm
+from families_recent import apertus, dots1, ernie4_5, ernie4_5_moe, gptj, hunyuan, nemotron, phi, stablelm
 from families_gemma import gemma2, gemma3, gemma4, gemma4_experts
 from families_wrappers import mistral3, qwen3_vl
 from models import ONLY, auto_class, make_model, random_ids
@@ -73,6 +73,8 @@ CASES = {
     "ernie4_5_moe": (ernie4_5_moe, dict(target_modules=["q_proj", "v_proj"], r=3, lora_alpha=8)),
     "nemotron": (nemotron, dict(target_modules=["v_proj", "up_proj", "down_proj"], r=3, lora_alpha=8)),
     "stablelm": (stablelm, dict(target_modules=["q_proj", "gate_proj"], r=3, lora_alpha=8)),
+    "phi": (phi, dict(target_modules=["q_proj", "fc1"], r=3, lora_alpha=8, modules_to_save=["lm_head"])),
+    "gptj": (gptj, dict(target_modules=["v_proj", "out_proj", "fc_out"], r=3, lora_alpha=8, bias="all")),
     "gemma2": (gemma2, dict(target_modules=["q_proj", "v_proj", "gate_proj"], r=3, lora_alpha=8)),
     "gemma3": (gemma3, dict(target_modules=["k_proj", "o_proj", "up_proj"], r=3, lora_alpha=8)),
     "gpt_oss": (gpt_oss, dict(target_modules=["q_proj", "o_proj"], r=4, lora_alpha=8, target_parameters=[

@@ -1,9 +1,9 @@
-"""HunYuan, dots.llm1, ERNIE 4.5's two, Nemotron, StableLM and Apertus."""
+"""HunYuan, dots.llm1, ERNIE 4.5's two, Nemotron, StableLM, Apertus, Phi 1 and 2, and GPT-J."""
 from transformers import (ApertusConfig, ApertusForCausalLM, Dots1Config, Dots1ForCausalLM, Ernie4_5_MoeConfig, Ernie4_5_MoeForCausalLM, Ernie4_5Config,
-                          Ernie4_5ForCausalLM, HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM, NemotronConfig,
-                          NemotronForCausalLM, StableLmConfig, StableLmForCausalLM)
+                          Ernie4_5ForCausalLM, GPTJConfig, GPTJForCausalLM, HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM, NemotronConfig,
+                          NemotronForCausalLM, PhiConfig, PhiForCausalLM, StableLmConfig, StableLmForCausalLM)
 
-from families_llamas import of
+from families_llamas import VOCAB, of
 
 
 def two(model, config, **more):
@@ -46,6 +46,16 @@ def apertus(**more):
     return two(ApertusForCausalLM, ApertusConfig, **(dict(rope_scaling=table, rope_theta=500.0) | more))
 
 
+def phi(**more):
+    return two(PhiForCausalLM, PhiConfig, **more)
+
+
+def gptj(**more):
+    return GPTJForCausalLM, GPTJConfig(**(dict(
+        vocab_size=VOCAB, n_embd=48, n_layer=2, n_head=4, n_positions=128, rotary_dim=4, bos_token_id=None,
+        eos_token_id=None) | more))
+
+
 CASES = {
     "hunyuan": lambda: hunyuan(attention_bias=True, tie_word_embeddings=True),
     "hunyuan-dynamic": lambda: hunyuan(rope_scaling={"rope_type": "dynamic", "alpha": 6.0, "factor": 1.0}),
@@ -56,4 +66,8 @@ CASES = {
     "stablelm": lambda: stablelm(use_qkv_bias=True),
     "stablelm-parallel": lambda: stablelm(use_parallel_residual=True, tie_word_embeddings=True),
     "apertus": lambda: apertus(attention_bias=True),
+    "phi": lambda: phi(partial_rotary_factor=0.5),
+    "phi-grouped": lambda: phi(num_key_value_heads=2, partial_rotary_factor=1.0),
+    "gptj": lambda: gptj(),
+    "gptj-wide": lambda: gptj(n_inner=40, rotary_dim=8, tie_word_embeddings=True),
 }

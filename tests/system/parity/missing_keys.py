@@ -27,7 +27,7 @@ OF_EACH_FAMILY = ("gpt2", "bloom-6-heads", "llama-3.1", "llama-biases", "llama-y
                   "ministral3-window", "ministral", "qwen3.5", "qwen3.5-moe", "qwen3-next", "gemma", "starcoder2", "olmoe",
                   "seed-oss", "exaone4", "cohere2", "granite-moe-shared", "hunyuan-dynamic", "dots1", "ernie4.5",
                   "ernie4.5-moe", "nemotron", "stablelm", "apertus", "deepseek-v2", "qwen2-moe-dense", "minimax-m2",
-                  "glm4-moe-lite-listed")
+                  "glm4-moe-lite-listed", "phi", "gptj")
 # Without these a file is none of the family, or of nothing; families' tokens of padding are beyond a tiny vocabulary.
 ALWAYS_THERE = {"architectures", "model_type", "vocab_size", "dtype", "torch_dtype", "transformers_version",
                 "pad_token_id"}
@@ -80,6 +80,8 @@ PLANTED = (
     ("minimax-m2", {"router_jitter_noise": 0.1}, True), ("minimax-m2", {"num_mtp_modules": 3}, False),
     ("glm4-moe-lite-listed", {"mlp_layer_types": ["dense"]}, True),
     ("glm4-moe-lite-listed", {"first_k_dense_replace": 2}, True), ("glm4-moe-lite-listed", {"scoring_func": "softmax"}, True),
+    ("phi", {"qk_layernorm": True}, True), ("phi", {"hidden_act": "relu"}, True), ("phi", {"num_key_value_heads": None}, False),
+    ("gptj", {"activation_function": "relu"}, True), ("gptj", {"rotary_dim": 8}, False), ("gptj", {"rotary": True}, False),
     ("smollm3-window", {"max_window_layers": 1}, False), ("granite-yarn", {"logits_scaling": 2}, False),
 )
 

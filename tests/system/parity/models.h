@@ -107,6 +107,10 @@ inline const std::vector<Case> all_cases{
     {"stablelm", "stablelm"},
     {"stablelm-parallel", "stablelm"},
     {"apertus", "apertus", false},
+    {"phi", "phi"},
+    {"phi-grouped", "phi"},
+    {"gptj", "gptj"},
+    {"gptj-wide", "gptj"},
     {"deepseek-v2", "deepseek_v3", false},  // transformers 4 leaves YaRN out of the scores of this family
     {"deepseek-v2-latent", "deepseek_v3"},
     {"qwen2-moe", "qwen2_moe"},

@@ -23,8 +23,8 @@ struct HeadSplit {
 /// What a head gives a pass's function (HeadOutput::function). There are M rows: the batch's loss_rows.
 struct HeadInput {
   const Batch& batch;
-  at::Tensor states;                     ///< [M, hidden]: what the matrix is to be multiplied with
-  at::Tensor matrix;                     ///< [vocabulary, hidden], or this rank's rows of it
+  at::Tensor states;                     ///< [M, width]: what the matrix is to be multiplied with
+  at::Tensor matrix;                     ///< [vocabulary, width] (VocabularyHead::matrix), or this rank's rows of it
   at::Tensor labels;                     ///< [M] int64; ops::ignored_label: there is none
   HeadSplit split;                       ///< for capstan/ops/head_products.h and losses of capstan/ops
   std::function<at::Tensor()> loss_sum;  ///< computes HeadOutput::loss_sum
@@ -34,8 +34,9 @@ struct HeadInput {
 /// labels' log-probabilities or to logits.
 class VocabularyHead : public Layer {
  public:
-  /// `cap`: see HeadSplit::cap.
-  VocabularyHead(Layer& parent, std::string name, WeightPtr weight, std::optional<double> cap = {});
+  /// `cap`: see HeadSplit::cap. `bias` [vocabulary]: null if there is none.
+  VocabularyHead(Layer& parent, std::string name, WeightPtr weight, std::optional<double> cap = {},
+                 WeightPtr bias = nullptr);
   ~VocabularyHead() override;
   /// x [B, S, hidden], normed -> the batch's pass.output.
   at::Tensor forward(const at::Tensor& x, const Batch& batch) const;
@@ -44,12 +45,16 @@ class VocabularyHead : public Layer {
 
   WeightSplit may_split() const { return WeightSplit::vocabulary; }
   const WeightPtr& weight() const { return weight_; }
+  const WeightPtr& bias() const { return bias_; }
   const std::optional<double>& cap() const { return cap_; }
+  /// [vocabulary, width]: what states, as HeadOutput::states has them, are multiplied with: the weight; a bias is one
+  /// more column of it, and then come zeros up to whole packs of 16 bytes.
+  at::Tensor matrix() const;
 
   /// On x. Called in every forward, whatever its output is.
   CommPort before{*this, "before"};
-  /// Replaces the loss where the matrix is split: (x [N, hidden], matrix, labels [N]) -> loss sum over the N rows whose
-  /// logits are to be computed. Called where the output is loss_sum, and for the loss beside a divergence.
+  /// Replaces the loss where the matrix is split: (x [N, width], matrix(), labels [N]) -> loss sum over the N rows
+  /// whose logits are to be computed. Called where the output is loss_sum, and for the loss beside a divergence.
   Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)> loss{*this, "loss"};
   /// The same for the labels' log-probabilities: -> [N]. Called where the output is log_probabilities. A strategy that
   /// fills one of these three ports for labels fills all.
@@ -72,6 +77,7 @@ class VocabularyHead : public Layer {
   at::Tensor last_logits(const at::Tensor& x, const Batch& batch) const;
   WeightPtr weight_;
   std::optional<double> cap_;
+  WeightPtr bias_;
 };
 
 /// A matrix [values, hidden] in a VocabularyHead's place: a few numbers of each position, such as a reward or the

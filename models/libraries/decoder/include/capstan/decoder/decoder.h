@@ -249,6 +249,7 @@ struct Spec {
 
   std::int64_t head_values = 0;  ///< the head gives as many numbers of each position; 0: it gives words
   bool tied_head = false;
+  bool head_bias = false;           ///< a bias [vocabulary] beside a head of words (Phi 1 and 2, GPT-J)
   double embedding_multiplier = 1;  ///< multiplies what the table gives
   bool rounds_multiplier = false;   ///< embedding_multiplier is first rounded to the table's dtype (Gemma)
   double residual_multiplier = 1;   ///< multiplies what a layer adds to its residual
