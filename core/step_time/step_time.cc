@@ -59,7 +59,8 @@ double rate_of(const Product& product, const Figures& figures) {
   if (product.groups == 0) return product.eight_bits ? figures.eight_bit_product_flops : figures.product_flops;
   const auto rows = static_cast<double>(product.rows), columns = static_cast<double>(product.columns);
   const auto computed_rows = rows + static_cast<double>(product.groups) * rows_of_nothing;
-  const auto computed_columns = static_cast<double>((product.columns + tile_columns - 1) / tile_columns * tile_columns);
+  const auto tiles = (product.columns + tile_columns - 1) / tile_columns;
+  const auto computed_columns = static_cast<double>(tiles * tile_columns);
   const auto rate = product.eight_bits ? figures.eight_bit_grouped_product_flops : figures.grouped_product_flops;
   return rate * rows / computed_rows * columns / computed_columns;
 }

@@ -44,7 +44,7 @@ TEST_CASE("products of a batch are one launch, and those of float32 are known") 
   (void)at::bmm(a, b);
   REQUIRE(counted.work().products.size() == 1);
   const auto& [product, times] = *counted.work().products.begin();
-  CHECK((product.rows == 6 * 4 && product.columns == 16 && product.depth == 8 && times == 1));
+  CHECK((product.rows == 24 && product.columns == 16 && product.depth == 8 && times == 1));
   CHECK(product.flops() == 6 * 2.0 * 4 * 8 * 16);
   CHECK(product.bytes == std::int64_t{2} * 6 * (4 * 8 + 8 * 16 + 4 * 16));
   CHECK_FALSE(product.single);
