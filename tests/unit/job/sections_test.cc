@@ -5,33 +5,15 @@
 
 #include "job/resume.h"
 #include "support/folder.h"
-#include "support/job.h"
-#include "testing/tiny.h"
+#include "support/tiny_job.h"
 
 namespace sections_test {
 
 using namespace capstan;
 
-namespace {
-
-// 9 samples in batches of 4, in the run folder `FOLDER/a`.
-job::Job job_in(const test::Folder& folder) {
-  static plugin::Host host;
-  static const bool once = (host.add(testing::tiny_model()), host.add(testing::tiny_data()), true);
-  CHECK(once);
-  setup::JobRequest request;
-  request.file = folder.write("a.toml",
-                              "[run]\nhost_memory = 1000\nname = \"a\"\n[model]\nplugin = \"tiny\"\n"
-                              "[data]\nplugin = \"tiny\"\nsamples = 9\n[train]\nepochs = 3\nglobal_batch = 4\n");
-  request.overrides = {"run.dir=" + folder.path().string()};
-  return testing::job_of(request, host);
-}
-
-}  // namespace
-
 TEST_CASE("the cursor counts samples from the epoch's beginning, an incomplete batch as what it has") {
   const test::Folder folder;
-  const auto job = job_in(folder);
+  const auto job = testing::tiny_job(folder);
   const auto at = [&](std::int64_t steps) { return Json::parse(job::cursor_section(job, steps)); };
   CHECK(at(0).at("consumed_samples") == 0);
   CHECK(at(2).at("epoch") == 0);

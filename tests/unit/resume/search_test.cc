@@ -8,8 +8,7 @@
 #include "job/assemble.h"
 #include "resume/check.h"
 #include "support/folder.h"
-#include "support/job.h"
-#include "testing/tiny.h"
+#include "support/tiny_job.h"
 
 namespace search_test {
 
@@ -19,17 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// 9 samples in batches of 4, in the run folder `FOLDER/a`.
 job::Job job_in(const test::Folder& folder, const std::string& resume = "none") {
-  static plugin::Host host;
-  static const bool once = (host.add(testing::tiny_model()), host.add(testing::tiny_data()), true);
-  CHECK(once);
-  setup::JobRequest request;
-  request.file = folder.write("a.toml",
-                              "[run]\nhost_memory = 1000\nname = \"a\"\n[model]\nplugin = \"tiny\"\n"
-                              "[data]\nplugin = \"tiny\"\nsamples = 9\n[train]\nepochs = 3\nglobal_batch = 4\n");
-  request.overrides = {"run.dir=" + folder.path().string()};
-  auto job = testing::job_of(request, host);
+  auto job = testing::tiny_job(folder);
   job.config.checkpoint.derive(&setup::CheckpointOptions::resume, resume);
   return job;
 }
