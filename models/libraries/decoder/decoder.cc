@@ -157,7 +157,7 @@ layout::FileMap files(const Spec& spec) {
   const auto module = has_values ? spec.names.value_head : spec.names.head;
   const auto head = module + ".weight";
   if (!head.starts_with(prefix)) map.unprefixed.push_back(head);
-  if (!head.starts_with(prefix) && spec.head_bias) map.unprefixed.push_back(module + ".bias");
+  if (!head.starts_with(prefix) && spec.head_bias && !has_values) map.unprefixed.push_back(module + ".bias");
   if (has_values) map.may_be_absent.push_back(head);
   if (has_values) map.ignored.push_back(spec.names.head + ".weight");
   std::map<std::string, std::int64_t> rows;

@@ -4,6 +4,9 @@
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <functional>
+#include <optional>
+
 #include "nn/weights.h"
 #include "ops/jacobian.h"
 
@@ -43,6 +46,49 @@ TEST_CASE("the head's loss is the sum over targets, its logits are those of each
   CHECK(e.head.forward(e.x, batch).item<double>() == Approx(expected.item<double>()).epsilon(1e-14));
   const auto last = e.head.forward(e.x, e.for_last());
   CHECK(difference(last, at::stack({logits[0][2], logits[1][0]})) < 1e-14);
+}
+
+// Each thing that a head gives, as the plain logits with a bias have it, with a cap or without.
+TEST_CASE("a head's bias is in all that it gives, and gets its gradient") {
+  using nn::HeadOutput;
+  Example e;
+  const auto labels = at::tensor({1, 4, 6, 0, 3, 2, 5, 1}, at::kLong);
+  const auto weights = numbers({8}, 0.7);
+  const std::optional<double> cap = GENERATE(std::optional<double>{}, std::optional<double>{0.8});
+  const auto output = GENERATE(HeadOutput::loss_sum, HeadOutput::log_probabilities, HeadOutput::function);
+  const auto learnt =
+      [&](const std::function<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)>& of) {
+        std::vector<at::Tensor> leaves;
+        for (const auto& x : {e.x, e.matrix, numbers({7}, 0.9)}) leaves.push_back(x.clone().set_requires_grad(true));
+        const auto made = of(leaves[0], leaves[1], leaves[2]);
+        auto results = torch::autograd::grad({made}, leaves);
+        results.push_back(made.detach());
+        return results;
+      };
+  const auto capped = [&](const at::Tensor& product) { return cap ? (product / *cap).tanh() * *cap : product; };
+  const auto expected = learnt([&](const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias) {
+    const auto logits = capped(at::linear(x, matrix, bias)).flatten(0, 1);
+    const auto picked = at::log_softmax(logits, 1).gather(1, labels.unsqueeze(1)).squeeze(1);
+    return output == HeadOutput::loss_sum ? -picked.sum() : (picked * weights).sum();
+  });
+  const auto got = learnt([&](const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias) {
+    const nn::VocabularyHead head(e.root, "head", bound("head.weight", matrix), cap, bound("head.bias", bias));
+    nn::Batch batch;
+    batch.labels = labels.view({2, 4});
+    batch.pass.output = output;
+    batch.pass.function = [&](const nn::HeadInput& in) {
+      const auto logits = capped(in.states.mm(in.matrix.t()));
+      return (at::log_softmax(logits, 1).gather(1, in.labels.unsqueeze(1)).squeeze(1) * weights).sum();
+    };
+    auto made = head.forward(x, batch);
+    if (output == HeadOutput::log_probabilities) return (made * weights).sum();
+    nn::Batch last = e.for_last();
+    last.pass.output = HeadOutput::last_logits;
+    const auto logits = capped(at::linear(x, matrix, bias));
+    CHECK(difference(head.forward(x, last), at::stack({logits[0][2], logits[1][0]})) < 1e-14);
+    return made;
+  });
+  for (std::size_t i = 0; i < expected.size(); ++i) CHECK(difference(got[i], expected[i]) < 1e-13);
 }
 
 TEST_CASE("logits of only some rows give the loss and the gradients of all, wherever the labels are") {
