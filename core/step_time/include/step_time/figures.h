@@ -8,7 +8,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace plan {
 
-/// What a kind of GPU does in a second, as core/predict/gpus/<name>.json has it, where each number has its source.
+/// What a kind of GPU does in a second, as core/step_time/gpus/<name>.json has it, where each number has its source.
 struct Figures {
   std::string gpu;
   std::string source;  ///< for people: what was measured, or from what it is derived
@@ -39,7 +39,7 @@ struct Figures {
   double host_elements = 0;       ///< parameters that a rank's CPUs update in a second, if offloaded
 };
 
-/// The texts of core/predict/gpus/*.json, which the build puts into the library.
+/// The texts of core/step_time/gpus/*.json, which the build puts into the library.
 const std::vector<const char*>& gpu_files();
 
 /// Nothing where nothing is known of this GPU's speed. Throws Error for a file of figures that is wrong.
